@@ -1,0 +1,427 @@
+//! ClosedWindow -> Release: search, choose, generalize, gate. The room between the window and the sink, without I/O.
+//!
+//! Keeps what outlives a window: the last recoding, and the records that wait. Held records were left out of a release
+//! and may later join only classes that satisfy the policy without them. Carried records come from windows of which
+//! nothing at all was published (too small, say), so they start over with the next window. Both wait at most `max_hold`.
+
+use std::sync::Arc;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::encode::Dictionaries;
+use crate::frequency::store::{self, FrequencySets};
+use crate::gate::{self, Refusal, Release};
+use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
+use crate::model::batch::{Rows, Spans};
+use crate::model::event::{Millis, Partition, Position};
+use crate::model::lattice::Node;
+use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance};
+use crate::model::plan::ReleasePlan;
+use crate::model::policy::{Loss, Policy, SuppressionAction};
+use crate::model::recoding::{Column, Recoding};
+use crate::privacy::Rules;
+use crate::render::render;
+use crate::search::choose::{Choice, Chosen, choose};
+use crate::search::evaluator::Evaluator;
+use crate::window::{ClosedWindow, TooWide};
+
+/// Makes releases, window after window.
+pub struct Anonymizer {
+    policy: Arc<Policy>,
+    rules: Rules,
+    choice: Choice,
+    name: String,
+    seeds: ChaCha8Rng,
+    last: Option<Recoding>,
+    held: Rows,
+    carried: Rows,
+    /// Those of the last window: what the codes of waiting records mean.
+    dictionaries: Option<Dictionaries>,
+    /// Whose waiting records are ours; all, if `None`.
+    partitions: Option<Vec<Partition>>,
+}
+
+/// What became of a window.
+#[derive(Debug)]
+pub enum Closing {
+    /// Safe to send; possibly without rows, when it only accounts for records that were left out.
+    Release(Box<Release>),
+    /// The gate refused: nothing may be sent, and the records stay where they are.
+    Refused(Refusal),
+}
+
+impl Anonymizer {
+    /// `name` starts every release id; `seed` fixes shuffles and searches.
+    pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
+        let empty = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
+        Self {
+            rules: choice.rules(&policy),
+            policy,
+            choice,
+            name: name.into(),
+            seeds: ChaCha8Rng::seed_from_u64(seed),
+            last: None,
+            held: empty.clone(),
+            carried: empty,
+            dictionaries: None,
+            partitions: None,
+        }
+    }
+
+    /// The rules of the policy.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Records that wait for a later release.
+    pub fn waiting(&self) -> usize {
+        self.held.len() + self.carried.len()
+    }
+
+    /// Lets go of waiting records of other instances' partitions: a planned release may have had some. Returns how many.
+    pub fn retract_others(&mut self) -> u64 {
+        let Some(partitions) = &self.partitions else { return 0 };
+        let before = self.waiting();
+        let stays = |rows: &Rows| rows.filtered(|i| partitions.contains(&rows.position(i).partition));
+        (self.held, self.carried) = (stays(&self.held), stays(&self.carried));
+        (before - self.waiting()) as u64
+    }
+
+    /// Forgets what waits: it belongs to others now, or is read again. The next release follows one at `last`.
+    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Node>) {
+        self.partitions = partitions;
+        self.held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
+        self.carried = self.held.clone();
+        self.last = last.filter(|node| self.policy.lattice().contains(node)).map(Recoding::from);
+    }
+
+    /// Makes the release of a window.
+    pub fn release(&mut self, mut window: ClosedWindow) -> Result<Closing, TooWide> {
+        let replay = window.replay.take();
+        let mut expired = Vec::new();
+        match &replay {
+            Some(replay) => self.held = replay.held.clone(),
+            None => expired = self.expire(window.closed),
+        }
+        (0..window.held.len()).for_each(|i| self.held.push_from(&window.held, i));
+        self.dictionaries = Some(window.dictionaries.clone());
+        let (rows, sets) = self.with_carried(&window)?;
+        let policy = Arc::clone(&self.policy);
+        let lattice = policy.lattice();
+        let seed = replay.as_ref().map_or_else(|| self.seeds.next_u64(), |replay| replay.plan.seed);
+        // The policy has changed since the plan was made: the same bytes cannot be made again, and others must not be.
+        let obsolete = replay.as_ref().is_some_and(|replay| replay.plan.fingerprint != policy.fingerprint);
+        if rows.is_empty() || obsolete {
+            let mut plan = Plan::default();
+            if obsolete {
+                plan.suppressed = (0..rows.len() as u32).collect();
+                expired.extend_from_slice(self.held.positions());
+                self.held = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
+            }
+            let top = Recoding::from(lattice.top().clone());
+            let mut batch = self.batch(&window, &rows, &plan, &top, seed, &expired, None, Vec::new());
+            batch.lineage.replayed = replay.is_some();
+            return Ok(self.pass(batch, &rows, &plan, &top));
+        }
+        let rules = self.rules.bind(&window.dictionaries.values());
+        let evaluator = Evaluator::new(&policy, &rules, sets);
+        let chosen = match &replay {
+            Some(replay) => Chosen::given(Node::new(replay.plan.levels.iter().copied()), &evaluator),
+            None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),
+        };
+        let mut plan = self.plan(&evaluator, &chosen, &rows);
+        let losses = self.losses(&evaluator, &chosen, &plan);
+        drop(evaluator);
+        let batch = |this: &Self, plan: &Plan| {
+            let mut batch =
+                this.batch(&window, &rows, plan, &chosen.recoding, seed, &expired, Some(&chosen), losses.clone());
+            if let Some(replay) = &replay {
+                batch.lineage.replayed = true;
+                batch.lineage.plan.schema = replay.plan.schema;
+            }
+            batch
+        };
+        let closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
+        if matches!(closing, Closing::Refused(_)) && plan.leave_held_out() {
+            // Where a criterion is not monotone, held records can spoil a class that is good without them.
+            return Ok(self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding));
+        }
+        Ok(closing)
+    }
+
+    /// Accounts for records that have waited too long although no window closes. `None` if there are none.
+    pub fn tick(&mut self, now: Millis) -> Result<Option<Closing>, TooWide> {
+        match &self.dictionaries {
+            Some(dictionaries) if self.overdue(now) => {
+                let window = ClosedWindow::empty(now, dictionaries.clone(), self.rules.counting())?;
+                self.release(window).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Sends the batch through the gate; only what passes changes what waits.
+    fn pass(&mut self, batch: GeneralizedBatch, rows: &Rows, plan: &Plan, recoding: &Recoding) -> Closing {
+        match gate::verify(batch, &self.rules) {
+            Ok(release) => {
+                self.settle(rows, plan);
+                if !release.is_empty() {
+                    self.last = Some(recoding.clone());
+                }
+                Closing::Release(Box::new(release))
+            }
+            Err(refusal) => Closing::Refused(refusal),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn batch(
+        &self,
+        window: &ClosedWindow,
+        rows: &Arc<Rows>,
+        plan: &Plan,
+        recoding: &Recoding,
+        seed: u64,
+        expired: &[Position],
+        chosen: Option<&Chosen>,
+        losses: Vec<Named>,
+    ) -> GeneralizedBatch {
+        let columns: Vec<Arc<Column>> =
+            recoding.columns(&window.dictionaries.quasi).into_iter().map(Arc::new).collect();
+        let finished = self.finished(window, rows, plan, expired);
+        let provenance = self.provenance(window, plan, seed, expired, &finished, chosen, losses, rows, &columns);
+        let mut batch = GeneralizedBatch::at(
+            Arc::clone(rows),
+            Arc::new(self.held.clone()),
+            plan.published.clone(),
+            &columns,
+            &window.dictionaries,
+            seed,
+            window.rejected.clone(),
+            provenance,
+        );
+        render(&mut batch, self.policy.render, &columns, &self.policy.quasi);
+        let read = rows.positions().iter().chain(&window.suppressed).chain(window.rejected.iter().map(|(p, _)| p));
+        batch.lineage = Lineage {
+            epoch: window.epoch,
+            plan: ReleasePlan {
+                seed,
+                levels: recoding.coarsest().levels().to_vec(),
+                closed: Some(window.closed),
+                fingerprint: self.policy.fingerprint.clone(),
+                schema: None,
+                fresh: Spans::covering(read.copied()),
+                held: Spans::covering(self.held.positions().iter().copied()),
+            },
+            replayed: false,
+            finished,
+        };
+        batch
+    }
+
+    /// The records that have their outcome with this release.
+    fn finished(&self, window: &ClosedWindow, rows: &Rows, plan: &Plan, expired: &[Position]) -> Spans {
+        let published = plan.published.iter().map(|row| match row {
+            RowRef::Fresh(i) => rows.position(*i as usize),
+            RowRef::Held(i) => self.held.position(*i as usize),
+        });
+        Spans::covering(
+            published
+                .chain(plan.suppressed.iter().map(|&i| rows.position(i as usize)))
+                .chain(expired.iter().copied())
+                .chain(window.suppressed.iter().copied())
+                .chain(window.rejected.iter().map(|(position, _)| *position)),
+        )
+    }
+
+    fn losses(&self, evaluator: &Evaluator<'_>, chosen: &Chosen, plan: &Plan) -> Vec<Named> {
+        if plan.published.is_empty() {
+            return Vec::new();
+        }
+        let named = |loss: Loss| Named { name: loss.as_str().into(), value: evaluator.loss_by(loss, &chosen.recoding) };
+        let raw = Named { name: "glm_raw".into(), value: evaluator.raw_glm(&chosen.recoding) };
+        self.policy.losses().map(named).chain([raw]).collect()
+    }
+
+    /// The window's rows behind those carried from windows that published nothing, with their frequency sets.
+    fn with_carried(&self, window: &ClosedWindow) -> Result<(Arc<Rows>, Arc<dyn FrequencySets>), TooWide> {
+        if self.carried.is_empty() {
+            return Ok((Arc::clone(&window.rows), Arc::clone(&window.sets)));
+        }
+        let mut rows = self.carried.clone();
+        (0..window.rows.len()).for_each(|i| rows.push_from(&window.rows, i));
+        let sizes: Vec<usize> = window.dictionaries.quasi.iter().map(|view| view.level(0).len()).collect();
+        let mut counter = store::counter(&sizes, self.rules.counting()).ok_or(TooWide)?;
+        counter.add(&rows, 0..rows.len());
+        Ok((Arc::new(rows), counter.store(&window.dictionaries.quasi)))
+    }
+
+    /// Which rows are published, held and suppressed by the chosen recoding.
+    fn plan(&self, evaluator: &Evaluator<'_>, chosen: &Chosen, rows: &Rows) -> Plan {
+        let mut plan = Plan::default();
+        let leave_out = |plan: &mut Plan, i: u32| match self.policy.action {
+            SuppressionAction::Drop => plan.suppressed.push(i),
+            SuppressionAction::Hold { .. } => plan.held.push(i),
+        };
+        if !chosen.evaluation.satisfies {
+            (0..rows.len() as u32).for_each(|i| leave_out(&mut plan, i));
+            return plan;
+        }
+        let classes = PublishedClasses::new(evaluator, &chosen.recoding);
+        for i in 0..rows.len() as u32 {
+            if classes.contains(rows.quasi(i as usize)) {
+                plan.published.push(RowRef::Fresh(i));
+            } else {
+                leave_out(&mut plan, i);
+            }
+        }
+        for i in 0..self.held.len() as u32 {
+            if classes.contains(self.held.quasi(i as usize)) {
+                plan.published.push(RowRef::Held(i));
+            }
+        }
+        plan
+    }
+
+    fn overdue(&self, now: Millis) -> bool {
+        let SuppressionAction::Hold { max_hold } = self.policy.action else { return false };
+        let oldest = now.0.saturating_sub(max_hold.as_millis() as i64);
+        [&self.held, &self.carried].iter().any(|rows| (0..rows.len()).any(|i| rows.arrived(i).0 < oldest))
+    }
+
+    /// Suppresses what has waited longer than `max_hold`; returns where it stood.
+    fn expire(&mut self, now: Millis) -> Vec<Position> {
+        let SuppressionAction::Hold { max_hold } = self.policy.action else { return Vec::new() };
+        let oldest = now.0.saturating_sub(max_hold.as_millis() as i64);
+        let mut expired = Vec::new();
+        for rows in [&mut self.held, &mut self.carried] {
+            let old = |i: usize| rows.arrived(i).0 < oldest;
+            if (0..rows.len()).any(old) {
+                expired.extend((0..rows.len()).filter(|&i| old(i)).map(|i| rows.position(i)));
+                *rows = rows.filtered(|i| !old(i));
+            }
+        }
+        expired
+    }
+
+    /// Moves the rows that wait to where they wait.
+    fn settle(&mut self, rows: &Rows, plan: &Plan) {
+        let mut still_held: Vec<bool> = vec![true; self.held.len()];
+        for row in &plan.published {
+            if let RowRef::Held(i) = row {
+                still_held[*i as usize] = false;
+            }
+        }
+        if still_held.contains(&false) {
+            self.held = self.held.filtered(|i| still_held[i]);
+        }
+        let mut carried = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
+        // Nothing of the window was published: its rows start over. Otherwise those left out are known to be missing.
+        let to = if plan.published.is_empty() { &mut carried } else { &mut self.held };
+        plan.held.iter().for_each(|&i| to.push_from(rows, i as usize));
+        self.carried = carried;
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn provenance(
+        &self,
+        window: &ClosedWindow,
+        plan: &Plan,
+        seed: u64,
+        expired: &[Position],
+        finished: &Spans,
+        chosen: Option<&Chosen>,
+        losses: Vec<Named>,
+        rows: &Rows,
+        columns: &[Arc<Column>],
+    ) -> Provenance {
+        let spans = |(partition, spans): (Partition, &[crate::model::batch::Span])| PartitionSpans {
+            partition: partition.0,
+            spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect(),
+        };
+        let levels = chosen.map(|c| c.recoding.coarsest());
+        let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
+            attribute: self.policy.quasi[attribute].name.to_string(),
+            level,
+            cut: columns[attribute].values().map(|_| self.cut_labels(rows, plan, attribute, &columns[attribute])),
+        };
+        let released_held = plan.published.iter().filter(|r| matches!(r, RowRef::Held(_))).count();
+        Provenance {
+            release_id: format!("{}-{seed:016x}", self.name),
+            window_id: window.id.0,
+            close_reason: window.reason.as_str().into(),
+            offsets: finished.iter().map(spans).collect(),
+            recoding: levels.iter().flat_map(|node| node.levels().iter().enumerate().map(level)).collect(),
+            losses,
+            records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
+            records_published: plan.published.len() as u64,
+            records_suppressed: (plan.suppressed.len() + expired.len() + window.suppressed.len()) as u64,
+            records_held: (self.held.len() - released_held + plan.held.len()) as u64,
+            records_rejected: window.rejected.len() as u64,
+            algorithm: chosen.map_or("none", |c| c.algorithm.as_str()).into(),
+            nodes_checked: chosen.map_or(0, |c| c.checks),
+            nodes_total: chosen.map_or(0, |c| u64::try_from(c.nodes).unwrap_or(u64::MAX)),
+            nodes_predicted: chosen.map_or(0, |c| c.predicted),
+            stop: chosen.map_or("none", |c| c.stop.as_str()).into(),
+            search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
+            policy_fingerprint: self.policy.fingerprint.clone(),
+            closed_at: window.closed.0,
+        }
+    }
+
+    /// The labels of one attribute that occur among the published rows, in the order of the cut.
+    fn cut_labels(&self, rows: &Rows, plan: &Plan, attribute: usize, column: &Column) -> Vec<String> {
+        let mut occurs = vec![false; column.len()];
+        for row in &plan.published {
+            let leaf = match row {
+                RowRef::Fresh(i) => rows.quasi(*i as usize)[attribute],
+                RowRef::Held(i) => self.held.quasi(*i as usize)[attribute],
+            };
+            occurs[column.map()[leaf as usize] as usize] = true;
+        }
+        let codes = (0..column.len()).filter(|&code| occurs[code]);
+        codes.map(|code| column.label(code as u32).to_owned()).collect()
+    }
+}
+
+/// Row by row, what happens: indices into the window's rows, held rows only among the published.
+#[derive(Default)]
+struct Plan {
+    published: Vec<RowRef>,
+    held: Vec<u32>,
+    suppressed: Vec<u32>,
+}
+
+impl Plan {
+    /// Leaves the held records where they are; false if none was to be published.
+    fn leave_held_out(&mut self) -> bool {
+        let before = self.published.len();
+        self.published.retain(|row| matches!(row, RowRef::Fresh(_)));
+        self.published.len() < before
+    }
+}
+
+/// The classes of a recoding that satisfy the policy, looked up by leaf codes.
+struct PublishedClasses {
+    columns: Vec<Column>,
+    classes: rustc_hash::FxHashSet<smallvec::SmallVec<[u32; 16]>>,
+}
+
+impl PublishedClasses {
+    fn new(evaluator: &Evaluator<'_>, recoding: &Recoding) -> Self {
+        let columns = recoding.columns(evaluator.sets().domains());
+        let set = evaluator.sets().regroup(recoding, &columns);
+        let published = evaluator.published(&*set);
+        let codes = |class: usize| (0..columns.len()).map(|a| set.code(class, a)).collect();
+        let classes = (0..set.len()).filter(|&c| published[c]).map(codes).collect();
+        Self { columns, classes }
+    }
+
+    fn contains(&self, leaves: &[u32]) -> bool {
+        let key: smallvec::SmallVec<[u32; 16]> =
+            leaves.iter().zip(&self.columns).map(|(&leaf, column)| column.map()[leaf as usize]).collect();
+        self.classes.contains(&key)
+    }
+}

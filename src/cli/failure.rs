@@ -1,0 +1,143 @@
+//! Why a command ends without success: a message for people, and one of three exit codes for scripts.
+//!
+//! Invariant: messages name files, fields, positions and codes, never a value of a record.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+use std::process::ExitCode;
+
+use crate::codec::CodecError;
+use crate::config::Problem;
+use crate::pipeline::PipelineError;
+use crate::sink::SinkError;
+use crate::source::SourceError;
+use crate::window::TooWide;
+
+/// A command that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Exit code 1: the policy is not met.
+    #[error("{0}")]
+    NotMet(String),
+    /// Exit code 2: bad usage or configuration.
+    #[error("{0}")]
+    Usage(String),
+    /// Exit code 2: a bad configuration, every problem of it.
+    #[error("{}", problems(.0))]
+    Configuration(Vec<Problem>),
+    /// Exit code 3: something outside failed.
+    #[error("{0}")]
+    Outside(String),
+}
+
+impl Failure {
+    /// The exit code that scripts see.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::NotMet(_) => 1,
+            Self::Usage(_) | Self::Configuration(_) => 2,
+            Self::Outside(_) => 3,
+        })
+    }
+
+    /// A failed read or write of `what`. A path that does not exist is a mistake in the command; the rest is outside.
+    pub(super) fn io(what: &str, error: &io::Error) -> Self {
+        let message = format!("{what}: {error}");
+        if error.kind() == io::ErrorKind::NotFound { Self::Usage(message) } else { Self::Outside(message) }
+    }
+}
+
+fn problems(problems: &[Problem]) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        let _ = writeln!(text, "{problem}");
+    }
+    let _ = write!(text, "{} problem{}", problems.len(), if problems.len() == 1 { "" } else { "s" });
+    text
+}
+
+/// The message of an error and of what caused it.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+impl From<Vec<Problem>> for Failure {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self::Configuration(problems)
+    }
+}
+
+impl From<CodecError> for Failure {
+    fn from(error: CodecError) -> Self {
+        let remedy = match &error {
+            CodecError::MissingFields(_) => {
+                ": check the names in the policy; if the columns look run together, give --delimiter"
+            }
+            CodecError::BadHeader(_) => ": the first line of a csv file must name its columns",
+            CodecError::AmbiguousHeader(_) => ": rename one of the columns",
+            _ => "",
+        };
+        Self::Usage(format!("{error}{remedy}"))
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Open { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::Usage(format!("{}: check the path", chain(&error)))
+            }
+            SourceError::Codec(error) => error.into(),
+            SourceError::UnknownFormat { .. } | SourceError::Container { records: 0, .. } => Self::Usage(chain(&error)),
+            SourceError::Open { .. } | SourceError::Read { .. } | SourceError::Container { .. } => {
+                Self::Outside(chain(&error))
+            }
+            SourceError::Kafka(_) | SourceError::Assignment(_) | SourceError::Reread | SourceError::Thread => {
+                Self::Outside(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Self {
+        match error {
+            SinkError::Create { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::Usage(format!("{}: check that its directory exists", chain(&error)))
+            }
+            SinkError::Codec(error) => error.into(),
+            SinkError::Create { .. } | SinkError::Write(_) | SinkError::Encode(_) => Self::Outside(chain(&error)),
+            SinkError::NoTopic(_) => Self::Usage(error.to_string()),
+            SinkError::Kafka(_)
+            | SinkError::Output(_)
+            | SinkError::Fenced { .. }
+            | SinkError::MetadataTooLarge
+            | SinkError::Closed => Self::Outside(error.to_string()),
+        }
+    }
+}
+
+impl From<TooWide> for Failure {
+    fn from(error: TooWide) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Self {
+        match error {
+            PipelineError::Source(error) => error.into(),
+            PipelineError::Sink(error) => error.into(),
+            PipelineError::Refused(_) => Self::NotMet(error.to_string()),
+            PipelineError::TooWide(error) => error.into(),
+            PipelineError::StageLost(_) | PipelineError::Unaccounted(_) => Self::Outside(error.to_string()),
+        }
+    }
+}

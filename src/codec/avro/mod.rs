@@ -1,0 +1,58 @@
+//! Avro data to records, and published rows to Avro.
+//!
+//! Schemas are parsed by `apache_avro`; data are read here. Its own reader takes a truncated string or union for null,
+//! recurses without limit on recursive schemas and allocates what a corrupt length asks for, none of which can be
+//! allowed where the value that is checked must be the value that is published.
+//!
+//! A [`Plan`] is made once per writer schema and decodes any number of data: for a plain topic or a file there is one
+//! plan, for the Confluent wire format one per schema id.
+
+pub mod container;
+mod datum;
+mod output;
+mod plan;
+
+use std::sync::Arc;
+
+pub use output::{AvroEncoder, OutputSchema};
+pub use plan::Plan;
+
+use super::{CodecError, Decode, missing_fields};
+use crate::model::event::Reject;
+use crate::model::record::Record;
+use crate::model::schema::Schema;
+
+/// Decodes one datum per payload, all of one writer schema.
+pub struct AvroDecoder {
+    plan: Plan,
+    max_record_bytes: usize,
+}
+
+impl AvroDecoder {
+    /// A decoder of the fields of `schema` from data written with `writer`. Lists every needed field that is missing.
+    pub fn new(schema: &Schema, writer: &apache_avro::Schema, max_record_bytes: usize) -> Result<Self, CodecError> {
+        let plan = Plan::new(schema, writer)?;
+        missing_fields(schema, |name| plan.has(name))?;
+        Ok(Self { plan, max_record_bytes })
+    }
+
+    /// Decodes a payload that was written with another schema than this decoder's own.
+    pub fn decode_with<'a>(&self, plan: &Plan, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
+        plan.decode(payload, self.max_record_bytes)
+    }
+}
+
+impl Decode for AvroDecoder {
+    fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
+        self.plan.decode(payload, self.max_record_bytes)
+    }
+}
+
+/// Parses a writer schema.
+pub fn parse_schema(text: &str) -> Result<Arc<apache_avro::Schema>, CodecError> {
+    // The parser's messages quote the schema, which is safe, but also run over pages.
+    apache_avro::Schema::parse_str(text).map(Arc::new).map_err(|_| CodecError::BadAvroSchema)
+}
+
+#[cfg(test)]
+mod tests;

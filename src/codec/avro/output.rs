@@ -1,0 +1,256 @@
+//! The schema of published rows, derived from the input's, and the rows in it.
+//!
+//! Quasi-identifiers are strings: their labels are. A sensitive or kept field is a union of null and the type it has
+//! in the input, logical type included. Enums and UUIDs become strings, since a release may span writer schemas with
+//! other symbols; nested values become their JSON text. Where the input has no schema, or several types, the union is
+//! null, boolean, long, double and string, and a number that neither a long nor a double holds exactly is a string.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use apache_avro::Schema as AvroSchema;
+use serde_json::{Value as Json, json};
+
+use super::container::{ContainerWriter, write_bytes, write_long};
+use crate::codec::json::unquote;
+use crate::codec::{CodecError, Encode, EncodeError, PublishedRow};
+use crate::model::schema::Schema;
+
+/// The type of a sensitive or kept field in the output, beside null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Any,
+    Boolean,
+    Int(Option<&'static str>),
+    Long(Option<&'static str>),
+    Float,
+    Double,
+    Bytes,
+    String,
+    Decimal { precision: usize, scale: usize },
+}
+
+impl Kind {
+    fn of(schema: &AvroSchema) -> Self {
+        match schema {
+            AvroSchema::Boolean => Self::Boolean,
+            AvroSchema::Int => Self::Int(None),
+            AvroSchema::Date => Self::Int(Some("date")),
+            AvroSchema::TimeMillis => Self::Int(Some("time-millis")),
+            AvroSchema::Long => Self::Long(None),
+            AvroSchema::TimeMicros => Self::Long(Some("time-micros")),
+            AvroSchema::TimestampMillis => Self::Long(Some("timestamp-millis")),
+            AvroSchema::TimestampMicros => Self::Long(Some("timestamp-micros")),
+            AvroSchema::TimestampNanos => Self::Long(Some("timestamp-nanos")),
+            AvroSchema::LocalTimestampMillis => Self::Long(Some("local-timestamp-millis")),
+            AvroSchema::LocalTimestampMicros => Self::Long(Some("local-timestamp-micros")),
+            AvroSchema::LocalTimestampNanos => Self::Long(Some("local-timestamp-nanos")),
+            AvroSchema::Float => Self::Float,
+            AvroSchema::Double => Self::Double,
+            AvroSchema::Bytes | AvroSchema::Fixed(_) => Self::Bytes,
+            AvroSchema::Decimal(decimal) => Self::Decimal { precision: decimal.precision, scale: decimal.scale },
+            AvroSchema::Union(union) => {
+                let mut kinds = union.variants().iter().filter(|v| !matches!(v, AvroSchema::Null)).map(Self::of);
+                let first = kinds.next().unwrap_or(Self::Any);
+                kinds.fold(first, Self::merged)
+            }
+            AvroSchema::Null | AvroSchema::BigDecimal | AvroSchema::Ref { .. } => Self::Any,
+            AvroSchema::String
+            | AvroSchema::Enum(_)
+            | AvroSchema::Uuid(_)
+            | AvroSchema::Duration(_)
+            | AvroSchema::Array(_)
+            | AvroSchema::Map(_)
+            | AvroSchema::Record(_) => Self::String,
+        }
+    }
+
+    /// The type that holds the values of both.
+    fn merged(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (Self::Int(None), Self::Long(None)) | (Self::Long(None), Self::Int(None)) => Self::Long(None),
+            (Self::Float, Self::Double) | (Self::Double, Self::Float) => Self::Double,
+            _ => Self::Any,
+        }
+    }
+
+    fn schema(self) -> Json {
+        let logical = |of: &str, name: Option<&str>| match name {
+            Some(name) => json!({"type": of, "logicalType": name}),
+            None => json!(of),
+        };
+        match self {
+            Self::Any => json!(["null", "boolean", "long", "double", "string"]),
+            Self::Boolean => json!(["null", "boolean"]),
+            Self::Int(name) => json!(["null", logical("int", name)]),
+            Self::Long(name) => json!(["null", logical("long", name)]),
+            Self::Float => json!(["null", "float"]),
+            Self::Double => json!(["null", "double"]),
+            Self::Bytes => json!(["null", "bytes"]),
+            Self::String => json!(["null", "string"]),
+            Self::Decimal { precision, scale } => json!(["null",
+                {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]),
+        }
+    }
+
+    /// Appends a value given as JSON text: the index in the union, then the value. `None` if it does not fit.
+    fn write(self, value: &str, out: &mut Vec<u8>) -> Option<()> {
+        if value == "null" {
+            write_long(0, out);
+            return Some(());
+        }
+        if self == Self::Any {
+            return any(value, out);
+        }
+        write_long(1, out);
+        match self {
+            Self::Any => return None,
+            Self::Boolean => out.push(u8::from(value.parse::<bool>().ok()?)),
+            Self::Int(_) => write_long(i64::from(value.parse::<i32>().ok()?), out),
+            Self::Long(_) => write_long(value.parse().ok()?, out),
+            Self::Float => out.extend_from_slice(&value.parse::<f32>().ok()?.to_le_bytes()),
+            Self::Double => out.extend_from_slice(&value.parse::<f64>().ok()?.to_le_bytes()),
+            Self::String => write_bytes(text(value)?.as_bytes(), out),
+            Self::Bytes => {
+                let bytes: Option<Vec<u8>> = text(value)?.chars().map(|c| u8::try_from(c).ok()).collect();
+                write_bytes(&bytes?, out);
+            }
+            Self::Decimal { scale, .. } => write_bytes(&unscaled(value, scale)?, out),
+        }
+        Some(())
+    }
+}
+
+/// Null, boolean, long, double, string: in this order.
+fn any(value: &str, out: &mut Vec<u8>) -> Option<()> {
+    match value.as_bytes().first()? {
+        b't' | b'f' => {
+            write_long(1, out);
+            out.push(u8::from(value == "true"));
+        }
+        b'-' | b'0'..=b'9' => {
+            if let Ok(long) = value.parse() {
+                write_long(2, out);
+                write_long(long, out);
+            } else if let Some(double) = value.parse::<f64>().ok().filter(|d| d.to_string() == value) {
+                write_long(3, out);
+                out.extend_from_slice(&double.to_le_bytes());
+            } else {
+                write_long(4, out);
+                write_bytes(value.as_bytes(), out);
+            }
+        }
+        _ => {
+            write_long(4, out);
+            write_bytes(text(value)?.as_bytes(), out);
+        }
+    }
+    Some(())
+}
+
+/// The text of a JSON string, or the JSON text of a nested value; `None` for other scalars.
+fn text(value: &str) -> Option<Cow<'_, str>> {
+    match value.as_bytes().first()? {
+        b'"' => unquote(value).ok(),
+        b'{' | b'[' => Some(Cow::Borrowed(value)),
+        _ => None,
+    }
+}
+
+/// A canonical decimal times ten to the `scale`, as the shortest big-endian two's complement.
+fn unscaled(value: &str, scale: usize) -> Option<Vec<u8>> {
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
+    let zeros = scale.checked_sub(fraction.len())?;
+    let number: i128 = format!("{whole}{fraction}{}", "0".repeat(zeros)).parse().ok()?;
+    let bytes = number.to_be_bytes();
+    let redundant = |i: &usize| {
+        let sign = if number < 0 { 0xff } else { 0 };
+        bytes[*i] == sign && (bytes[*i + 1] ^ sign) & 0x80 == 0
+    };
+    let start = (0..15).take_while(redundant).count();
+    Some(bytes[start..].to_vec())
+}
+
+/// The Avro schema of published rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputSchema {
+    json: String,
+    /// The sensitive and kept fields, in published order.
+    values: Vec<(Arc<str>, Kind)>,
+}
+
+impl OutputSchema {
+    /// Derives the output from `schema` and the schemas of the input seen so far; none if the input is not Avro.
+    pub fn derive(schema: &Schema, writers: &[&AvroSchema]) -> Result<Self, CodecError> {
+        let mut fields = Vec::new();
+        for slot in schema.quasi.iter().copied() {
+            fields.push(json!({"name": avro_name(schema.name(slot))?.as_ref(), "type": "string"}));
+        }
+        let mut values = Vec::new();
+        for slot in schema.published().skip(schema.quasi.len()) {
+            let name = avro_name(schema.name(slot))?;
+            let kinds = writers.iter().filter_map(|writer| match writer {
+                AvroSchema::Record(record) => {
+                    record.fields.iter().find(|f| f.name == **name).map(|f| Kind::of(&f.schema))
+                }
+                _ => None,
+            });
+            let kind = kinds.reduce(Kind::merged).unwrap_or(Kind::Any);
+            fields.push(json!({"name": name.as_ref(), "type": kind.schema(), "default": null}));
+            values.push((Arc::clone(name), kind));
+        }
+        let schema = json!({"type": "record", "name": "Published", "namespace": "veilstream", "fields": fields});
+        Ok(Self { json: schema.to_string(), values })
+    }
+
+    /// The schema as JSON, for the file header or the registry.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Appends one row as a bare datum: the value of a message.
+    pub fn datum(&self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        for label in row.quasi {
+            write_bytes(label.as_bytes(), out);
+        }
+        for (value, (field, kind)) in row.values.iter().zip(&self.values) {
+            kind.write(value, out).ok_or_else(|| EncodeError { field: Arc::clone(field) })?;
+        }
+        Ok(())
+    }
+}
+
+fn avro_name(name: &Arc<str>) -> Result<&Arc<str>, CodecError> {
+    let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+    let valid = name.bytes().next().is_some_and(letter) && name.bytes().all(|b| letter(b) || b.is_ascii_digit());
+    if valid { Ok(name) } else { Err(CodecError::BadAvroName(Arc::clone(name))) }
+}
+
+/// Writes published rows as a container file.
+pub struct AvroEncoder {
+    schema: OutputSchema,
+    writer: ContainerWriter,
+}
+
+impl AvroEncoder {
+    /// An encoder of rows in `schema`.
+    pub fn new(schema: OutputSchema) -> Self {
+        Self { writer: ContainerWriter::new(schema.json.clone()), schema }
+    }
+}
+
+impl Encode for AvroEncoder {
+    fn header(&mut self, out: &mut Vec<u8>) {
+        self.writer.header(out);
+    }
+
+    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let schema = &self.schema;
+        self.writer.datum(out, |block| schema.datum(row, block))
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.writer.flush(out);
+    }
+}

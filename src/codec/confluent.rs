@@ -1,0 +1,232 @@
+//! Avro in the Confluent wire format: a zero byte, a four-byte schema id, the datum.
+//!
+//! Whoever reads messages resolves their ids first ([`SchemaCache::needs`], [`SchemaCache::resolve`]), where waiting is
+//! possible; decoding then finds every id settled, either to a plan or to "unknown". A decode that finds one unsettled is
+//! a defect: it is refused, logged as an error and counted, never passed over.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use apache_avro::Schema as AvroSchema;
+
+use super::avro::Plan;
+use super::message::MAGIC;
+use super::registry::{Registry, RegistryError};
+use super::{Decode, check_size, malformed};
+use crate::model::event::{Reject, RejectCode};
+use crate::model::record::Record;
+use crate::model::schema::Schema;
+
+/// The schema id of a message; `None` if it is not in the wire format.
+pub fn schema_id(payload: &[u8]) -> Option<u32> {
+    match payload {
+        [MAGIC, a, b, c, d, ..] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
+        _ => None,
+    }
+}
+
+/// A writer schema and how to read what was written with it.
+struct Writer {
+    schema: Arc<AvroSchema>,
+    plan: Plan,
+}
+
+/// What became of an id.
+#[derive(Clone)]
+enum Settled {
+    Known(Arc<Writer>),
+    /// The registry does not have it.
+    Unknown,
+    /// It is there, but not a record.
+    Unusable,
+}
+
+/// Plans by schema id, shared by the source that fills it and the decoders that use it.
+pub struct SchemaCache {
+    registry: Registry,
+    schema: Schema,
+    settled: RwLock<HashMap<u32, Settled>>,
+    unsettled: AtomicU64,
+}
+
+impl SchemaCache {
+    /// An empty cache for the fields of `schema`.
+    pub fn new(registry: Registry, schema: &Schema) -> Self {
+        Self { registry, schema: schema.clone(), settled: RwLock::default(), unsettled: AtomicU64::new(0) }
+    }
+
+    /// The id that must be resolved before this message can be decoded.
+    pub fn needs(&self, payload: &[u8]) -> Option<u32> {
+        schema_id(payload).filter(|id| self.get(*id).is_none())
+    }
+
+    /// Asks the registry, unless the id is settled. [`RegistryError::Unavailable`] means: ask again later;
+    /// [`RegistryError::Unknown`] may too, since registries lag, until [`SchemaCache::give_up`].
+    pub async fn resolve(&self, id: u32) -> Result<(), RegistryError> {
+        if self.get(id).is_some() {
+            return Ok(());
+        }
+        let settled = match self.registry.fetch(id).await {
+            Ok(schema) => match Plan::new(&self.schema, &schema) {
+                Ok(plan) => Settled::Known(Arc::new(Writer { schema, plan })),
+                Err(_) => Settled::Unusable,
+            },
+            Err(RegistryError::Unusable(_)) => Settled::Unusable,
+            Err(error) => return Err(error),
+        };
+        self.settle(id, settled);
+        Ok(())
+    }
+
+    /// The registry does not know this id and had time to: its messages are rejected from now on.
+    pub fn give_up(&self, id: u32) {
+        self.settle(id, Settled::Unknown);
+    }
+
+    /// The ids whose schemas are known, ascending.
+    pub fn known(&self) -> Vec<u32> {
+        let settled = self.settled.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known: Vec<u32> =
+            settled.iter().filter(|(_, s)| matches!(s, Settled::Known(_))).map(|(id, _)| *id).collect();
+        known.sort_unstable();
+        known
+    }
+
+    /// The registry behind it.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The writer schemas of these ids, as far as they are known, in the order of the ids.
+    pub fn writers(&self, ids: impl IntoIterator<Item = u32>) -> Vec<Arc<AvroSchema>> {
+        let known = |id| match self.get(id) {
+            Some(Settled::Known(writer)) => Some(Arc::clone(&writer.schema)),
+            _ => None,
+        };
+        ids.into_iter().filter_map(known).collect()
+    }
+
+    /// How many messages were decoded before their id was settled. Anything but zero is a defect.
+    pub fn unsettled(&self) -> u64 {
+        self.unsettled.load(Ordering::Relaxed)
+    }
+
+    /// A decoder of messages whose ids are settled here.
+    pub fn decoder(self: &Arc<Self>, max_record_bytes: usize) -> ConfluentDecoder {
+        ConfluentDecoder { cache: Arc::clone(self), seen: HashMap::new(), max_record_bytes }
+    }
+
+    fn get(&self, id: u32) -> Option<Settled> {
+        self.settled.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn settle(&self, id: u32, settled: Settled) {
+        self.settled.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(settled);
+    }
+}
+
+/// Decodes messages, each with the plan of its own writer schema.
+pub struct ConfluentDecoder {
+    cache: Arc<SchemaCache>,
+    /// Those of the cache that were used, without its lock.
+    seen: HashMap<u32, Settled>,
+    max_record_bytes: usize,
+}
+
+impl Decode for ConfluentDecoder {
+    fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
+        check_size(payload, self.max_record_bytes)?;
+        let id = schema_id(payload).ok_or_else(malformed)?;
+        if !self.seen.contains_key(&id) {
+            let Some(settled) = self.cache.get(id) else {
+                self.cache.unsettled.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(id, "a message was decoded before its schema was resolved; it is rejected");
+                return Err(Reject::record(RejectCode::UnknownSchema));
+            };
+            self.seen.insert(id, settled);
+        }
+        match self.seen.get(&id) {
+            Some(Settled::Known(writer)) => writer.plan.decode(&payload[5..], self.max_record_bytes),
+            Some(Settled::Unusable) => Err(malformed()),
+            Some(Settled::Unknown) | None => Err(Reject::record(RejectCode::UnknownSchema)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::avro::parse_schema;
+    use crate::model::record::Value;
+    use crate::model::schema::Role;
+
+    const ONE: &str = r#"{"type":"record","name":"P","fields":[{"name":"age","type":"int"}]}"#;
+    const TWO: &str =
+        r#"{"type":"record","name":"P","fields":[{"name":"new","type":"string"},{"name":"age","type":"long"}]}"#;
+
+    fn cache() -> Arc<SchemaCache> {
+        let registry = Registry::new("http://127.0.0.1:1", None).unwrap();
+        let cache = SchemaCache::new(registry, &Schema::new([("age", Role::Quasi)]));
+        for (id, text) in [(1, ONE), (2, TWO)] {
+            let schema = parse_schema(text).unwrap();
+            let plan = Plan::new(&cache.schema, &schema).unwrap();
+            cache.settle(id, Settled::Known(Arc::new(Writer { schema, plan })));
+        }
+        cache.settle(3, Settled::Unusable);
+        Arc::new(cache)
+    }
+
+    #[test]
+    fn each_message_is_read_by_its_own_schema() {
+        let cache = cache();
+        let mut decoder = cache.decoder(1000);
+        for payload in [&[0, 0, 0, 0, 1, 74][..], &[0, 0, 0, 0, 2, 2, b'x', 74]] {
+            assert_eq!(cache.needs(payload), None);
+            assert!(decoder.decode(payload).unwrap().values[0] == Value::Number("37".into()));
+        }
+        assert_eq!(cache.writers([2, 9, 1]).len(), 2);
+        assert_eq!(cache.unsettled(), 0);
+    }
+
+    #[test]
+    fn what_is_not_in_the_format_needs_no_schema() {
+        let (cache, code) = (cache(), |reject: Reject| reject.code);
+        let mut decoder = cache.decoder(8);
+        for (payload, expected) in [
+            (&b""[..], RejectCode::Empty),
+            (b"{\"age\":1}", RejectCode::TooLarge),
+            (b"{\"a\":1}", RejectCode::Malformed),
+            (&[0, 0, 0, 0], RejectCode::Malformed),
+            (&[1, 0, 0, 0, 1, 74], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1], RejectCode::Empty),
+            (&[0, 0, 0, 0, 1, 74, 74], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 3, 74], RejectCode::Malformed),
+        ] {
+            assert_eq!(cache.needs(payload), None);
+            assert_eq!(decoder.decode(payload).map_err(code), Err(expected), "{} bytes", payload.len());
+        }
+    }
+
+    #[test]
+    fn an_id_is_settled_before_it_is_decoded_or_it_is_counted() {
+        let cache = cache();
+        let mut decoder = cache.decoder(1000);
+        let payload = [0, 0, 0, 0, 7, 74];
+        assert_eq!(cache.needs(&payload), Some(7));
+        assert_eq!(decoder.decode(&payload).unwrap_err().code, RejectCode::UnknownSchema);
+        assert_eq!(cache.unsettled(), 1, "a defect does not go unnoticed");
+        cache.give_up(7);
+        assert_eq!(cache.needs(&payload), None);
+        assert_eq!(decoder.decode(&payload).unwrap_err().code, RejectCode::UnknownSchema);
+        assert_eq!(cache.unsettled(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_is_gone_is_not_an_unknown_schema() {
+        let cache = cache();
+        assert!(matches!(cache.resolve(9).await, Err(RegistryError::Unavailable { .. })));
+        assert_eq!(cache.needs(&[0, 0, 0, 0, 9, 74]), Some(9));
+        assert_eq!(cache.resolve(1).await, Ok(()), "what is settled needs no registry");
+    }
+}

@@ -1,0 +1,170 @@
+//! Bytes to [`Record`], and published rows to bytes: JSON, CSV, Avro.
+//!
+//! Invariants: only fields of the [`Schema`] are read, the rest is checked for syntax and dropped; no input panics,
+//! recurses or allocates beyond its own size; no rejection and no error carries a value. Reading files and pipes is
+//! `source`'s work, generalizing is `generalize`'s: neither is here.
+
+pub mod avro;
+pub mod confluent;
+pub mod csv;
+pub mod json;
+pub mod message;
+pub mod registry;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::model::event::{Reject, RejectCode};
+use crate::model::record::Record;
+use crate::model::schema::{Role, Schema};
+
+/// The default of `max_record_bytes`. Larger: one record can hold that much memory several times over while it is
+/// decoded. Smaller: honest records with a long free text are turned away. Kafka's own default limit is the same.
+pub const DEFAULT_MAX_RECORD_BYTES: usize = 1 << 20;
+
+/// How deep a record may nest. Larger: a hostile record reaches the end of the stack where Avro recurses. Smaller:
+/// documents that people do send are turned away; they rarely pass 20.
+pub const MAX_DEPTH: usize = 100;
+
+/// How records are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// One JSON object per message or line.
+    Json,
+    /// One line per record, with a header.
+    Csv,
+    /// Avro: one datum per message, or an object container file.
+    Avro,
+}
+
+impl Format {
+    /// The name a user writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "jsonl",
+            Self::Csv => "csv",
+            Self::Avro => "avro",
+        }
+    }
+
+    /// The format that a file name announces by its extension.
+    pub fn of_path(path: &std::path::Path) -> Option<Self> {
+        path.extension().and_then(|extension| extension.to_str())?.to_ascii_lowercase().parse().ok()
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Format {
+    type Err = CodecError;
+
+    fn from_str(text: &str) -> Result<Self, CodecError> {
+        match text {
+            "json" | "jsonl" | "ndjson" => Ok(Self::Json),
+            "csv" | "tsv" => Ok(Self::Csv),
+            "avro" => Ok(Self::Avro),
+            _ => Err(CodecError::UnknownFormat),
+        }
+    }
+}
+
+/// What keeps a decoder or encoder from being made. Names in it are configured ones, never read from records.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// Not the name of a format.
+    #[error("unknown format: use csv, jsonl or avro")]
+    UnknownFormat,
+    /// Fields of the policy that the input does not have at all, every one of them.
+    #[error("the input has no field called {}", .0.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))]
+    MissingFields(Vec<Arc<str>>),
+    /// The header of a CSV file cannot be read.
+    #[error("the csv header is {0}")]
+    BadHeader(&'static str),
+    /// A field of the policy is twice in the CSV header: which one is meant?
+    #[error("the csv header has `{0}` more than once")]
+    AmbiguousHeader(Arc<str>),
+    /// The Avro schema does not parse.
+    #[error("the avro schema does not parse")]
+    BadAvroSchema,
+    /// The Avro schema is something else than a record.
+    #[error("the avro schema is not a record")]
+    NotARecord,
+    /// A published field's name cannot be an Avro name.
+    #[error("`{0}` cannot be an avro field name: use letters, digits and _")]
+    BadAvroName(Arc<str>),
+}
+
+/// Turns one payload into a [`Record`].
+pub trait Decode: Send {
+    /// Decodes `payload`; the record borrows from it where it can.
+    fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject>;
+}
+
+/// One row as it will be published, in the order of [`Schema::published`].
+#[derive(Clone, Copy)]
+pub struct PublishedRow<'a> {
+    /// The generalized labels of the quasi-identifiers; always written as strings.
+    pub quasi: &'a [&'a str],
+    /// The sensitive and then the kept values, as [`write_json`](crate::model::record::Value::write_json) makes them.
+    pub values: &'a [&'a str],
+}
+
+impl fmt::Debug for PublishedRow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublishedRow({} fields)", self.quasi.len() + self.values.len())
+    }
+}
+
+/// Writes published rows as a file or a stream. Appends to `out`; the caller does the I/O.
+pub trait Encode: Send {
+    /// What comes before the first row.
+    fn header(&mut self, out: &mut Vec<u8>);
+    /// One row. Nothing may appear in `out` before `finish`.
+    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    /// What comes after the last row.
+    fn finish(&mut self, out: &mut Vec<u8>);
+}
+
+/// A value that does not fit the output's type. The row is not written: fail closed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a value of `{field}` does not fit its type in the output schema")]
+pub struct EncodeError {
+    /// The configured name of the field.
+    pub field: Arc<str>,
+}
+
+/// The fields without which a record cannot be protected and that `present` does not know.
+pub(crate) fn missing_fields(schema: &Schema, present: impl Fn(&str) -> bool) -> Result<(), CodecError> {
+    let needed =
+        |role: &Role| matches!(role, Role::Quasi | Role::Sensitive | Role::Subject | Role::EventTime | Role::Label);
+    let missing: Vec<_> = schema
+        .attributes()
+        .iter()
+        .filter(|a| a.roles.iter().any(needed) && !present(&a.name))
+        .map(|a| Arc::clone(&a.name))
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(CodecError::MissingFields(missing)) }
+}
+
+/// The checks that all formats share, before the first byte is parsed.
+fn check_size(payload: &[u8], max_record_bytes: usize) -> Result<(), Reject> {
+    if payload.is_empty() {
+        return Err(Reject::record(RejectCode::Empty));
+    }
+    if payload.len() > max_record_bytes {
+        return Err(Reject::record(RejectCode::TooLarge));
+    }
+    Ok(())
+}
+
+fn malformed() -> Reject {
+    Reject::record(RejectCode::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! The `privacy` list: checks the sense of each criterion and builds it.
+
+use std::sync::Arc;
+
+use super::problem::{Problems, nearest};
+use super::raw::{
+    RawAlphaK, RawCondition, RawConfidential, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc, RawPolicy,
+    RawSentence, RawTCloseness, RawVariant,
+};
+use super::scalar::RawShare;
+use super::tree::At;
+use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
+use crate::model::hierarchy::Hierarchy;
+use crate::model::policy::{Criterion, Distance, Diversity, K};
+
+/// What the criteria depend on.
+pub(super) struct Context<'a> {
+    /// The whole policy, and where it stands.
+    pub(super) policy: &'a RawPolicy,
+    pub(super) at: At<'a>,
+    /// One per sensitive field.
+    pub(super) hierarchies: &'a [Option<Arc<Hierarchy>>],
+    /// The most records in a window, and how to show it, if there are windows.
+    pub(super) max_records: Option<&'a (u64, String)>,
+}
+
+/// Builds the criteria that can be built, and checks that they make sense together.
+pub(super) fn build(context: &Context<'_>, problems: &mut Problems) -> Vec<Criterion> {
+    let at = context.at.key("privacy");
+    let raw = &context.policy.privacy;
+    let criteria: Vec<Criterion> =
+        raw.iter().enumerate().filter_map(|(i, raw)| context.criterion(raw, at.index(i), problems)).collect();
+    let sentences: usize = criteria.iter().map(|c| c.sentences().len()).sum();
+    if sentences > MAX_SENTENCES {
+        let message = format!("{sentences} confidential sentences are too many: write at most {MAX_SENTENCES}");
+        problems.add(at.line, message);
+    }
+    let confidential = raw.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
+    for (i, criterion) in raw.iter().enumerate() {
+        if matches!(criterion, RawCriterion::MinSecurity(_)) && !confidential && !context.at.lost("privacy") {
+            let line = at.index(i).key("min-security").line;
+            problems.add(line, "`min-security` is measured by confidential sentences: add a `confidential` criterion");
+        }
+    }
+    criteria
+}
+
+impl Context<'_> {
+    fn criterion(&self, raw: &RawCriterion, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        match raw {
+            RawCriterion::KAnonymity(k) => Some(Criterion::KAnonymity(self.k(*k, at.key("k-anonymity"), problems))),
+            RawCriterion::LDiversity(raw) => self.l_diversity(raw, at.key("l-diversity"), problems),
+            RawCriterion::TCloseness(raw) => self.t_closeness(raw, at.key("t-closeness"), problems),
+            RawCriterion::PSensitive(raw) => {
+                let field = self.field(&raw.field, at.key("p-sensitive").key("field"), problems)?;
+                Some(Criterion::PSensitive { field, p: raw.p })
+            }
+            RawCriterion::AlphaK(raw) => self.alpha_k(raw, at.key("alpha-k"), problems),
+            RawCriterion::Lkc(raw) => self.lkc(raw, at.key("lkc"), problems),
+            RawCriterion::Confidential(raw) => self.confidential(raw, at.key("confidential"), problems),
+            RawCriterion::MinSecurity(least) => Some(Criterion::MinSecurity(least.0)),
+        }
+    }
+
+    fn k(&self, k: RawK, at: At<'_>, problems: &mut Problems) -> K {
+        if let Some((_, most)) = self.max_records.filter(|(most, _)| u64::from(k.0) > *most) {
+            let never = format!("k = {} can never be reached: a window closes at {most} records", at.show(k.0));
+            problems.add(at.line, format!("{never}; write a smaller k, or a larger `max_records`"));
+        }
+        K(k.0)
+    }
+
+    /// The index of a sensitive field.
+    fn field(&self, name: &str, at: At<'_>, problems: &mut Problems) -> Option<usize> {
+        let sensitive = || self.policy.sensitive.iter().map(|s| s.name.as_str());
+        let field = sensitive().position(|s| s == name);
+        if field.is_none() && !self.at.lost("sensitive") {
+            let remedy = match nearest(name, sensitive()) {
+                Some(near) if !self.at.key("sensitive").is_from_outside() => format!("did you mean `{near}`?"),
+                _ => "add it there".into(),
+            };
+            problems.add(at.line, format!("the field {} is not listed under `sensitive`: {remedy}", at.show(name)));
+        }
+        field
+    }
+
+    fn l_diversity(&self, raw: &RawLDiversity, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"), problems);
+        if raw.variant != RawVariant::Entropy && raw.l.fract() != 0.0 {
+            let at = at.key("l");
+            let l = at.show(raw.l);
+            problems.add(at.line, format!("l = {l} is not whole: write a whole number, or use `variant: entropy`"));
+        }
+        let variant = match (raw.variant, raw.c) {
+            (RawVariant::Distinct, None) => Diversity::Distinct,
+            (RawVariant::Entropy, None) => Diversity::Entropy,
+            (RawVariant::Recursive, Some(c)) => Diversity::Recursive { c },
+            (RawVariant::Recursive, None) => {
+                if !at.lost("c") {
+                    let line = at.key("variant").line;
+                    problems.add(line, "recursive l-diversity needs the factor `c`: add it, such as c: 3");
+                }
+                return None;
+            }
+            (_, Some(_)) => {
+                problems.add(at.key("c").line, "`c` means something only with `variant: recursive`: remove it");
+                return None;
+            }
+        };
+        Some(Criterion::LDiversity { field: field?, l: raw.l, variant })
+    }
+
+    fn t_closeness(&self, raw: &RawTCloseness, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"), problems)?;
+        below_one(raw.t, "t", "every class is that close", at, problems);
+        if raw.order.is_some() && raw.distance != RawDistance::Ordered {
+            let message = "`order` means something only with `distance: ordered`: remove it, or write that";
+            problems.add(at.key("order").line, message);
+        }
+        let distance = match raw.distance {
+            RawDistance::Equal => Distance::Equal,
+            RawDistance::Ordered => {
+                let order: Option<Vec<String>> =
+                    raw.order.as_ref().map(|order| order.iter().map(|v| v.0.clone()).collect());
+                let repeated = order
+                    .iter()
+                    .flatten()
+                    .enumerate()
+                    .find(|(i, v)| raw.order.iter().flatten().take(*i).any(|w| w.0 == **v));
+                if let Some((i, value)) = repeated {
+                    let at = at.key("order").index(i);
+                    problems.add(at.line, format!("{} is in `order` twice: keep one", at.show(value)));
+                }
+                Distance::Ordered { order }
+            }
+            RawDistance::Hierarchical => match self.hierarchies.get(field).cloned().flatten() {
+                Some(hierarchy) => Distance::Hierarchical(hierarchy),
+                None => {
+                    if !self.at.key("sensitive").index(field).key("hierarchy").is_present() {
+                        let name = at.key("field").show(&raw.field);
+                        let message = format!(
+                            "the hierarchical distance needs a hierarchy: add `hierarchy` to {name} under `sensitive`"
+                        );
+                        problems.add(at.key("distance").line, message);
+                    }
+                    return None;
+                }
+            },
+        };
+        Some(Criterion::TCloseness { field, t: raw.t.0, distance })
+    }
+
+    fn alpha_k(&self, raw: &RawAlphaK, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"), problems)?;
+        let k = self.k(raw.k, at.key("k"), problems);
+        below_one(raw.alpha, "alpha", "every class meets it; write `k-anonymity`", at, problems);
+        possible(raw.alpha, "alpha", at, problems);
+        Some(Criterion::AlphaK { field, alpha: raw.alpha.0, k })
+    }
+
+    fn lkc(&self, raw: &RawLkc, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        let k = self.k(raw.k, at.key("k"), problems);
+        possible(raw.c, "c", at, problems);
+        let attributes = self.policy.quasi_identifiers.len();
+        if raw.l as usize > attributes && !self.at.lost("quasi_identifiers") {
+            let at = at.key("l");
+            let message =
+                format!("l = {} is more than there are quasi-identifiers: write {attributes} or less", at.show(raw.l));
+            problems.add(at.line, message);
+        }
+        let fields: Option<Vec<usize>> = match &raw.fields {
+            Some(names) => {
+                let at = at.key("fields");
+                names.iter().enumerate().map(|(i, name)| self.field(name, at.index(i), problems)).collect()
+            }
+            None => Some((0..self.policy.sensitive.len()).collect()),
+        };
+        let fields = fields?;
+        if fields.is_empty() && raw.c.0 < 1.0 && !self.at.lost("sensitive") && !at.lost("fields") {
+            problems
+                .add(at.key("c").line, "there is no sensitive field to be confident about: list one, or write c: 1");
+        }
+        Some(Criterion::Lkc { l: raw.l as usize, k, c: raw.c.0, fields })
+    }
+
+    fn confidential(&self, raw: &RawConfidential, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+        let at = at.key("sentences");
+        let sentence = |(i, raw): (usize, &RawSentence)| {
+            let at = at.index(i);
+            let own = RawCondition {
+                field: raw.field.clone(),
+                equals: raw.equals.clone(),
+                values: raw.values.clone(),
+                not: raw.not.clone(),
+                all: raw.all.clone(),
+                any: raw.any.clone(),
+            };
+            let says = self.formula(&own, at, problems);
+            let when = raw.when.as_ref().map(|when| self.formula(when, at.key("when"), problems));
+            Some(Sentence {
+                name: raw.name.clone().unwrap_or_else(|| (i + 1).to_string()),
+                says: says?,
+                when: match when {
+                    Some(when) => Some(when?),
+                    None => None,
+                },
+                damage: raw.damage.unwrap_or(1.0),
+            })
+        };
+        let sentences: Vec<Option<Sentence>> = raw.sentences.iter().enumerate().map(sentence).collect();
+        sentences.into_iter().collect::<Option<Vec<_>>>().map(Criterion::Confidential)
+    }
+
+    fn formula(&self, raw: &RawCondition, at: At<'_>, problems: &mut Problems) -> Option<Formula> {
+        if at.lost_any() {
+            return None;
+        }
+        let written = [raw.field.is_some(), raw.not.is_some(), raw.all.is_some(), raw.any.is_some()];
+        if written.iter().filter(|w| **w).count() != 1 {
+            problems.add(at.line, "a condition is one of `field`, `not`, `all` and `any`: write one of them");
+            return None;
+        }
+        if raw.field.is_none() && (raw.equals.is_some() || raw.values.is_some()) {
+            problems.add(at.line, "`equals` and `in` say something about a `field`: name it");
+            return None;
+        }
+        let mut several = |key: &str, list: &[RawCondition]| {
+            let at = at.key(key);
+            if list.is_empty() {
+                problems.add(at.line, format!("`{key}` is empty: write at least one condition"));
+            }
+            let formulas: Vec<Option<Formula>> =
+                list.iter().enumerate().map(|(i, raw)| self.formula(raw, at.index(i), problems)).collect();
+            formulas.into_iter().collect::<Option<Vec<_>>>().filter(|f| !f.is_empty())
+        };
+        match (&raw.all, &raw.any, &raw.not, &raw.field) {
+            (Some(list), ..) => several("all", list).map(Formula::All),
+            (_, Some(list), ..) => several("any", list).map(Formula::Any),
+            (.., Some(not), _) => {
+                self.formula(not, at.key("not"), problems).map(|formula| Formula::Not(Box::new(formula)))
+            }
+            (.., Some(name)) => self.atom(name, raw, at, problems),
+            _ => None,
+        }
+    }
+
+    fn atom(&self, name: &str, raw: &RawCondition, at: At<'_>, problems: &mut Problems) -> Option<Formula> {
+        let values = match (&raw.equals, &raw.values) {
+            (Some(value), None) => vec![value.0.clone()],
+            (None, Some(values)) if !values.is_empty() => values.iter().map(|v| v.0.clone()).collect(),
+            _ => {
+                problems.add(at.line, "a condition on a field needs either `equals` or a list `in`: write one of them");
+                return None;
+            }
+        };
+        let sensitive = self.policy.sensitive.iter().position(|s| s.name == name).map(Field::Sensitive);
+        let kept = self.policy.keep.iter().position(|k| k == name).map(Field::Kept);
+        let field = sensitive.or(kept);
+        if field.is_none() && !self.at.lost("sensitive") && !self.at.lost("keep") {
+            let at = at.key("field");
+            let name = at.show(name);
+            let message = format!(
+                "the field {name} is neither `sensitive` nor in `keep`: only what is published as it is can be checked"
+            );
+            problems.add(at.line, message);
+        }
+        Some(Formula::In(field?, values))
+    }
+}
+
+/// A figure of 1 asks for nothing.
+fn below_one(share: RawShare, key: &str, because: &str, at: At<'_>, problems: &mut Problems) {
+    if share.0 >= 1.0 {
+        let at = at.key(key);
+        problems.add(at.line, format!("{key} = {} asks for nothing: {because}", at.show(share.0)));
+    }
+}
+
+/// A share of 0 can never be met: every class has some value.
+fn possible(share: RawShare, key: &str, at: At<'_>, problems: &mut Problems) {
+    if share.0 <= 0.0 {
+        let at = at.key(key);
+        problems.add(at.line, format!("{key} = {} can never be met: every class has some value", at.show(share.0)));
+    }
+}
+
+/// The criterion in words of our own, for the fingerprint; hierarchies are hashed elsewhere.
+pub(super) fn parts(criterion: &Criterion) -> Vec<String> {
+    let texts = |name: &str, figures: &[&dyn ToString]| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(figures.iter().map(|figure| figure.to_string())).collect()
+    };
+    match criterion {
+        Criterion::KAnonymity(k) => texts("k-anonymity", &[&k.0]),
+        Criterion::LDiversity { field, l, variant } => {
+            let variant = match variant {
+                Diversity::Distinct => "distinct".to_owned(),
+                Diversity::Entropy => "entropy".to_owned(),
+                Diversity::Recursive { c } => format!("recursive {c}"),
+            };
+            texts("l-diversity", &[field, l, &variant])
+        }
+        Criterion::TCloseness { field, t, distance } => {
+            let (distance, order): (&str, &[String]) = match distance {
+                Distance::Equal => ("equal", &[]),
+                Distance::Ordered { order } => ("ordered", order.as_deref().unwrap_or_default()),
+                Distance::Hierarchical(_) => ("hierarchical", &[]),
+            };
+            [texts("t-closeness", &[field, t, &distance, &order.len()]), order.to_vec()].concat()
+        }
+        Criterion::PSensitive { field, p } => texts("p-sensitive", &[field, p]),
+        Criterion::AlphaK { field, alpha, k } => texts("alpha-k", &[field, alpha, &k.0]),
+        Criterion::Lkc { l, k, c, fields } => {
+            let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
+            texts("lkc", &[l, &k.0, c, &fields.join(" ")])
+        }
+        Criterion::Confidential(sentences) => {
+            let mut parts = texts("confidential", &[&sentences.len()]);
+            for sentence in sentences {
+                parts.push(sentence.damage.to_string());
+                formula_parts(&sentence.says, &mut parts);
+                parts.push(if sentence.when.is_some() { "when" } else { "always" }.to_owned());
+                sentence.when.iter().for_each(|when| formula_parts(when, &mut parts));
+            }
+            parts
+        }
+        Criterion::MinSecurity(least) => texts("min-security", &[least]),
+    }
+}
+
+fn formula_parts(formula: &Formula, parts: &mut Vec<String>) {
+    let (word, inner): (String, &[Formula]) = match formula {
+        Formula::Not(inner) => ("not".to_owned(), std::slice::from_ref(inner)),
+        Formula::All(inner) => (format!("all {}", inner.len()), inner),
+        Formula::Any(inner) => (format!("any {}", inner.len()), inner),
+        Formula::In(Field::Sensitive(i), values) => (format!("sensitive {i} {}", values.len()), &[]),
+        Formula::In(Field::Kept(i), values) => (format!("kept {i} {}", values.len()), &[]),
+    };
+    parts.push(word);
+    if let Formula::In(_, values) = formula {
+        parts.extend(values.iter().cloned());
+    }
+    inner.iter().for_each(|formula| formula_parts(formula, parts));
+}

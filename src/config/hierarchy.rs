@@ -1,0 +1,168 @@
+//! Hierarchies: from what the file says to what the engine uses. The only place of `config` that reads other files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use super::problem::Problems;
+use super::raw::{RawDate, RawHierarchy, RawOpen, RawTree, RawTreeNode, RawUnit};
+use super::tree::At;
+use crate::model::hierarchy::{
+    Date, DateSpec, DateUnit, Hierarchy, HierarchyError, IntervalSpec, Open, PrefixSpec, TreeNode, TreeSpec,
+};
+
+/// Larger: a wrong path (a device, a database) fills the memory. Smaller: real hierarchies of a million values no longer fit.
+const MAX_CSV_BYTES: u64 = 256 * 1024 * 1024;
+
+/// A hierarchy, and its definition as bytes that are the same on every machine.
+pub(super) struct Built {
+    pub(super) hierarchy: Hierarchy,
+    pub(super) definition: Vec<u8>,
+}
+
+/// Builds the hierarchy at `at`; `None` if it cannot be used, and problems say why.
+pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut Problems) -> Option<Built> {
+    if at.lost_any() {
+        // What is left of it would only cause a second message about the same mistake.
+        return None;
+    }
+    let (key, built) = match raw {
+        RawHierarchy::Csv(path) => return read_csv(path, at.key("csv"), base, problems),
+        RawHierarchy::Intervals(raw) => (
+            "intervals",
+            Hierarchy::intervals(IntervalSpec {
+                widths: raw.widths.iter().map(|w| w.0).collect(),
+                min: raw.min.0,
+                max: raw.max.0,
+                origin: raw.origin.map(|o| o.0).unwrap_or_default(),
+                open: match raw.open {
+                    RawOpen::None => Open::None,
+                    RawOpen::Low => Open::Low,
+                    RawOpen::High => Open::High,
+                    RawOpen::Both => Open::Both,
+                },
+            }),
+        ),
+        RawHierarchy::Prefix(raw) => {
+            let digits = PrefixSpec::new(raw.length);
+            let (alphabet, mask) = (raw.alphabet.unwrap_or(digits.alphabet), raw.mask.unwrap_or(digits.mask));
+            ("prefix", Hierarchy::prefix(PrefixSpec { alphabet, mask, ..digits }))
+        }
+        RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"), problems)?)),
+        RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![tree(root)] })),
+        RawHierarchy::Tree(RawTree::Roots(roots)) => {
+            ("tree", Hierarchy::tree(TreeSpec { roots: roots.iter().map(tree).collect() }))
+        }
+        RawHierarchy::Trivial => ("trivial", Ok(Hierarchy::trivial())),
+    };
+    match built {
+        Ok(hierarchy) => {
+            let mut definition = at.to_json();
+            definition.sort_all_objects();
+            Some(Built { hierarchy, definition: definition.to_string().into_bytes() })
+        }
+        Err(errors) => {
+            let at = at.key(key);
+            for error in errors {
+                let message = if at.is_from_outside() {
+                    // The message may quote a value that came from a variable.
+                    format!("the values of `{key}` do not fit together: check what the variables hold")
+                } else {
+                    error.message.clone()
+                };
+                problems.add(blamed(at, &error), message);
+            }
+            None
+        }
+    }
+}
+
+/// The line of the key that an error is about, as far as its words tell.
+fn blamed(at: At<'_>, error: &HierarchyError) -> usize {
+    let clause = error.message.split(';').next().unwrap_or_default();
+    let keys = [
+        ("width", "widths"),
+        ("min ", "min"),
+        ("alphabet", "alphabet"),
+        ("length", "length"),
+        ("mask", "mask"),
+        ("format", "format"),
+        ("unit", "units"),
+        ("week", "units"),
+        ("after `", "units"),
+    ];
+    let key = keys.iter().find(|(word, key)| clause.contains(word) && at.key(key).is_present());
+    key.map_or(at.line, |(_, key)| at.key(key).line)
+}
+
+fn read_csv(path: &Path, at: At<'_>, base: &Path, problems: &mut Problems) -> Option<Built> {
+    let mut bytes = Vec::new();
+    let read = File::open(base.join(path)).and_then(|file| file.take(MAX_CSV_BYTES + 1).read_to_end(&mut bytes));
+    let shown = at.show(path.display());
+    match read {
+        Err(error) => {
+            let message = format!(
+                "cannot read the hierarchy {shown} ({}): check the path, which is relative to this file",
+                error.kind()
+            );
+            problems.add(at.line, message);
+            return None;
+        }
+        Ok(n) if n as u64 > MAX_CSV_BYTES => {
+            problems
+                .add(at.line, format!("the hierarchy {shown} is larger than {MAX_CSV_BYTES} bytes: make it smaller"));
+            return None;
+        }
+        Ok(_) => {}
+    }
+    match Hierarchy::parse_csv(&bytes) {
+        Ok(hierarchy) => {
+            // Byte order mark and line ends come and go with editors and checkouts; they are not part of the definition.
+            let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+            let definition = text.iter().copied().filter(|&b| b != b'\r').collect();
+            Some(Built { hierarchy, definition })
+        }
+        Err(errors) => {
+            for error in errors {
+                problems.add_elsewhere(Path::new(shown.trim_matches('`')), error.line, error.message);
+            }
+            None
+        }
+    }
+}
+
+fn dates(raw: &RawDate, at: At<'_>, problems: &mut Problems) -> Option<DateSpec> {
+    let units = |units: &[RawUnit]| units.iter().map(|&u| unit(u)).collect::<Vec<_>>();
+    let raw = match raw {
+        RawDate::Units(list) => return Some(DateSpec::new(units(list))),
+        RawDate::Full(raw) => raw,
+    };
+    let before = problems.len();
+    let mut day = |key: &str, text: &Option<String>| -> Option<Date> {
+        let (text, at) = (text.as_deref()?, at.key(key));
+        let date = text.trim().parse().ok();
+        if date.is_none() {
+            problems.add(at.line, format!("`{key}` is {}: write a day such as 1900-01-31", at.show(text)));
+        }
+        date
+    };
+    let (min, max) = (day("min", &raw.min), day("max", &raw.max));
+    let spec = DateSpec { units: units(&raw.units), min, max, format: raw.format.clone() };
+    (problems.len() == before).then_some(spec)
+}
+
+fn unit(raw: RawUnit) -> DateUnit {
+    match raw {
+        RawUnit::Day => DateUnit::Day,
+        RawUnit::Week => DateUnit::Week,
+        RawUnit::Month => DateUnit::Month,
+        RawUnit::Quarter => DateUnit::Quarter,
+        RawUnit::Year => DateUnit::Year,
+        RawUnit::Decade => DateUnit::Decade,
+        RawUnit::Century => DateUnit::Century,
+    }
+}
+
+fn tree(raw: &RawTreeNode) -> TreeNode {
+    TreeNode { label: raw.label.clone(), children: raw.children.iter().map(tree).collect() }
+}

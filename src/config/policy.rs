@@ -1,0 +1,337 @@
+//! The `policy` section: checks its sense and builds the [`Policy`].
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fingerprint::Fingerprint;
+use super::problem::Problems;
+use super::raw::{RawAction, RawFallback, RawLoss, RawPolicy, RawQuasi, RawRender};
+use super::tree::At;
+use super::{criteria, hierarchy};
+use crate::model::hierarchy::{Hierarchy, Measure};
+use crate::model::policy::{Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit};
+use crate::model::schema::{Role, Schema};
+
+/// Longer: held records pile up, and with them offsets that cannot be committed. Shorter: slow streams suppress what the
+/// next window could have published.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(300);
+
+/// What the policy depends on outside its section.
+pub(super) struct Surroundings<'a> {
+    /// Hierarchy paths start here.
+    pub(super) base: &'a Path,
+    /// The most records in a window, and how a message shows it, if there are windows.
+    pub(super) max_records: Option<(u64, String)>,
+    /// The field that holds the event time, and where it is named.
+    pub(super) event_time: Option<(&'a str, At<'a>)>,
+}
+
+/// What could be built of the policy.
+pub(super) struct Built {
+    /// The quasi-identifiers that are usable.
+    pub(super) quasi: Vec<QuasiIdentifier>,
+    /// Their names as messages show them.
+    pub(super) shown: Vec<String>,
+    /// True if these are all that the file names.
+    pub(super) complete: bool,
+    /// The whole policy; `None` if there was any problem.
+    pub(super) policy: Option<Policy>,
+}
+
+/// Builds the policy as far as it can be built; problems say what is missing.
+pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, problems: &mut Problems) -> Built {
+    let before = problems.len();
+    check_roles(raw, at, around, problems);
+
+    let quasi_at = at.key("quasi_identifiers");
+    if raw.quasi_identifiers.is_empty() && quasi_at.is_present() && !at.lost("quasi_identifiers") {
+        problems.add(quasi_at.line, "`quasi_identifiers` is empty: name at least one field that identifies people");
+    }
+    let mut hash = Fingerprint::new();
+    let (mut quasi, mut shown) = (Vec::new(), Vec::new());
+    for (i, raw) in raw.quasi_identifiers.iter().enumerate() {
+        let at = quasi_at.index(i);
+        if let Some(built) = quasi_identifier(raw, at, around.base, &mut hash, problems) {
+            quasi.push(built);
+            shown.push(at.key("name").show(&raw.name));
+        }
+    }
+    let privacy_at = at.key("privacy");
+    if raw.privacy.is_empty() && privacy_at.is_present() && !at.lost("privacy") {
+        problems.add(privacy_at.line, "`privacy` is empty: write at least one criterion, such as { k-anonymity: 5 }");
+    }
+    let hierarchies = sensitive_hierarchies(raw, at.key("sensitive"), around.base, &mut hash, problems);
+    let max_records = around.max_records.as_ref();
+    let context = criteria::Context { policy: raw, at, hierarchies: &hierarchies, max_records };
+    let criteria = criteria::build(&context, problems);
+    if matches!(raw.loss, RawLoss::Cm) && raw.label.is_none() && !at.lost("label") {
+        problems.add(at.key("loss").line, "the loss `cm` compares class labels: name the field under `label`");
+    }
+    let action = action(raw, at.key("suppression"), problems);
+    let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
+    check_render(raw.render, at.key("render"), &quasi, complete, problems);
+    if problems.len() > before {
+        return Built { quasi, shown, complete, policy: None };
+    }
+    let mut policy = Policy {
+        schema: schema(raw, around),
+        quasi: quasi.clone(),
+        criteria,
+        suppression: SuppressionLimit(raw.suppression.limit.map_or(0.0, |share| share.0)),
+        action,
+        loss: match raw.loss {
+            RawLoss::Glm => Loss::Glm,
+            RawLoss::Dm => Loss::Dm,
+            RawLoss::Precision => Loss::Precision,
+            RawLoss::Aecs => Loss::Aecs,
+            RawLoss::Cm => Loss::Cm,
+            RawLoss::Score => Loss::Score,
+            RawLoss::Ql => Loss::Ql,
+            RawLoss::Entropy => Loss::Entropy,
+        },
+        unknown_value: fallback(raw.unknown_value),
+        missing_value: fallback(raw.missing_value),
+        null_value: fallback(raw.null_value),
+        render: match raw.render {
+            RawRender::Label => Render::Label,
+            RawRender::Interval => Render::Interval,
+            RawRender::Microaggregate => Render::Microaggregate,
+        },
+        fingerprint: String::new(),
+    };
+    policy.fingerprint = fingerprint(&policy, hash);
+    Built { quasi, shown, complete, policy: Some(policy) }
+}
+
+/// A rendering that would change nothing is a misunderstanding.
+fn check_render(render: RawRender, at: At<'_>, quasi: &[QuasiIdentifier], complete: bool, problems: &mut Problems) {
+    let wants = |measures: &[Measure]| quasi.iter().any(|q| measures.contains(&q.hierarchy.measure()));
+    let (works, needs) = match render {
+        RawRender::Label => (true, ""),
+        RawRender::Interval => (wants(&[Measure::Number, Measure::Date]), "numbers or dates"),
+        RawRender::Microaggregate => {
+            (wants(&[Measure::Number, Measure::Date, Measure::Code]), "numbers, dates or codes")
+        }
+    };
+    if complete && !quasi.is_empty() && !works {
+        let shown = if matches!(render, RawRender::Interval) { "interval" } else { "microaggregate" };
+        problems.add(
+            at.line,
+            format!("`render: {shown}` changes nothing: no quasi-identifier has {needs}; write `render: label`"),
+        );
+    }
+}
+
+/// Every (name, role) of the policy with its place, in the order of the schema.
+fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
+    let list = |key: &str, names: &'a [String], role: Role| {
+        let at = at.key(key);
+        names.iter().enumerate().map(move |(i, name)| (name.as_str(), role, at.index(i))).collect::<Vec<_>>()
+    };
+    let (quasi, sensitive) = (at.key("quasi_identifiers"), at.key("sensitive"));
+    let mut roles = Vec::new();
+    for (i, field) in raw.quasi_identifiers.iter().enumerate() {
+        roles.push((field.name.as_str(), Role::Quasi, quasi.index(i).key("name")));
+    }
+    for (i, field) in raw.sensitive.iter().enumerate() {
+        roles.push((field.name.as_str(), Role::Sensitive, sensitive.index(i).key("name")));
+    }
+    roles.extend(list("keep", &raw.keep, Role::Insensitive));
+    roles.extend(list("identifiers", &raw.identifiers, Role::Identifier));
+    roles.extend(raw.subject.as_deref().map(|name| (name, Role::Subject, at.key("subject"))));
+    roles.extend(raw.label.as_deref().map(|name| (name, Role::Label, at.key("label"))));
+    roles
+}
+
+fn schema(raw: &RawPolicy, around: &Surroundings<'_>) -> Schema {
+    // The places are not needed here; any will do.
+    let nowhere = At::nowhere();
+    let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
+    Schema::new(roles(raw, nowhere).into_iter().map(|(name, role, _)| (name, role)).chain(event_time))
+}
+
+/// No name is empty or twice in a role, and no two roles of a name contradict each other.
+fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &Surroundings<'a>, problems: &mut Problems) {
+    let mut roles = roles(raw, at);
+    roles.extend(around.event_time.map(|(name, at)| (name, Role::EventTime, at)));
+    let mut seen: HashMap<&str, Vec<(Role, usize)>> = HashMap::new();
+    for (name, role, at) in roles {
+        if name.trim().is_empty() {
+            problems.add(at.line, format!("a {} has an empty name: write the field's name", called(role)));
+            continue;
+        }
+        let earlier = seen.entry(name).or_default();
+        let clash = earlier.iter().find_map(|&(other, line)| conflict(other, role).map(|why| (other, line, why)));
+        if let Some((other, line, why)) = clash {
+            let name = at.show(name);
+            let message = if other == role {
+                format!("{name} is listed twice as a {}, first on line {line}: keep one", called(role))
+            } else {
+                format!("{name} is a {} here and a {} on line {line}: {why}", called(role), called(other))
+            };
+            problems.add(at.line, message);
+        }
+        earlier.push((role, at.line));
+    }
+}
+
+fn called(role: Role) -> &'static str {
+    match role {
+        Role::Quasi => "quasi-identifier",
+        Role::Sensitive => "sensitive field",
+        Role::Insensitive => "kept field",
+        Role::Identifier => "identifier",
+        Role::Subject => "subject",
+        Role::Label => "label",
+        Role::EventTime => "event time",
+    }
+}
+
+/// Why a field cannot have both roles; `None` if it can. Symmetric.
+fn conflict(a: Role, b: Role) -> Option<&'static str> {
+    use Role::{EventTime, Identifier, Insensitive, Label, Quasi, Sensitive, Subject};
+    let either = |x: Role, y: Role| (a, b) == (x, y) || (a, b) == (y, x);
+    let with = |x: Role| a == x || b == x;
+    if a == b {
+        Some("keep one")
+    } else if with(Identifier) && (with(Subject) || with(EventTime) || with(Label)) {
+        Some("an identifier is never read; remove it from `identifiers`")
+    } else if with(Identifier) {
+        Some("an identifier is never published; keep one of the two")
+    } else if with(Subject) && !with(EventTime) && !with(Label) {
+        Some("the subject is never published; keep one of the two")
+    } else if either(Quasi, Sensitive) {
+        Some("a generalized field cannot also be published as it is; keep one of the two")
+    } else if either(Quasi, Insensitive) {
+        Some("keeping it unchanged would undo its generalization; remove it from `keep`")
+    } else if either(Sensitive, Insensitive) {
+        Some("a sensitive field is published already; remove it from `keep`")
+    } else {
+        debug_assert!(with(Label) || with(EventTime));
+        None
+    }
+}
+
+fn quasi_identifier(
+    raw: &RawQuasi,
+    at: At<'_>,
+    base: &Path,
+    hash: &mut Fingerprint,
+    problems: &mut Problems,
+) -> Option<QuasiIdentifier> {
+    let built = hierarchy::build(&raw.hierarchy, at.key("hierarchy"), base, problems)?;
+    hash.part(&built.definition);
+    let height = built.hierarchy.height();
+    let name = at.key("name").show(&raw.name);
+    for (key, level) in [("min_level", Some(raw.min_level)), ("max_level", raw.max_level)] {
+        if let Some(level) = level.filter(|&l| l > height) {
+            let at = at.key(key);
+            let message =
+                format!("`{key}` {} of {name} is above its hierarchy: write {height} or less", at.show(level));
+            problems.add(at.line, message);
+        }
+    }
+    let max_level = raw.max_level.unwrap_or(height);
+    if raw.min_level > max_level && max_level <= height && raw.min_level <= height {
+        let (min, max) = (at.key("min_level"), at.key("max_level"));
+        let message = format!(
+            "`min_level` {} of {name} is above `max_level` {}: write {} or less",
+            min.show(raw.min_level),
+            max.show(max_level),
+            max.show(max_level)
+        );
+        problems.add(min.line, message);
+    }
+    Some(QuasiIdentifier {
+        name: raw.name.as_str().into(),
+        hierarchy: Arc::new(built.hierarchy),
+        weight: raw.weight,
+        min_level: raw.min_level,
+        max_level,
+        priority: raw.priority,
+    })
+}
+
+/// The hierarchies of the sensitive fields that have one.
+fn sensitive_hierarchies(
+    raw: &RawPolicy,
+    at: At<'_>,
+    base: &Path,
+    hash: &mut Fingerprint,
+    problems: &mut Problems,
+) -> Vec<Option<Arc<Hierarchy>>> {
+    let mut hierarchies = Vec::new();
+    for (i, field) in raw.sensitive.iter().enumerate() {
+        let at = at.index(i).key("hierarchy");
+        let built = field.hierarchy.as_ref().and_then(|raw| hierarchy::build(raw, at, base, problems));
+        built.iter().for_each(|built| hash.part(&built.definition));
+        hierarchies.push(built.map(|built| Arc::new(built.hierarchy)));
+    }
+    hierarchies
+}
+
+fn action(raw: &RawPolicy, at: At<'_>, problems: &mut Problems) -> SuppressionAction {
+    match (raw.suppression.action, raw.suppression.max_hold) {
+        (RawAction::Drop, None) => SuppressionAction::Drop,
+        (RawAction::Drop, Some(_)) => {
+            if !at.lost("action") {
+                problems.add(at.key("max_hold").line, "`max_hold` means something only with `action: hold`: remove it");
+            }
+            SuppressionAction::Drop
+        }
+        (RawAction::Hold, max_hold) => {
+            let max_hold = max_hold.map_or(DEFAULT_MAX_HOLD, |d| d.0);
+            if max_hold.is_zero() {
+                problems.add(at.key("max_hold").line, "`max_hold` is zero: write a longer time, or `action: drop`");
+            }
+            SuppressionAction::Hold { max_hold }
+        }
+    }
+}
+
+fn fallback(raw: RawFallback) -> Fallback {
+    match raw {
+        RawFallback::Reject => Fallback::Reject,
+        RawFallback::Suppress => Fallback::Suppress,
+        RawFallback::Top => Fallback::Top,
+    }
+}
+
+/// Everything that makes a difference to a release, in an order of our own; `hash` holds the hierarchies already. What
+/// is left to a default and what is written out must come out the same, so the built policy is hashed. `Debug` is not
+/// used: its output may change with the compiler.
+fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
+    let mut parts = |parts: &[&str]| parts.iter().for_each(|part| hash.part(part.as_bytes()));
+    for q in &policy.quasi {
+        let wishes = format!("{} {} {} {}", q.weight, q.min_level, q.max_level, q.priority);
+        parts(&["quasi", &q.name, &wishes]);
+    }
+    let schema = &policy.schema;
+    for (role, slots) in [
+        ("sensitive", schema.sensitive.as_slice()),
+        ("keep", schema.keep.as_slice()),
+        ("subject", schema.subject.as_slice()),
+        ("label", schema.label.as_slice()),
+    ] {
+        slots.iter().for_each(|&slot| parts(&[role, schema.name(slot)]));
+    }
+    for criterion in &policy.criteria {
+        criteria::parts(criterion).iter().for_each(|part| parts(&[part]));
+    }
+    let action = match policy.action {
+        SuppressionAction::Drop => "drop".to_owned(),
+        SuppressionAction::Hold { max_hold } => format!("hold {}", max_hold.as_millis()),
+    };
+    parts(&["suppression", &policy.suppression.0.to_string(), &action, "loss", policy.loss.as_str()]);
+    for fallback in [policy.unknown_value, policy.missing_value, policy.null_value] {
+        parts(&[match fallback {
+            Fallback::Reject => "reject",
+            Fallback::Suppress => "suppress",
+            Fallback::Top => "top",
+        }]);
+    }
+    parts(&[policy.render.as_str()]);
+    hash.finish()
+}

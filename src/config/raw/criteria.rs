@@ -1,0 +1,196 @@
+//! The criteria of the `privacy` list as written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::scalar::{RawScalar, RawShare};
+
+/// A privacy criterion.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub enum RawCriterion {
+    /// Every class holds at least this many distinct subjects.
+    #[serde(rename = "k-anonymity")]
+    KAnonymity(RawK),
+    /// Every class is diverse in a sensitive field.
+    #[serde(rename = "l-diversity")]
+    LDiversity(RawLDiversity),
+    /// In every class a sensitive field is distributed nearly as in the whole release.
+    #[serde(rename = "t-closeness")]
+    TCloseness(RawTCloseness),
+    /// Every class has at least p different values of a sensitive field.
+    #[serde(rename = "p-sensitive")]
+    PSensitive(RawPSensitive),
+    /// Every class holds at least k subjects, and no sensitive value more than a share of them.
+    #[serde(rename = "alpha-k")]
+    AlphaK(RawAlphaK),
+    /// Whoever knows at most l quasi-identifiers finds at least k subjects, and no sensitive value with more confidence
+    /// than c.
+    #[serde(rename = "lkc")]
+    Lkc(RawLkc),
+    /// No confidential sentence follows about anybody.
+    #[serde(rename = "confidential")]
+    Confidential(RawConfidential),
+    /// The mean security by the sentences of `confidential` reaches this share.
+    #[serde(rename = "min-security")]
+    MinSecurity(RawShare),
+}
+
+/// A class size. More than ten million can only be a typing error: no window holds that many people.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct RawK(#[schemars(range(min = 1, max = 10_000_000))] pub u32);
+
+/// l-diversity of one sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLDiversity {
+    /// The field; must be listed under `sensitive`.
+    pub field: String,
+    /// The parameter l; above 1, and whole unless the variant is `entropy`.
+    #[schemars(extend("exclusiveMinimum" = 1))]
+    pub l: f64,
+    /// How diversity is measured. Default: `distinct`.
+    #[serde(default)]
+    pub variant: RawVariant,
+    /// The factor c of `recursive`; positive. Required there, meaningless elsewhere.
+    #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub c: Option<f64>,
+}
+
+/// How diversity is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawVariant {
+    /// At least l different values.
+    #[default]
+    Distinct,
+    /// Entropy of at least log l.
+    Entropy,
+    /// The most frequent value is rarer than c times the tail from the l-th on.
+    Recursive,
+}
+
+/// t-closeness of one sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTCloseness {
+    /// The field; must be listed under `sensitive`.
+    pub field: String,
+    /// The greatest distance between a class and the release; below 1.
+    pub t: RawShare,
+    /// How far apart two values are. Default: `equal`.
+    #[serde(default)]
+    pub distance: RawDistance,
+    /// With `ordered`: the values from least to greatest. Default: the values are numbers; a class with one that is not
+    /// fails.
+    #[serde(default)]
+    pub order: Option<Vec<RawScalar>>,
+}
+
+/// How far apart two sensitive values are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawDistance {
+    /// Any two values are equally far apart.
+    #[default]
+    Equal,
+    /// By rank, of the values that occur.
+    Ordered,
+    /// By the level of the nearest common ancestor in the hierarchy of the sensitive field.
+    Hierarchical,
+}
+
+/// p-sensitivity of one sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPSensitive {
+    /// The field; must be listed under `sensitive`.
+    pub field: String,
+    /// How many different values; 2 or more.
+    #[schemars(range(min = 2, max = 10_000_000))]
+    pub p: u32,
+}
+
+/// Class size and share of one sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawAlphaK {
+    /// The field; must be listed under `sensitive`.
+    pub field: String,
+    /// The greatest share of one value in a class; above 0 and below 1.
+    pub alpha: RawShare,
+    /// The smallest class, in distinct subjects.
+    pub k: RawK,
+}
+
+/// What somebody learns who knows few attributes.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLkc {
+    /// How many quasi-identifiers are known; 1 or more.
+    #[schemars(range(min = 1))]
+    pub l: u32,
+    /// The smallest class, in distinct subjects.
+    pub k: RawK,
+    /// The greatest confidence in one sensitive value; above 0, and 1 to ask for none.
+    pub c: RawShare,
+    /// The fields whose values are protected. Default: all that are listed under `sensitive`.
+    #[serde(default)]
+    pub fields: Option<Vec<String>>,
+}
+
+/// Sentences that must not follow about anybody.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfidential {
+    /// The sentences, at most 64 in all criteria together.
+    #[schemars(length(min = 1))]
+    pub sentences: Vec<RawSentence>,
+}
+
+/// One sentence: a condition, for whom it is confidential, and how bad it is if it becomes known.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSentence {
+    /// What it is called in reports. Default: its number.
+    pub name: Option<String>,
+    /// A sensitive or kept field; with `equals` or `in`.
+    pub field: Option<String>,
+    /// The field has this value.
+    pub equals: Option<RawScalar>,
+    /// The field has one of these values.
+    #[serde(rename = "in")]
+    pub values: Option<Vec<RawScalar>>,
+    /// This does not hold.
+    pub not: Option<Box<RawCondition>>,
+    /// All of these hold.
+    pub all: Option<Vec<RawCondition>>,
+    /// At least one of these holds.
+    pub any: Option<Vec<RawCondition>>,
+    /// For which records it is confidential. Default: for all.
+    pub when: Option<RawCondition>,
+    /// How bad it is if it becomes known, relative to the other sentences about the same record; positive. Default: 1.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub damage: Option<f64>,
+}
+
+/// A condition on one record: `{ field: x, equals: 1 }`, `{ field: x, in: [1, 2] }`, `{ not: .. }`, `{ all: [..] }` or
+/// `{ any: [..] }`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawCondition {
+    /// A sensitive or kept field; with `equals` or `in`.
+    pub field: Option<String>,
+    /// The field has this value.
+    pub equals: Option<RawScalar>,
+    /// The field has one of these values.
+    #[serde(rename = "in")]
+    pub values: Option<Vec<RawScalar>>,
+    /// This does not hold.
+    pub not: Option<Box<RawCondition>>,
+    /// All of these hold.
+    pub all: Option<Vec<RawCondition>>,
+    /// At least one of these holds.
+    pub any: Option<Vec<RawCondition>>,
+}

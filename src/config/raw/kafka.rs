@@ -1,0 +1,173 @@
+//! `source.kafka` and `sink.kafka` as written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::scalar::{RawDuration, RawProperty, RawSecret};
+
+/// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["brokers", "group"], "x-section" = true))]
+pub struct RawKafkaSource {
+    /// Bootstrap addresses, such as `localhost:9092`; a text with commas, or a list.
+    pub brokers: Option<RawBrokers>,
+    /// The topics to read; all hold records of one policy. Required, unless `topic` is given.
+    pub topics: Option<Vec<String>>,
+    /// The topic to read, if it is only one.
+    pub topic: Option<String>,
+    /// The consumer group; instances of one group share the partitions. Also the first part of every release id.
+    pub group: Option<String>,
+    /// How messages are encoded. Default: `json`.
+    pub format: Option<RawMessageFormat>,
+    /// With `format: avro`: the file with the schema that all messages were written with.
+    pub schema: Option<PathBuf>,
+    /// With `format: confluent-avro`: where the schemas come from.
+    pub registry: Option<RawRegistry>,
+    /// Where to start where the group has committed nothing. Default: `earliest`, so that no record is passed over.
+    pub start: RawStart,
+    /// What to do where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
+    pub on_gap: RawOnGap,
+    /// Encrypts the connections. Default: absent, they are in clear.
+    pub tls: Option<RawTls>,
+    /// Logs in. Default: absent, nobody asks.
+    pub sasl: Option<RawSasl>,
+    /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
+    pub properties: BTreeMap<String, RawProperty>,
+}
+
+/// Topics to write, each release in one transaction together with the offsets that it finishes; so the cluster is the
+/// source's.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["topic"], "x-section" = true))]
+pub struct RawKafkaSink {
+    /// Other addresses of the source's cluster. Default: the source's. A transaction cannot span two clusters.
+    pub brokers: Option<RawBrokers>,
+    /// Where the rows go.
+    pub topic: Option<String>,
+    /// Where the release manifests go, or `none`. Default: the topic's name and `-manifests`.
+    pub manifests: Option<String>,
+    /// Where positions and codes of rejected records go, or `none`. Default: the topic's name and `-dead-letters`.
+    pub dead_letters: Option<String>,
+    /// Names this instance to the brokers. Must stay the same when the instance starts again, so that what it left open is
+    /// ended, and must be another one on every instance of the group: of two with the same id the older one is fenced
+    /// and stops. Default: the group, `-`, and the host's name, which is right for one instance per host or container.
+    pub transactional_id: Option<String>,
+    /// How long a transaction may stay open before the broker aborts it; longer than a release takes to publish, between
+    /// 10s and 15m. Default: 60s. Longer: readers wait longer for what a dead instance left open.
+    pub transaction_timeout: Option<RawDuration>,
+    /// How messages are encoded. Default: as in the source.
+    pub format: Option<RawMessageFormat>,
+    /// With `format: confluent-avro`: where the output's schema is registered, under the topic's name and `-value`.
+    /// Default: the source's.
+    pub registry: Option<RawRegistry>,
+    /// Encrypts the connections. Default: as in the source.
+    pub tls: Option<RawTls>,
+    /// Logs in. Default: as in the source.
+    pub sasl: Option<RawSasl>,
+    /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
+    /// The source's properties that are about connections count here too.
+    pub properties: BTreeMap<String, RawProperty>,
+}
+
+/// Addresses: one text, or a list.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RawBrokers {
+    /// Separated by commas.
+    Text(String),
+    /// One by one.
+    List(Vec<String>),
+}
+
+/// How messages are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawMessageFormat {
+    /// A JSON object per message.
+    Json,
+    /// A plain Avro datum per message. In the source they are all of one `schema`.
+    Avro,
+    /// Avro behind a schema id, with schemas from a `registry`.
+    ConfluentAvro,
+}
+
+/// Where to start where the group has committed nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawStart {
+    /// At the oldest record there is.
+    #[default]
+    Earliest,
+    /// At the records that come from now on.
+    Latest,
+}
+
+/// What to do where retention has deleted records that were not read yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawOnGap {
+    /// Stop with an error.
+    #[default]
+    Stop,
+    /// Count them, and go on with the oldest record there is.
+    Continue,
+}
+
+/// A schema registry with Confluent's REST interface.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["url"], "x-section" = true))]
+pub struct RawRegistry {
+    /// Its base address, such as `http://localhost:8081`.
+    pub url: Option<String>,
+    /// The user name for basic authentication. Default: none.
+    pub username: Option<String>,
+    /// The password; from `${file:PATH}` or `${NAME}`. Default: none.
+    pub password: Option<RawSecret>,
+}
+
+/// Encryption. `tls: {}` is enough where the brokers' certificates are from a public authority.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTls {
+    /// The file with the authorities that sign the brokers' certificates, in PEM. Default: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The file with our own certificate, in PEM, for brokers that ask for one. Default: none.
+    pub certificate: Option<PathBuf>,
+    /// The file with our own private key, in PEM. Needs `certificate`.
+    pub key: Option<PathBuf>,
+    /// The password of the private key; from `${file:PATH}` or `${NAME}`. Default: none.
+    pub key_password: Option<RawSecret>,
+}
+
+/// A login. Without `tls` it crosses the network in clear, with `plain` the password does too.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["mechanism", "username", "password"], "x-section" = true))]
+pub struct RawSasl {
+    /// How the password is proven.
+    pub mechanism: Option<RawMechanism>,
+    /// The user name.
+    pub username: Option<String>,
+    /// The password; from `${file:PATH}` or `${NAME}`.
+    pub password: Option<RawSecret>,
+}
+
+/// How the password is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum RawMechanism {
+    /// The password itself is sent.
+    #[serde(rename = "plain")]
+    Plain,
+    /// Challenge and response over SHA-256.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    /// Challenge and response over SHA-512.
+    #[serde(rename = "scram-sha-512")]
+    ScramSha512,
+}

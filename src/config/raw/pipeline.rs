@@ -1,0 +1,286 @@
+//! The sections around the policy as written: search, window, source, sink, http, limits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{RawKafkaSink, RawKafkaSource};
+use crate::config::scalar::{RawAddress, RawDuration, RawSecret, RawShare, RawSize};
+
+/// How the best generalization is looked for.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSearch {
+    /// The algorithm. Default: `auto`, a proven optimum where lattice and budget allow.
+    pub algorithm: RawAlgorithm,
+    /// The longest time one search may take. Default: 200ms in `run`, well inside the time in which the next window fills;
+    /// none in commands that make one release.
+    pub time_budget: Option<RawDuration>,
+    /// The seed of randomised searches and of the row order; the same seed gives the same result. Default: a new one
+    /// for every run that nobody can guess, because who knows the seed can undo the shuffle of the rows. With Kafka it is
+    /// always a new one: it names releases.
+    pub seed: Option<u64>,
+    /// With `levels: sticky`: keep the last recoding while its loss is at most this much above the best. Default: 2%.
+    pub keep_within: Option<RawShare>,
+    /// The most node checks of one search. Default: no bound but the time budget.
+    #[schemars(range(min = 1))]
+    pub max_checks: Option<u64>,
+    /// How many nodes live at a time, in evolutionary searches. Default: as in the paper, 20 (`pbg-ea`: 25).
+    #[schemars(range(min = 2, max = 10000))]
+    pub population: Option<u32>,
+    /// How many generations, in evolutionary searches (`tabu`: steps). Default: as in the paper, 20 for `tabu-ga` and what
+    /// `auto` falls back to, 300 for `genetic` and `tabu`, 100 for `pbg-ea`.
+    #[schemars(range(min = 1))]
+    pub iterations: Option<u32>,
+    /// With `pbg-ea`: what to trade off. Default: k and glm.
+    pub objectives: Vec<RawObjective>,
+    /// With `pbg-ea`: which point of the trade-off to release, among those that satisfy the policy. Default: `knee`.
+    pub prefer: Option<RawPrefer>,
+    /// With `pbg-ea`: how different two points must be in an objective to be both kept, as objective: difference.
+    /// Default: 1 for k and l, a thousandth of the range for the others.
+    pub epsilon: Option<BTreeMap<String, f64>>,
+}
+
+/// Something to trade off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawObjective {
+    /// The smallest class.
+    K,
+    /// The fewest different sensitive values in a class.
+    L,
+    /// The mean over records of the size of their class.
+    SK,
+    /// The mean over records of how many in their class share their sensitive value.
+    SL,
+    /// Mean security by the confidential sentences.
+    Sf,
+    /// Generalized loss metric.
+    Glm,
+    /// Discernibility.
+    Dm,
+    /// Sweeney's precision, as a loss.
+    Precision,
+    /// Average equivalence class size.
+    Aecs,
+    /// Classification metric; needs a label.
+    Cm,
+    /// What is left of the score of priorities and distinct values, as a loss.
+    Score,
+    /// Quality by the entropy of the partitions, as a loss.
+    Ql,
+    /// Non-uniform entropy.
+    Entropy,
+}
+
+/// Which point of a trade-off to release.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawPrefer {
+    /// Where giving up more of one objective begins to buy little of the others.
+    Knee,
+    /// At least (losses: at most) so much of each objective named; the knee of what is left.
+    Bounds(BTreeMap<String, f64>),
+}
+
+/// A search algorithm.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawAlgorithm {
+    /// Proves the optimum where possible.
+    #[default]
+    Auto,
+    /// The node of least loss, proven, with pruning.
+    Optimal,
+    /// Every node, no pruning.
+    Exhaustive,
+    /// Incognito: all satisfying nodes, by subset size.
+    BottomUp,
+    /// Subtree recoding: each value at a level of its own. A release that is repeated after a crash comes at the least
+    /// levels above its cuts, because cuts do not fit into the plan that is committed before it.
+    SubtreeBottomUp,
+    /// The node that shows the most values, by the priorities of the quasi-identifiers.
+    TopDown,
+    /// The same, past the policy and back, for a better score.
+    TopDownExtended,
+    /// Every minimal secure node, breadth-first from the finest. Needs a `confidential` criterion.
+    Granulation,
+    /// Greatest security times quality, by a genetic algorithm. Needs a `confidential` criterion.
+    GranulationGa,
+    /// Tabu search inside a genetic algorithm.
+    TabuGa,
+    /// The genetic algorithm alone.
+    Genetic,
+    /// Tabu search alone.
+    Tabu,
+    /// The trade-off between `objectives`, and one point of it.
+    PbgEa,
+}
+
+/// When a window closes, and how the recoding may move.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawWindow {
+    /// Windows that follow one another; each record is published at most once. Default: with all its defaults.
+    pub tumbling: RawTumbling,
+    /// How the recoding may move from release to release. Default: `sticky`, because free choice is unsafe where people
+    /// return.
+    pub levels: RawLevels,
+    /// With `levels: fixed`: the level of each quasi-identifier. Default: the recoding of the first release.
+    pub fixed_levels: Option<BTreeMap<String, u8>>,
+}
+
+/// Windows that follow one another.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTumbling {
+    /// Closes at this many records. Default: 50000, which bounds memory.
+    #[schemars(range(min = 1))]
+    pub max_records: Option<u64>,
+    /// Closes this long after its first record. Default: 30s; none if `size` is given.
+    pub max_age: Option<RawDuration>,
+    /// The length of event-time windows. Default: none, event time does not close windows.
+    pub size: Option<RawDuration>,
+    /// Where the event time stands: `timestamp` (the source's own) or `{ field: NAME }` (ISO 8601 or milliseconds since
+    /// 1970). Default: `timestamp`. Needs `size`.
+    pub event_time: Option<RawEventTime>,
+    /// How long an event-time window waits for late records. Default: 0s. Needs `size`.
+    pub allowed_lateness: Option<RawDuration>,
+}
+
+/// Where the event time stands.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawEventTime {
+    /// The source's own timestamp.
+    Timestamp,
+    /// A field of the record.
+    Field(String),
+}
+
+/// How the recoding may move from release to release.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawLevels {
+    /// Any recoding; safe only if nobody is in two windows.
+    Free,
+    /// The last one while it satisfies and is within `keep_within` of the best.
+    #[default]
+    Sticky,
+    /// Only coarser.
+    Monotone,
+    /// Never.
+    Fixed,
+}
+
+/// Where records come from.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawSource {
+    /// A file.
+    File(RawFileSource),
+    /// Standard input.
+    Stdio(RawStdio),
+    /// A synthetic population.
+    Generator(RawGenerator),
+    /// Kafka topics. The sink must be Kafka too.
+    Kafka(Box<RawKafkaSource>),
+}
+
+/// A file to read.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawFileSource {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
+    #[serde(default)]
+    pub format: Option<RawFormat>,
+    /// The CSV delimiter, one character. Default: sniffed from the header (`,` `;` tab).
+    #[serde(default)]
+    pub delimiter: Option<char>,
+}
+
+/// Standard input or output.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawStdio {
+    /// The format. Default: `jsonl`.
+    pub format: Option<RawFormat>,
+}
+
+/// A synthetic population.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawGenerator {
+    /// How many records. Default: no end.
+    pub records: Option<u64>,
+    /// Records per second; positive. Default: as fast as they are taken.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub rate: Option<f64>,
+    /// The seed. Default: 0.
+    pub seed: u64,
+    /// How many different people. Default: 10000.
+    #[schemars(range(min = 1))]
+    pub subjects: Option<u64>,
+}
+
+/// How records are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawFormat {
+    /// Delimited text with a header line.
+    Csv,
+    /// One JSON object per line.
+    Jsonl,
+    /// An Avro object container file.
+    Avro,
+}
+
+/// Where releases go.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawSink {
+    /// A file.
+    File(RawFileSink),
+    /// Standard output.
+    Stdio(RawStdio),
+    /// Kafka topics. The source must be Kafka too.
+    Kafka(Box<RawKafkaSink>),
+}
+
+/// A file to write.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawFileSink {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
+    #[serde(default)]
+    pub format: Option<RawFormat>,
+    /// Where the release manifests go, one JSON object per line. Default: nowhere.
+    #[serde(default)]
+    pub manifest: Option<PathBuf>,
+}
+
+/// Metrics, health and console over HTTP.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawHttp {
+    /// The address and port. Other than loopback it needs a `token`. Default: 127.0.0.1:9464.
+    pub listen: Option<RawAddress>,
+    /// The bearer token that callers must show; from `${file:PATH}` or `${NAME}`. Default: none, on loopback only.
+    pub token: Option<RawSecret>,
+}
+
+/// Bounds.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLimits {
+    /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
+    pub max_record_bytes: Option<RawSize>,
+    /// At this much memory in open windows the source is paused. Default: no limit but `max_records`.
+    pub memory: Option<RawSize>,
+}

@@ -1,0 +1,290 @@
+//! The `policy` section as written.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::criteria::RawCriterion;
+use crate::config::scalar::{RawDecimal, RawDuration, RawShare};
+
+/// The privacy policy. Fields that it does not name are dropped.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["quasi_identifiers", "privacy"]))]
+pub struct RawPolicy {
+    /// Fields that identify people in combination; generalized before they are published. At least one.
+    pub quasi_identifiers: Vec<RawQuasi>,
+    /// Fields that the criteria protect; published as they are. Default: none.
+    pub sensitive: Vec<RawSensitive>,
+    /// Fields passed through unchanged. Default: none, because every extra field can identify.
+    pub keep: Vec<String>,
+    /// Direct identifiers, named so that nobody wonders: never read, never published. Default: none.
+    pub identifiers: Vec<String>,
+    /// The field that says whom a record is about: k counts distinct subjects; never published. Default: each record is
+    /// its own subject, which is only right if nobody occurs twice in a window.
+    pub subject: Option<String>,
+    /// The class label for label-aware losses; published only if it is also `keep` or `sensitive`. Default: none.
+    pub label: Option<String>,
+    /// Criteria; all must hold in every class of a release. At least one.
+    pub privacy: Vec<RawCriterion>,
+    /// What may be left out of a release. Default: nothing.
+    pub suppression: RawSuppression,
+    /// The loss that the search minimises. Default: `glm`, because it sees every cell.
+    pub loss: RawLoss,
+    /// A quasi value outside its hierarchy. Default: `reject`, so that a wrong hierarchy is noticed.
+    pub unknown_value: RawFallback,
+    /// A quasi field that is absent. Default: `reject`.
+    pub missing_value: RawFallback,
+    /// A quasi field that is null. Default: `reject`; null never matches everything.
+    pub null_value: RawFallback,
+    /// How generalized values are written. Default: `label`.
+    pub render: RawRender,
+}
+
+/// One quasi-identifier.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawQuasi {
+    /// The field's name.
+    pub name: String,
+    /// How its values generalize.
+    pub hierarchy: RawHierarchy,
+    /// How much a loss in this attribute counts against the others; positive. Default: 1.
+    #[serde(default = "one_weight")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub weight: f64,
+    /// The finest level that may be published; 0 is the value itself. Default: 0.
+    #[serde(default)]
+    pub min_level: u8,
+    /// The coarsest level that may be published. Default: the hierarchy's height, everything in one value.
+    #[serde(default)]
+    pub max_level: Option<u8>,
+    /// How much this attribute should stay fine in `score` and `top-down`; 1 or more. Default: 1.
+    #[serde(default = "one_priority")]
+    #[schemars(range(min = 1))]
+    pub priority: u32,
+}
+
+fn one_weight() -> f64 {
+    1.0
+}
+
+fn one_priority() -> u32 {
+    1
+}
+
+/// How values generalize.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawHierarchy {
+    /// A file in ARX's format: one line per value, `value;level1;...;top`, separated by `;` or `,`.
+    Csv(PathBuf),
+    /// Numbers in intervals of growing width.
+    Intervals(RawIntervals),
+    /// Codes of fixed length, masked from their end: 12345, 1234*, 123**, ...
+    Prefix(RawPrefix),
+    /// Dates truncated to units: a list of units, or a mapping with `units`.
+    Date(RawDate),
+    /// A tree written out here: `{ label: any, children: [ ... ] }`, or a list of such roots below `*`.
+    Tree(RawTree),
+    /// The value or nothing: any value is known, the top is `*`.
+    Trivial,
+}
+
+/// Numbers in intervals.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawIntervals {
+    /// Widths of the levels above the value, finest first; each a multiple of the one before.
+    #[schemars(length(min = 1))]
+    pub widths: Vec<RawDecimal>,
+    /// The smallest value.
+    pub min: RawDecimal,
+    /// The largest value; above `min`.
+    pub max: RawDecimal,
+    /// A number at which intervals of all widths begin. Default: 0.
+    #[serde(default)]
+    pub origin: Option<RawDecimal>,
+    /// Which ends take values beyond the range. Default: `none`, such values are unknown.
+    #[serde(default)]
+    pub open: RawOpen,
+}
+
+/// Ends of a range of numbers.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawOpen {
+    /// Both ends are closed.
+    #[default]
+    None,
+    /// Values below `min` are one value.
+    Low,
+    /// Values above `max` are one value.
+    High,
+    /// Both ends are open.
+    Both,
+}
+
+/// Codes of fixed length.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPrefix {
+    /// Characters per value; values of another length are unknown.
+    #[schemars(range(min = 1))]
+    pub length: u32,
+    /// How many different characters a position can hold; only the loss uses it. Default: 10, the digits.
+    #[serde(default)]
+    #[schemars(range(min = 2))]
+    pub alphabet: Option<u32>,
+    /// What stands for a masked character; one character. Default: `*`.
+    #[serde(default)]
+    pub mask: Option<char>,
+}
+
+/// Dates: the short form is the list of units.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RawDate {
+    /// Units from fine to coarse.
+    Units(Vec<RawUnit>),
+    /// Units with range and notation.
+    Full(RawDateSpec),
+}
+
+/// Dates with range and notation.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawDateSpec {
+    /// Units from fine to coarse; the first is how exact a value is.
+    pub units: Vec<RawUnit>,
+    /// The first day inside, such as 1900-01-01. Default: every early date is; losses count from 1900-01-01.
+    #[serde(default)]
+    pub min: Option<String>,
+    /// The last day inside. Default: every late date is; losses count to 2099-12-31.
+    #[serde(default)]
+    pub max: Option<String>,
+    /// How dates are written in the input, in strptime letters such as `%d/%m/%Y`. Default: ISO 8601.
+    #[serde(default)]
+    pub format: Option<String>,
+}
+
+/// Calendar units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum RawUnit {
+    Day,
+    Week,
+    Month,
+    Quarter,
+    Year,
+    Decade,
+    Century,
+}
+
+/// A written-out tree.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RawTree {
+    /// Several roots; `*` is put on top.
+    Roots(Vec<RawTreeNode>),
+    /// One root.
+    Root(RawTreeNode),
+}
+
+/// A node of a written-out tree; one without children is a value.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTreeNode {
+    /// The label, or the value at a leaf.
+    pub label: String,
+    /// What it generalizes. Default: none, it is a value.
+    #[serde(default)]
+    pub children: Vec<RawTreeNode>,
+}
+
+/// A sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawSensitive {
+    /// The field's name.
+    pub name: String,
+    /// How its values relate, for `t-closeness` with `distance: hierarchical`; the field is published as it is all the
+    /// same. Default: none.
+    #[serde(default)]
+    pub hierarchy: Option<RawHierarchy>,
+}
+
+/// What may be left out of a release.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSuppression {
+    /// The share of a window's records that may be left out, 0.05 or "5%". Default: 0, because losing records must be asked
+    /// for.
+    pub limit: Option<RawShare>,
+    /// What happens to them. Default: `drop`.
+    pub action: RawAction,
+    /// With `hold`: the longest wait for a later release. Default: 5m, so that what is held stays bounded.
+    pub max_hold: Option<RawDuration>,
+}
+
+/// What happens to records that a release cannot protect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawAction {
+    /// They are suppressed at once.
+    #[default]
+    Drop,
+    /// They wait for a later release, at most `max_hold`, and are then suppressed.
+    Hold,
+}
+
+/// What the search minimises.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawLoss {
+    /// Generalized loss metric: the share of leaves that a cell no longer distinguishes.
+    #[default]
+    Glm,
+    /// Discernibility: how many records a record cannot be told from.
+    Dm,
+    /// Sweeney's precision, as a loss: level over height.
+    Precision,
+    /// Average equivalence class size over k.
+    Aecs,
+    /// Classification: the share of records suppressed or not of their class's majority label. Needs `label`.
+    Cm,
+    /// The values that are no longer told apart, by `priority`.
+    Score,
+    /// The entropy of each attribute's domain that its partition gives up.
+    Ql,
+    /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
+    Entropy,
+}
+
+/// What to do with a value that has no place in its hierarchy.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawFallback {
+    /// The record is rejected, by position.
+    #[default]
+    Reject,
+    /// The record is suppressed.
+    Suppress,
+    /// The cell is published as the hierarchy's top.
+    Top,
+}
+
+/// How generalized values are written.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawRender {
+    /// The hierarchy's label.
+    #[default]
+    Label,
+    /// The smallest interval of numbers or dates that the value allows; names keep their label.
+    Interval,
+    /// The mean of the class's numbers, the median of its dates and codes; names keep their label.
+    Microaggregate,
+}

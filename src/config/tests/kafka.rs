@@ -1,0 +1,270 @@
+//! Kafka sections: what ten lines give, what is refused, and that no secret is ever shown.
+
+use super::*;
+use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+
+const SOURCE: &str = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\n";
+const SINK: &str = "sink: { kafka: { topic: safe } }\n";
+
+fn both(config: Config) -> (KafkaSourceConfig, KafkaSinkConfig) {
+    match (config.source, config.sink) {
+        (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) => (*source, *sink),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn kafka(yaml: &str) -> (KafkaSourceConfig, KafkaSinkConfig) {
+    both(load(yaml).unwrap())
+}
+
+/// The source of [`SOURCE`] with more keys, on line 7, and the sink, on line 8.
+fn with_source(more: &str) -> String {
+    policy(&format!("{}{SINK}", SOURCE.replace("group: veil", &format!("group: veil, {more}"))))
+}
+
+/// The source, on line 7, and the sink of [`SINK`] with more keys, on line 8.
+fn with_sink(more: &str) -> String {
+    policy(&format!("{SOURCE}{}", SINK.replace("topic: safe", &format!("topic: safe, {more}"))))
+}
+
+#[test]
+fn ten_lines_are_enough() {
+    let yaml = "policy:\n  quasi_identifiers:\n    - { name: age, hierarchy: { intervals: { widths: [5, 10], min: 0, max: 120 } } }\n    - { \
+                name: zip, hierarchy: { prefix: { length: 5 } } }\n  subject: user_id\n  privacy: [{ k-anonymity: 5 }]\nsource:\n  kafka: { \
+                brokers: localhost:9092, topic: people, group: veilstream }\nsink:\n  kafka: { topic: people-safe }\n";
+    assert_eq!(yaml.lines().count(), 10);
+    let (source, sink) = kafka(yaml);
+    assert_eq!((source.topics, source.group.as_str()), (vec!["people".to_owned()], "veilstream"));
+    assert_eq!((source.start, source.on_gap, source.format), (Start::Earliest, OnGap::Stop, MessageFormat::Json));
+    assert_eq!((sink.cluster.brokers.as_str(), sink.topic.as_str()), ("localhost:9092", "people-safe"));
+    assert_eq!(sink.manifests.as_deref(), Some("people-safe-manifests"));
+    assert_eq!(sink.dead_letters.as_deref(), Some("people-safe-dead-letters"));
+    assert!(sink.transactional_id.starts_with("veilstream-") && sink.transactional_id.len() > 11);
+    assert_eq!((sink.transaction_timeout, sink.format), (Duration::from_secs(60), MessageFormat::Json));
+}
+
+#[test]
+fn everything_can_be_set() {
+    let dir = dir(b"");
+    for name in ["ca.pem", "cert.pem", "key.pem"] {
+        std::fs::write(dir.path().join(name), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    }
+    let yaml = policy(
+        "source:
+  kafka:
+    brokers: [one:9092, 'two:9093']
+    topics: [a, b]
+    group: g
+    start: latest
+    on_gap: continue
+    tls: { ca: ca.pem, certificate: cert.pem, key: key.pem, key_password: '${SECRET}' }
+    sasl: { mechanism: scram-sha-512, username: u, password: '${file:secret}' }
+    properties: { socket.timeout.ms: 12000, fetch.wait.max.ms: 50, ssl.endpoint.identification.algorithm: none }
+sink:
+  kafka:
+    topic: out
+    manifests: m
+    dead_letters: none
+    transactional_id: me-${FIVE}
+    transaction_timeout: 2m
+    sasl: { mechanism: plain, username: v, password: '${SECRET}' }
+    properties: { linger.ms: 20, compression.type: gzip }
+",
+    );
+    std::fs::write(dir.path().join("c.yaml"), yaml).unwrap();
+    let config = Config::load_with(&dir.path().join("c.yaml"), Purpose::Pipeline, &variable).unwrap();
+    let shown = format!("{config:?}{config:#?}");
+    assert!(!shown.contains(SECRET), "{shown}");
+    let (source, sink) = both(config);
+    assert_eq!(source.cluster.brokers, "one:9092,two:9093");
+    assert_eq!((source.start, source.on_gap), (Start::Latest, OnGap::Continue));
+    let consumer = group_consumer(&source, 1 << 26);
+    for (name, value) in [
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "SCRAM-SHA-512"),
+        ("sasl.password", SECRET),
+        ("ssl.key.password", SECRET),
+        ("socket.timeout.ms", "12000"),
+        ("isolation.level", "read_committed"),
+    ] {
+        assert_eq!(consumer.get(name), Some(value), "{name}");
+    }
+    assert!(consumer.get("ssl.ca.location").unwrap().ends_with("/ca.pem"));
+    assert_eq!((sink.manifests.as_deref(), sink.dead_letters.as_deref()), (Some("m"), None));
+    let producer = producer(&sink);
+    for (name, value) in [
+        ("bootstrap.servers", "one:9092,two:9093"),
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "v"),
+        ("socket.timeout.ms", "12000"),
+        ("ssl.endpoint.identification.algorithm", "none"),
+        ("transactional.id", "me-5"),
+        ("transaction.timeout.ms", "120000"),
+        ("linger.ms", "20"),
+        ("compression.type", "gzip"),
+    ] {
+        assert_eq!(producer.get(name), Some(value), "{name}");
+    }
+    assert_eq!(producer.get("fetch.wait.max.ms"), None, "only what is about connections is taken over");
+}
+
+#[test]
+fn kafka_goes_to_kafka() {
+    one(&policy(SOURCE), 7, "needs a Kafka sink, because offsets and rows are committed in one transaction");
+    one(&policy(&format!("{SOURCE}sink: {{ stdio: {{}} }}\n")), 8, "needs a Kafka sink");
+    one(&policy(SINK), 7, "needs a Kafka source for now");
+    one(&policy(&format!("source: {{ generator: {{}} }}\n{SINK}")), 8, "needs a Kafka source for now");
+    one(&policy(&format!("source: {{ kafak: {{}} }}\n{SINK}")), 7, "did you mean `kafka`?");
+}
+
+#[test]
+fn topics_are_there_and_differ() {
+    let source = |more: &str| policy(&format!("{}{SINK}", SOURCE.replace("topic: people", more)));
+    one(&source("topics: []"), 7, "`topics` is empty");
+    one(&source("topics: [a, a]"), 7, "listed twice");
+    one(&source("topics: [a], topic: b"), 7, "keep one");
+    one(&source("start: latest"), 7, "has no topic");
+    one(&source("topic: '^a.*'"), 7, "no topic name");
+    one(&source("topic: ''"), 7, "no topic name");
+    one(&source("topic: safe"), 8, "`topic` is `safe`, which the source reads");
+    one(&source("topics: [x, safe-manifests]"), 8, "`manifests` is `safe-manifests`, which the source reads");
+    one(&source("topics: [x, safe-dead-letters]"), 8, "`dead_letters` is");
+    one(&with_sink("dead_letters: safe"), 8, "the same topic as `topic`");
+    one(&with_sink("manifests: m, dead_letters: m"), 8, "the same topic as `manifests`");
+    one(&with_sink(&format!("manifests: {}", "x".repeat(250))), 8, "at most 249");
+    let (_, sink) = kafka(&with_sink("manifests: none, dead_letters: none"));
+    assert_eq!((sink.manifests, sink.dead_letters), (None, None));
+}
+
+#[test]
+fn what_is_missing_is_told_at_once() {
+    let yaml =
+        policy("source:\n  kafka:\n    topic: 'a b'\n    format: avro\nsink:\n  kafka:\n    transaction_timeout: 5s\n");
+    let problems = problems(&yaml);
+    let said = |words: &str| assert!(problems.iter().any(|p| p.contains(words)), "{words}: {problems:#?}");
+    said("`source.kafka` lacks `brokers`");
+    said("`source.kafka` lacks `group`");
+    said("no topic name");
+    said("needs the writer's schema");
+    said("`sink.kafka` lacks `topic`");
+    said("write 10s or more");
+    assert_eq!(problems.len(), 6, "{problems:#?}");
+}
+
+#[test]
+fn addresses_and_groups_are_checked() {
+    for bad in ["localhost", "localhost:", "localhost:99999", "http://localhost:9092", "a:1,,b:2", "''"] {
+        let yaml =
+            policy(&format!("{}{SINK}", SOURCE.replace("'localhost:9092'", &format!("'{bad}'").replace("''''", "''"))));
+        one(&yaml, 7, "HOST:PORT");
+    }
+    one(&policy(&format!("{}{SINK}", SOURCE.replace("veil", "' '"))), 7, "`group` is empty");
+    assert!(load(&policy(&format!("{}{SINK}", SOURCE.replace("'localhost:9092'", "'[::1]:9092, b:1'")))).is_ok());
+}
+
+#[test]
+fn formats_have_what_they_need() {
+    let avsc = r#"{"type":"record","name":"P","fields":[{"name":"age","type":"int"},{"name":"country","type":"string"},{"name":"job","type":"string"}]}"#;
+    one(&with_source("format: avro"), 7, "needs the writer's schema");
+    one(&with_source("format: avro, schema: nowhere.avsc"), 7, "cannot be read");
+    one(&with_source("format: avro, schema: secret"), 7, "not an Avro schema");
+    one(&with_source("schema: secret"), 7, "only with `format: avro`");
+    one(&with_source("format: confluent-avro"), 7, "needs a registry");
+    one(&with_source("registry: { url: 'http://r:1' }"), 7, "only with `format: confluent-avro`");
+    one(&with_source("format: confluent-avro, registry: {}"), 7, "lacks `url`");
+    one(&with_source("format: confluent-avro, registry: { url: 'r:1' }"), 7, "http://HOST:PORT");
+    one(&with_source("format: confluent-avro, registry: { url: 'http://u:p@r:1' }"), 7, "holds a login");
+    one(&with_source("format: confluent-avro, registry: { url: 'http://r:1', username: u }"), 7, "needs a password");
+    one(&with_sink("format: confluent-avro"), 8, "needs a registry");
+    one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro`");
+    one(&with_sink("format: avro").replace("name: job", "name: 'job title'"), 8, "cannot be an avro field name");
+    let (source, sink) = kafka(&with_source("format: confluent-avro, registry: { url: 'http://r:1/' }"));
+    assert_eq!((sink.format, sink.registry.unwrap().url.as_str()), (MessageFormat::ConfluentAvro, "http://r:1"));
+    assert_eq!(source.format, MessageFormat::ConfluentAvro);
+
+    let dir = dir(with_source("format: avro, schema: p.avsc").as_bytes());
+    std::fs::write(dir.path().join("p.avsc"), avsc).unwrap();
+    let load = || Config::load_with(&dir.path().join("c.yaml"), Purpose::Pipeline, &variable);
+    let (_, sink) = both(load().unwrap());
+    std::fs::write(dir.path().join("p.avsc"), avsc.replace("country", "county")).unwrap();
+    let lacking = load().unwrap_err();
+    assert!(lacking.len() == 1 && lacking[0].message.contains("`country`"), "{lacking:?}");
+    let MessageFormat::Avro(schema) = sink.format else { panic!("{:?}", sink.format) };
+    assert!(serde_json::to_string(&*schema).unwrap().contains("Published"), "the output has a schema of its own");
+}
+
+#[test]
+fn times_fit_together() {
+    one(&with_sink("transaction_timeout: 9s"), 8, "write 10s or more");
+    one(&with_sink("transaction_timeout: 16m"), 8, "write 15m or less");
+    one(
+        &format!("{}window: {{ tumbling: {{ max_records: 2000000 }} }}\n", with_sink("")),
+        8,
+        "may take 100s to publish",
+    );
+    one(&format!("{}search: {{ time_budget: 5m }}\n", with_sink("")), 9, "below the poll interval");
+    let slow =
+        format!("{}search: {{ time_budget: 20s }}\n", with_source("properties: { max.poll.interval.ms: 15000 }"));
+    one(&slow, 7, "below the poll interval");
+    one(&with_sink("properties: { message.timeout.ms: 70000 }"), 8, "longer than `transaction_timeout`");
+}
+
+#[test]
+fn properties_that_break_the_promise_are_refused() {
+    for name in ["isolation.level", "enable.auto.commit", "auto.offset.reset", "group.id", "bootstrap.servers"] {
+        one(&with_source(&format!("properties: {{ {name}: x }}")), 7, &format!("the property `{name}` cannot be set"));
+    }
+    for name in ["transactional.id", "enable.idempotence", "acks", "Transaction.Timeout.ms", "bootstrap.servers"] {
+        one(&with_sink(&format!("properties: {{ {name}: 1 }}")), 8, &format!("the property `{name}` cannot be set"));
+    }
+    one(&with_source("properties: { sockte.timeout.ms: 1 }"), 7, "has no property");
+    one(&with_source("properties: { socket.timeout.ms: soon }"), 7, "does not take this value");
+    one(&with_source("properties: { socket.timeout.ms: [1] }"), 7, "expected one of text");
+    one(&with_source("tls: {}, properties: { security.protocol: ssl }"), 7, "follows from `tls`");
+    assert!(load(&with_source("properties: { security.protocol: ssl, client.id: '${FIVE}' }")).is_ok());
+}
+
+#[test]
+fn keys_and_logins_are_whole() {
+    one(&with_source("tls: { ca: nowhere.pem }"), 7, "cannot be read");
+    one(&with_source("tls: { ca: secret }"), 7, "not PEM");
+    one(&with_source("tls: { key_password: x }"), 7, "needs `key`");
+    one(&with_source("sasl: { mechanism: plain, username: u }"), 7, "lacks `password`");
+    one(&with_source("sasl: { mechanism: scram, username: u, password: p }"), 7, "`scram-sha-256`");
+    one(&with_source("sasl: { mechanism: plain, username: u, password: '${EMPTY}' }"), 7, "`sasl.password` is empty");
+    let (source, sink) = kafka(&with_source("tls: {}"));
+    for cluster in [source.cluster, sink.cluster] {
+        assert_eq!(cluster.client(&[]).get("security.protocol"), Some("SSL"));
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    for yaml in [
+        with_source("properties: { socket.timeout.ms: '${SECRET}', sasl.passwort: '${SECRET}', acks: '${SECRET}' }"),
+        with_source("properties: { socket.timeout.ms: tr0ub4dor, ssl.key.password: [tr0ub4dor] }"),
+        with_source("sasl: { mechanism: '${SECRET}', username: [x], password: [tr0ub4dor] }"),
+        with_source("tls: { ca: '${SECRET}', key: '${SECRET}' }"),
+        with_source("format: confluent-avro, registry: { url: '${SECRET}', password: '${SECRET}' }"),
+        with_source("format: avro, schema: '${SECRET}'").replace("'localhost:9092'", "'${SECRET}'"),
+        with_sink("manifests: '${SECRET}', dead_letters: '${SECRET}', transaction_timeout: '${SECRET}'"),
+        with_source("topics: ['${SECRET}', '${SECRET}']"),
+        with_sink("format: avro").replace("name: job", "name: '${SECRET} x'"),
+    ] {
+        let problems = problems(&yaml);
+        assert!(!problems.iter().any(|p| p.contains(SECRET)), "{problems:#?}");
+    }
+    let yaml = with_source("properties: { sasl.password: '${SECRET}', sasl.username: tr0ub4dor }");
+    let config = load(&yaml).unwrap();
+    assert!(!format!("{config:?}{config:#?}").contains(SECRET));
+}
+
+#[test]
+fn digits_from_outside_stay_text() {
+    let yaml = with_source("properties: { sasl.password: '${ZEROS}' }");
+    let dir = dir(yaml.as_bytes());
+    let config = Config::load_with(&dir.path().join("c.yaml"), Purpose::Pipeline, &|_| Some("007".into())).unwrap();
+    let (source, _) = both(config);
+    assert_eq!(group_consumer(&source, 0).get("sasl.password"), Some("007"));
+}

@@ -1,0 +1,189 @@
+//! Record -> Row: values become dictionary codes, the subject becomes a keyed hash, kept values become JSON text.
+//!
+//! Invariant: a value outside its hierarchy never becomes a code of its own; what happens to its record is the policy's
+//! choice. Dictionaries only grow, so codes stay valid from window to window.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::model::batch::Row;
+use crate::model::confidential::{Field, Profile, Profiler};
+use crate::model::counting::Values;
+use crate::model::domain::{Domain, DomainView};
+use crate::model::event::{Millis, Reject, RejectCode};
+use crate::model::hierarchy::Hierarchy;
+use crate::model::policy::{Fallback, Policy};
+use crate::model::record::{Record, Value, canonical_text, write_json_string};
+
+/// What became of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Encoded {
+    /// It is on its way into a window, as [`Encoder::row`].
+    Row,
+    /// The policy suppresses it for a value it cannot place.
+    Suppressed,
+    /// It is turned away.
+    Rejected(Reject),
+}
+
+/// The dictionaries as they were when a window closed.
+#[derive(Clone)]
+pub struct Dictionaries {
+    /// One per quasi-identifier.
+    pub quasi: Vec<Arc<DomainView>>,
+    /// One per sensitive field; labels are JSON text.
+    pub sensitive: Vec<Arc<DomainView>>,
+    /// What the profile codes mean.
+    pub profiles: Arc<Vec<Profile>>,
+}
+
+impl Dictionaries {
+    /// What the codes mean, for the criteria.
+    pub fn values(&self) -> Values<'_> {
+        Values { sensitive: &self.sensitive, profiles: &self.profiles }
+    }
+}
+
+/// Turns records into rows.
+pub struct Encoder {
+    policy: Arc<Policy>,
+    quasi: Vec<Domain>,
+    sensitive: Vec<Domain>,
+    label: Domain,
+    profiler: Profiler,
+    hasher: RandomState,
+    row: Row,
+    scratch: String,
+}
+
+impl Encoder {
+    /// An encoder with empty dictionaries (closed hierarchies are known in full).
+    pub fn new(policy: Arc<Policy>) -> Self {
+        let open = || Domain::new(Arc::new(Hierarchy::trivial()));
+        Self {
+            quasi: policy.quasi.iter().map(|q| Domain::new(Arc::clone(&q.hierarchy))).collect(),
+            sensitive: policy.schema.sensitive.iter().map(|_| open()).collect(),
+            label: open(),
+            profiler: Profiler::new(policy.sentences()),
+            hasher: RandomState::new(),
+            row: Row::default(),
+            scratch: String::new(),
+            policy,
+        }
+    }
+
+    /// Encodes one record; `timestamp` is the source's own.
+    pub fn encode(&mut self, record: &Record<'_>, timestamp: Option<Millis>) -> Encoded {
+        match self.fill(record, timestamp) {
+            Ok(true) => Encoded::Row,
+            Ok(false) => Encoded::Suppressed,
+            Err(reject) => Encoded::Rejected(reject),
+        }
+    }
+
+    /// The row that was encoded last.
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// The dictionaries as they are now.
+    pub fn dictionaries(&self) -> Dictionaries {
+        Dictionaries {
+            quasi: self.quasi.iter().map(Domain::view).collect(),
+            sensitive: self.sensitive.iter().map(Domain::view).collect(),
+            profiles: self.profiler.profiles(),
+        }
+    }
+
+    /// How many leaf codes each quasi-identifier has.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.quasi.iter().map(Domain::len).collect()
+    }
+
+    /// Fills the row; false if the policy suppresses the record.
+    fn fill(&mut self, record: &Record<'_>, timestamp: Option<Millis>) -> Result<bool, Reject> {
+        let schema = &self.policy.schema;
+        self.row.quasi.clear();
+        self.row.sensitive.clear();
+        self.row.kept.clear();
+        for (domain, &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
+            let value = &record.values[slot];
+            let code = match value.canonical() {
+                Some(text) => domain.code(&text),
+                None => None,
+            };
+            let Some(code) = code else {
+                let (fallback, reason) = match value {
+                    Value::Missing => (self.policy.missing_value, RejectCode::MissingField),
+                    Value::Null => (self.policy.null_value, RejectCode::NullField),
+                    Value::Nested(_) => (Fallback::Reject, RejectCode::NotScalar),
+                    _ => (self.policy.unknown_value, RejectCode::UnknownValue),
+                };
+                match fallback {
+                    Fallback::Reject => return Err(Reject::field(reason, slot)),
+                    Fallback::Suppress => return Ok(false),
+                    Fallback::Top => {
+                        self.row.quasi.push(domain.top_code().ok_or(Reject::field(reason, slot))?);
+                    }
+                }
+                continue;
+            };
+            self.row.quasi.push(code);
+        }
+        for (domain, &slot) in self.sensitive.iter_mut().zip(&schema.sensitive) {
+            self.row.sensitive.push(carried(domain, &record.values[slot], slot, &mut self.scratch)?);
+        }
+        if let Some(slot) = schema.label {
+            self.row.label = carried(&mut self.label, &record.values[slot], slot, &mut self.scratch)?;
+        }
+        for &slot in &schema.keep {
+            record.values[slot].write_json(&mut self.row.kept);
+            self.row.kept.push('\n');
+        }
+        if !self.profiler.is_empty() {
+            let views: SmallVec<[Arc<DomainView>; 4]> = self.sensitive.iter().map(Domain::view).collect();
+            let json = |field: Field| match field {
+                Field::Sensitive(i) => Some(views[i].level(0).label(self.row.sensitive[i])),
+                Field::Kept(i) => self.row.kept.split_terminator('\n').nth(i),
+            };
+            self.row.profile = self.profiler.code(&self.row.sensitive, json);
+        }
+        if let Some(slot) = schema.subject {
+            let subject = record.values[slot].canonical().filter(|s| !s.is_empty());
+            let subject = subject.ok_or(Reject::field(RejectCode::NoSubject, slot))?;
+            self.row.subject = self.hasher.hash_one(&*subject);
+        }
+        self.row.event_time = match schema.event_time {
+            Some(slot) => Some(event_time(&record.values[slot]).ok_or(Reject::field(RejectCode::BadEventTime, slot))?),
+            None => timestamp,
+        };
+        Ok(true)
+    }
+}
+
+/// The code of a value that is published as it is. Spellings that cannot be told apart by eye are one value.
+fn carried(domain: &mut Domain, value: &Value<'_>, slot: usize, json: &mut String) -> Result<u32, Reject> {
+    json.clear();
+    match value {
+        Value::Missing => return Err(Reject::field(RejectCode::MissingField, slot)),
+        Value::Nested(_) => return Err(Reject::field(RejectCode::NotScalar, slot)),
+        Value::Text(text) => write_json_string(&canonical_text(text), json),
+        other => other.write_json(json),
+    }
+    domain.code(json).ok_or(Reject::field(RejectCode::UnknownValue, slot))
+}
+
+/// Milliseconds since the epoch as a number, or a date or timestamp in ISO 8601.
+fn event_time(value: &Value<'_>) -> Option<Millis> {
+    let text = value.canonical()?;
+    if let Ok(millis) = text.parse::<i64>() {
+        return Some(Millis(millis));
+    }
+    if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+        return Some(Millis(timestamp.as_millisecond()));
+    }
+    let civil = text.parse::<jiff::civil::DateTime>().ok()?;
+    Some(Millis(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_millisecond()))
+}

@@ -1,0 +1,188 @@
+//! The base set: counts at the finest node, kept up to date as rows come ([`BaseSet::add`]) and go
+//! ([`BaseSet::retract`]). A snapshot is what a search starts from.
+//!
+//! Invariant: after any sequence of adds and retracts the snapshot equals one built from the remaining rows alone.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::key::{Key, Layout};
+use super::set::{FacetCounts, FrequencySet, Origin, Subjects};
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::domain::Code;
+use crate::model::lattice::Node;
+
+/// An entry is a distinct combination of a tuple and its facet codes.
+type Entry = u32;
+
+/// Counts at the finest node, incrementally.
+#[derive(Debug, Clone)]
+pub struct BaseSet<K> {
+    layout: Layout,
+    counting: Counting,
+    tuples: FxHashMap<K, u32>,
+    keys: Vec<K>,
+    /// Only filled when there are facets; otherwise an entry is its tuple.
+    entries: FxHashMap<(u32, SmallVec<[Code; 4]>), Entry>,
+    entry_parts: Vec<(u32, SmallVec<[Code; 4]>)>,
+    rows: Vec<u32>,
+    /// Only filled when subjects are counted: each subject's entries with their records.
+    members: FxHashMap<u64, SmallVec<[(Entry, u32); 2]>>,
+}
+
+impl<K: Key> BaseSet<K> {
+    /// Nothing counted yet.
+    pub fn new(layout: Layout, counting: Counting) -> Self {
+        Self {
+            layout,
+            counting,
+            tuples: FxHashMap::default(),
+            keys: Vec::new(),
+            entries: FxHashMap::default(),
+            entry_parts: Vec::new(),
+            rows: Vec::new(),
+            members: FxHashMap::default(),
+        }
+    }
+
+    /// Counts row i of `rows`.
+    pub fn add(&mut self, rows: &Rows, i: usize) {
+        let entry = self.entry(rows, i);
+        self.rows[entry as usize] += 1;
+        if self.counting.subjects {
+            let entries = self.members.entry(rows.subject(i)).or_default();
+            match entries.iter_mut().find(|(e, _)| *e == entry) {
+                Some((_, count)) => *count += 1,
+                None => entries.push((entry, 1)),
+            }
+        }
+    }
+
+    /// Takes row i of `rows`, which was added before, out again.
+    pub fn retract(&mut self, rows: &Rows, i: usize) {
+        let entry = self.entry(rows, i);
+        self.rows[entry as usize] -= 1;
+        if self.counting.subjects
+            && let Some(entries) = self.members.get_mut(&rows.subject(i))
+        {
+            if let Some(at) = entries.iter().position(|(e, _)| *e == entry) {
+                entries[at].1 -= 1;
+                if entries[at].1 == 0 {
+                    entries.swap_remove(at);
+                }
+            }
+            if entries.is_empty() {
+                self.members.remove(&rows.subject(i));
+            }
+        }
+    }
+
+    /// How its keys are laid out.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Distinct tuples ever counted since the set was made: a measure of its memory.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True if nothing was ever counted.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The counts as they are now, as the frequency set of `bottom` (all levels 0).
+    pub fn snapshot(&self, bottom: Node) -> FrequencySet<K> {
+        let tuple_of = |entry: usize| self.entry_parts.get(entry).map_or(entry, |(tuple, _)| *tuple as usize);
+        let mut tuple_rows = vec![0u32; self.keys.len()];
+        for (entry, &count) in self.rows.iter().enumerate() {
+            tuple_rows[tuple_of(entry)] += count;
+        }
+        // Tuples whose rows have all gone leave no class behind.
+        let mut class_of = vec![u32::MAX; self.keys.len()];
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for (tuple, &count) in tuple_rows.iter().enumerate().filter(|(_, count)| **count > 0) {
+            class_of[tuple] = keys.len() as u32;
+            keys.push(self.keys[tuple]);
+            rows.push(count);
+        }
+        let class_of_entry = |entry: Entry| class_of[tuple_of(entry as usize)];
+        let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
+        let sizes = subjects.as_ref().map_or_else(|| rows.clone(), Subjects::totals);
+        let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
+        FrequencySet {
+            node: bottom,
+            values: Vec::new(),
+            origin: Origin::Scanned,
+            fields: self.layout.fields().to_vec(),
+            keys,
+            rows,
+            sizes,
+            subjects,
+            facets,
+        }
+    }
+
+    fn entry(&mut self, rows: &Rows, i: usize) -> Entry {
+        let key = self.layout.pack(rows.quasi(i));
+        let tuple = *self.tuples.entry(key).or_insert_with(|| {
+            self.keys.push(key);
+            self.keys.len() as u32 - 1
+        });
+        if self.counting.facets.is_empty() {
+            if tuple as usize == self.rows.len() {
+                self.rows.push(0);
+            }
+            return tuple;
+        }
+        let parts = (tuple, self.counting.facets.iter().map(|f| f.code(rows, i)).collect::<SmallVec<_>>());
+        *self.entries.entry(parts).or_insert_with_key(|parts| {
+            self.entry_parts.push(parts.clone());
+            self.rows.push(0);
+            self.rows.len() as u32 - 1
+        })
+    }
+
+    /// Counts each subject once per slot that its entries map to.
+    fn subjects_over(&self, slots: usize, slot_of: impl Fn(Entry) -> u32) -> Subjects {
+        let mut subjects = Subjects::new(slots);
+        let mut list = Vec::new();
+        for entries in self.members.values() {
+            list.clear();
+            list.extend(entries.iter().map(|(entry, _)| slot_of(*entry)));
+            subjects.add(&mut list);
+        }
+        subjects
+    }
+
+    fn facet(&self, facet: usize, classes: usize, class_of: impl Fn(Entry) -> u32) -> FacetCounts {
+        let mut order: Vec<(u32, Code, Entry)> = (0..self.rows.len() as u32)
+            .filter(|&e| self.rows[e as usize] > 0)
+            .map(|e| (class_of(e), self.entry_parts[e as usize].1[facet], e))
+            .collect();
+        order.sort_unstable();
+        let mut counts = FacetCounts::default();
+        let mut slot_of = vec![u32::MAX; self.rows.len()];
+        let mut last = None;
+        for &(class, code, entry) in &order {
+            if last != Some((class, code)) {
+                counts.starts.resize(class as usize + 1, counts.codes.len() as u32);
+                counts.codes.push(code);
+                counts.counts.push(0);
+                last = Some((class, code));
+            }
+            let slot = counts.codes.len() - 1;
+            slot_of[entry as usize] = slot as u32;
+            counts.counts[slot] += self.rows[entry as usize];
+        }
+        counts.starts.resize(classes + 1, counts.codes.len() as u32);
+        if self.counting.subjects && self.counting.facets[facet].of_subjects() {
+            let subjects = self.subjects_over(counts.codes.len(), |e| slot_of[e as usize]);
+            counts.counts = subjects.totals();
+            counts.subjects = Some(subjects);
+        }
+        counts
+    }
+}

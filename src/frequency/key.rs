@@ -1,0 +1,196 @@
+//! Class keys: one bit field per quasi-identifier, packed into the narrowest integer that holds them all.
+//!
+//! Invariant: a field never straddles two words, and holds a code of any level (coarser levels have fewer codes).
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use crate::model::domain::Code;
+
+/// The widest key, in bits: 40 attributes of 25 bits each. Wider lattices are refused when the window is set up.
+pub const MAX_BITS: u32 = 1024;
+
+/// Where a field lives in a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    word: usize,
+    shift: u32,
+    mask: u64,
+}
+
+/// A packed class key.
+pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
+    /// All fields zero.
+    const ZERO: Self;
+    /// Reads a field.
+    fn get(&self, field: Field) -> Code;
+    /// Overwrites a field.
+    fn set(&mut self, field: Field, code: Code);
+    /// A well mixed hash for open addressing.
+    fn mix(&self) -> u64;
+}
+
+/// Keys of more than 128 bits.
+pub type Wide<const N: usize> = [u64; N];
+
+/// The odd multiplier of Fibonacci hashing; the high bits of the product are the good ones.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn scramble(word: u64) -> u64 {
+    let product = u128::from(word) * u128::from(MULTIPLIER);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl Key for u64 {
+    const ZERO: Self = 0;
+    #[inline]
+    fn get(&self, field: Field) -> Code {
+        ((self >> field.shift) & field.mask) as Code
+    }
+    #[inline]
+    fn set(&mut self, field: Field, code: Code) {
+        *self = (*self & !(field.mask << field.shift)) | (u64::from(code) << field.shift);
+    }
+    #[inline]
+    fn mix(&self) -> u64 {
+        scramble(*self)
+    }
+}
+
+impl Key for u128 {
+    const ZERO: Self = 0;
+    #[inline]
+    fn get(&self, field: Field) -> Code {
+        ((*self >> (field.word as u32 * 64 + field.shift)) as u64 & field.mask) as Code
+    }
+    #[inline]
+    fn set(&mut self, field: Field, code: Code) {
+        let shift = field.word as u32 * 64 + field.shift;
+        *self = (*self & !(u128::from(field.mask) << shift)) | (u128::from(code) << shift);
+    }
+    #[inline]
+    fn mix(&self) -> u64 {
+        scramble(scramble(*self as u64) ^ (*self >> 64) as u64)
+    }
+}
+
+impl<const N: usize> Key for Wide<N> {
+    const ZERO: Self = [0; N];
+    #[inline]
+    fn get(&self, field: Field) -> Code {
+        ((self[field.word] >> field.shift) & field.mask) as Code
+    }
+    #[inline]
+    fn set(&mut self, field: Field, code: Code) {
+        self[field.word].set(Field { word: 0, ..field }, code);
+    }
+    #[inline]
+    fn mix(&self) -> u64 {
+        self.iter().fold(0, |hash, word| scramble(hash ^ word))
+    }
+}
+
+/// The four key types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// `u64`.
+    W64,
+    /// `u128`.
+    W128,
+    /// `Wide<4>`.
+    W256,
+    /// `Wide<16>`.
+    W1024,
+}
+
+/// Where each attribute's code lives in the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    fields: Vec<Field>,
+    words: usize,
+}
+
+impl Layout {
+    /// Room for `sizes[i]` codes of attribute i; `None` if that needs more than [`MAX_BITS`].
+    pub fn new(sizes: &[usize]) -> Option<Self> {
+        let (mut word, mut used) = (0, 0);
+        let mut fields = Vec::with_capacity(sizes.len());
+        for &size in sizes {
+            let bits = (usize::BITS - size.saturating_sub(1).leading_zeros()).clamp(1, 32);
+            if used + bits > u64::BITS {
+                word += 1;
+                used = 0;
+            }
+            fields.push(Field { word, shift: used, mask: (1 << bits) - 1 });
+            used += bits;
+        }
+        (word < MAX_BITS as usize / 64).then_some(Self { fields, words: word + 1 })
+    }
+
+    /// The narrowest key type that holds this layout.
+    pub fn width(&self) -> Width {
+        match self.words {
+            1 => Width::W64,
+            2 => Width::W128,
+            3 | 4 => Width::W256,
+            _ => Width::W1024,
+        }
+    }
+
+    /// The field of attribute i.
+    pub fn field(&self, attribute: usize) -> Field {
+        self.fields[attribute]
+    }
+
+    /// All fields in policy order.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// True if every code fits its field.
+    #[inline]
+    pub fn fits(&self, codes: &[Code]) -> bool {
+        codes.iter().zip(&self.fields).all(|(&code, field)| u64::from(code) <= field.mask)
+    }
+
+    /// Packs one code per attribute.
+    #[inline]
+    pub fn pack<K: Key>(&self, codes: &[Code]) -> K {
+        let mut key = K::ZERO;
+        for (&code, &field) in codes.iter().zip(&self.fields) {
+            key.set(field, code);
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn all_widths_hold_what_is_put_in(sizes in prop::collection::vec(1usize..5000, 1..20), seed in any::<u64>()) {
+            let layout = Layout::new(&sizes).unwrap();
+            let codes: Vec<Code> = sizes.iter().enumerate()
+                .map(|(i, &s)| (seed.rotate_left(i as u32 * 7) % s as u64) as Code).collect();
+            prop_assert!(layout.fits(&codes));
+            fn unpack<K: Key>(layout: &Layout, codes: &[Code]) -> Vec<Code> {
+                let key: K = layout.pack(codes);
+                layout.fields().iter().map(|&f| key.get(f)).collect()
+            }
+            if layout.words <= 1 { prop_assert_eq!(unpack::<u64>(&layout, &codes), codes.clone()); }
+            if layout.words <= 2 { prop_assert_eq!(unpack::<u128>(&layout, &codes), codes.clone()); }
+            if layout.words <= 4 { prop_assert_eq!(unpack::<Wide<4>>(&layout, &codes), codes.clone()); }
+            prop_assert_eq!(unpack::<Wide<16>>(&layout, &codes), codes);
+        }
+    }
+
+    #[test]
+    fn forty_wide_attributes_fit_and_far_too_many_do_not() {
+        assert_eq!(Layout::new(&[1 << 20; 40]).unwrap().width(), Width::W1024);
+        assert!(Layout::new(&[1 << 20; 60]).is_none());
+        assert_eq!(Layout::new(&[100, 2, 5, 7]).unwrap().width(), Width::W64);
+    }
+}

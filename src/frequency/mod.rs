@@ -1,0 +1,11 @@
+//! Counting: the incremental base set, rollup, and the store that hands out snapshots.
+//!
+//! Invariant: a class's `size` is the number of distinct subjects in it (records, when no subject is configured), exact
+//! at every node. Distinct counts are never added up: subjects that straddle tuples are kept apart and merged with them.
+
+pub mod base;
+pub mod key;
+pub mod rollup;
+pub mod set;
+pub mod store;
+pub mod tally;

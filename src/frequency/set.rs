@@ -1,0 +1,220 @@
+//! A [`FrequencySet`]: the classes of one node with their counts, and a histogram per facet and class.
+//!
+//! A facet is a column that a criterion or a loss wants counted inside each class (a sensitive field, the label).
+//! Invariant: `sizes` counts distinct subjects exactly. A subject with records in several classes of this set is a
+//! straddler: it is listed with its classes, so that a coarser set can count it once wherever they merge.
+
+use std::sync::Arc;
+
+use super::key::{Field, Key};
+use super::tally::{self, Tally};
+use crate::model::counting::Histogram;
+use crate::model::domain::Code;
+use crate::model::lattice::Node;
+use crate::model::recoding::Value;
+
+/// Where a frequency set came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Counted from rows.
+    Scanned,
+    /// Summed from a finer set.
+    RolledUp,
+}
+
+/// What criteria and losses see of a frequency set, whatever its key type.
+pub trait Classes: Send + Sync {
+    /// The node these are the classes of; for a cut, the least node above it.
+    fn node(&self) -> &Node;
+    /// What the codes of an attribute stand for where it is published by a cut; `None` where they are the codes of the
+    /// node's level.
+    fn values(&self, _attribute: usize) -> Option<&[Value]> {
+        None
+    }
+    /// How many classes there are.
+    fn len(&self) -> usize;
+    /// True if there is no class.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Records per class.
+    fn rows(&self) -> &[u32];
+    /// Distinct subjects per class (records, when no subject is configured).
+    fn sizes(&self) -> &[u32];
+    /// The generalized code of one attribute in one class.
+    fn code(&self, class: usize, attribute: usize) -> Code;
+    /// The sum over all attributes of `tables[attribute][code]` for one class.
+    fn cells(&self, class: usize, tables: &[&[f64]]) -> f64;
+    /// The histogram of one facet in one class.
+    fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
+    /// The counts of every class, to be merged class by class.
+    fn tallies(&self) -> Vec<Tally>;
+    /// How it was made.
+    fn origin(&self) -> Origin;
+    /// The published classes as somebody sees them who knows only the attributes `known`; with none, that is one class of
+    /// everything published. Exact for subjects too.
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen;
+}
+
+/// Published classes, merged where somebody cannot tell them apart.
+pub struct Seen {
+    /// What they see.
+    pub classes: Box<dyn Classes>,
+    /// For each class, the one that it is part of there; [`GONE`] if it is not published.
+    pub class_of: Vec<u32>,
+}
+
+/// In a map from slots to slots: leads nowhere.
+pub const GONE: u32 = u32::MAX;
+
+/// Lists of indices, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lists {
+    starts: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { starts: vec![0], items: Vec::new() }
+    }
+}
+
+impl Lists {
+    pub(super) fn push(&mut self, list: &[u32]) {
+        self.items.extend_from_slice(list);
+        self.starts.push(self.items.len() as u32);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        self.starts.windows(2).map(|w| &self.items[w[0] as usize..w[1] as usize])
+    }
+}
+
+/// Counts of subjects over some slots (classes, or histogram entries): those in one slot only, and the straddlers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Subjects {
+    pub(super) single: Vec<u32>,
+    pub(super) straddlers: Lists,
+}
+
+impl Subjects {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { single: vec![0; slots], straddlers: Lists::default() }
+    }
+
+    /// Adds a subject that occurs in `slots`, which is sorted and deduplicated in place.
+    pub(super) fn add(&mut self, slots: &mut Vec<u32>) {
+        slots.sort_unstable();
+        slots.dedup();
+        match slots.as_slice() {
+            [] => {}
+            [slot] => self.single[*slot as usize] += 1,
+            several => self.straddlers.push(several),
+        }
+    }
+
+    /// The same subjects after slot i became slot `map[i]`, or was left out if that is [`GONE`].
+    pub(super) fn merge(&self, map: &[u32], slots: usize) -> Self {
+        let mut merged = Self::new(slots);
+        for (&count, &to) in self.single.iter().zip(map).filter(|(_, to)| **to != GONE) {
+            merged.single[to as usize] += count;
+        }
+        let mut list = Vec::new();
+        for straddler in self.straddlers.iter() {
+            list.clear();
+            list.extend(straddler.iter().map(|&slot| map[slot as usize]).filter(|&to| to != GONE));
+            merged.add(&mut list);
+        }
+        merged
+    }
+
+    /// Distinct subjects per slot.
+    pub(super) fn totals(&self) -> Vec<u32> {
+        let mut totals = self.single.clone();
+        for straddler in self.straddlers.iter() {
+            for &slot in straddler {
+                totals[slot as usize] += 1;
+            }
+        }
+        totals
+    }
+}
+
+/// One facet's histograms, class by class. Within a class codes are ascending.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FacetCounts {
+    pub(super) starts: Vec<u32>,
+    pub(super) codes: Vec<Code>,
+    /// Distinct subjects (or records) per entry.
+    pub(super) counts: Vec<u32>,
+    /// Present only when subjects are counted; its slots are the entries.
+    pub(super) subjects: Option<Subjects>,
+}
+
+/// The classes of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrequencySet<K> {
+    pub(super) node: Node,
+    /// Per attribute the values of its cut; empty for a node.
+    pub(super) values: Vec<Option<Arc<[Value]>>>,
+    pub(super) origin: Origin,
+    pub(super) fields: Vec<Field>,
+    pub(super) keys: Vec<K>,
+    pub(super) rows: Vec<u32>,
+    pub(super) sizes: Vec<u32>,
+    /// Present only when subjects are counted; its slots are the classes.
+    pub(super) subjects: Option<Subjects>,
+    pub(super) facets: Vec<FacetCounts>,
+}
+
+impl<K: Key> FrequencySet<K> {
+    /// The class keys, in no particular order.
+    pub fn keys(&self) -> &[K] {
+        &self.keys
+    }
+
+    /// A rough measure of its memory: classes and histogram entries.
+    pub fn entries(&self) -> usize {
+        self.keys.len() + self.facets.iter().map(|f| f.codes.len()).sum::<usize>()
+    }
+}
+
+impl<K: Key> Classes for FrequencySet<K> {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+    fn values(&self, attribute: usize) -> Option<&[Value]> {
+        self.values.get(attribute)?.as_deref()
+    }
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+    fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+    fn sizes(&self) -> &[u32] {
+        &self.sizes
+    }
+    fn code(&self, class: usize, attribute: usize) -> Code {
+        self.keys[class].get(self.fields[attribute])
+    }
+    fn cells(&self, class: usize, tables: &[&[f64]]) -> f64 {
+        let key = &self.keys[class];
+        self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
+    }
+    fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
+        let facet = &self.facets[facet];
+        let range = facet.starts[class] as usize..facet.starts[class + 1] as usize;
+        Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
+    }
+    fn tallies(&self) -> Vec<Tally> {
+        tally::tallies(&self.rows, &self.sizes, self.subjects.as_ref(), &self.facets)
+    }
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+        super::rollup::seen_by(self, published, known)
+    }
+}

@@ -1,0 +1,196 @@
+//! The store: every frequency set a search has asked for, rolled up from the smallest finer one at hand.
+//!
+//! The only file that names dashmap. No guard leaves it: it hands out `Arc` snapshots.
+//! [`Counter`] and [`FrequencySets`] hide the key type, so that it is chosen once per window and not per row.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use dashmap::DashMap;
+
+use super::base::BaseSet;
+use super::key::{Key, Layout, Wide, Width};
+use super::rollup::{Step, rollup};
+use super::set::{Classes, FrequencySet};
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::domain::{Code, DomainView};
+use crate::model::lattice::{Level, Node};
+use crate::model::recoding::{Column, Recoding};
+
+/// How many classes and histogram entries are kept for later rollups. Larger costs memory (about 20 bytes each);
+/// smaller means rolling up from coarser-than-needed, that is larger, sets again.
+const MAX_CACHED_ENTRIES: usize = 8 << 20;
+
+/// Counts rows as they come and go, whatever the key type.
+pub trait Counter: Send {
+    /// Counts rows `range` of `rows`.
+    fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>);
+    /// Takes rows out again.
+    fn retract(&mut self, rows: &Rows, indices: &[usize]);
+    /// True if the codes of row i fit the key; if not, count again with a larger layout.
+    fn fits(&self, codes: &[Code]) -> bool;
+    /// Distinct tuples counted.
+    fn tuples(&self) -> usize;
+    /// A store over the counts as they are now.
+    fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
+}
+
+/// Frequency sets by node, whatever the key type.
+pub trait FrequencySets: Send + Sync {
+    /// The finest set.
+    fn base(&self) -> Arc<dyn Classes>;
+    /// The set of `node`, which may be any node of the full hierarchies.
+    fn set(&self, node: &Node) -> Arc<dyn Classes>;
+    /// The classes of any recoding whose columns over the same domains are `columns`, summed from the finest set.
+    fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
+    /// How many sets were scanned and rolled up so far.
+    fn origins(&self) -> Origins;
+    /// The domains the codes belong to.
+    fn domains(&self) -> &[Arc<DomainView>];
+}
+
+/// How the sets handed out were made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Counted from rows.
+    pub scanned: u64,
+    /// Summed from a finer set.
+    pub rolled_up: u64,
+    /// Found in the store.
+    pub cached: u64,
+}
+
+/// A counter for domains of these sizes; `None` if no key is wide enough.
+pub fn counter(sizes: &[usize], counting: Counting) -> Option<Box<dyn Counter>> {
+    let layout = Layout::new(sizes)?;
+    Some(match layout.width() {
+        Width::W64 => Box::new(BaseSet::<u64>::new(layout, counting)),
+        Width::W128 => Box::new(BaseSet::<u128>::new(layout, counting)),
+        Width::W256 => Box::new(BaseSet::<Wide<4>>::new(layout, counting)),
+        Width::W1024 => Box::new(BaseSet::<Wide<16>>::new(layout, counting)),
+    })
+}
+
+impl<K: Key> Counter for BaseSet<K> {
+    fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
+        for i in range {
+            BaseSet::add(self, rows, i);
+        }
+    }
+    fn retract(&mut self, rows: &Rows, indices: &[usize]) {
+        for &i in indices {
+            BaseSet::retract(self, rows, i);
+        }
+    }
+    fn fits(&self, codes: &[Code]) -> bool {
+        self.layout().fits(codes)
+    }
+    fn tuples(&self) -> usize {
+        self.len()
+    }
+    fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
+        let bottom = Node::new(domains.iter().map(|_| 0));
+        Arc::new(FrequencyStore::new(self.snapshot(bottom), self.layout().clone(), domains.to_vec()))
+    }
+}
+
+/// The base set and everything rolled up from it.
+pub struct FrequencyStore<K> {
+    layout: Layout,
+    domains: Vec<Arc<DomainView>>,
+    base: Arc<FrequencySet<K>>,
+    sets: DashMap<Node, Arc<FrequencySet<K>>>,
+    /// Parent maps by attribute and (from, to) level, composed on first use.
+    maps: Vec<Vec<OnceLock<Vec<Code>>>>,
+    cached_entries: AtomicUsize,
+    rolled_up: AtomicU64,
+    cached: AtomicU64,
+}
+
+impl<K: Key> FrequencyStore<K> {
+    /// A store over a base set.
+    pub fn new(base: FrequencySet<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
+        let pairs = |view: &Arc<DomainView>| (usize::from(view.height()) + 1).pow(2);
+        let maps = domains.iter().map(|view| (0..pairs(view)).map(|_| OnceLock::new()).collect()).collect();
+        Self {
+            layout,
+            maps,
+            domains,
+            base: Arc::new(base),
+            sets: DashMap::new(),
+            cached_entries: AtomicUsize::new(0),
+            rolled_up: AtomicU64::new(0),
+            cached: AtomicU64::new(0),
+        }
+    }
+
+    /// The frequency set of `node`.
+    pub fn get(&self, node: &Node) -> Arc<FrequencySet<K>> {
+        if node == self.base.node() {
+            return Arc::clone(&self.base);
+        }
+        if let Some(set) = self.sets.get(node) {
+            self.cached.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(&set);
+        }
+        let finer = self.smallest_finer(node);
+        let steps: Vec<Step<'_>> = (0..self.domains.len())
+            .filter(|&a| finer.node().levels()[a] != node.levels()[a])
+            .map(|a| Step { field: self.layout.field(a), map: self.map(a, finer.node().levels()[a], node.levels()[a]) })
+            .collect();
+        let set = Arc::new(rollup(&finer, node, &steps));
+        self.rolled_up.fetch_add(1, Ordering::Relaxed);
+        if self.cached_entries.fetch_add(set.entries(), Ordering::Relaxed) < MAX_CACHED_ENTRIES {
+            self.sets.insert(node.clone(), Arc::clone(&set));
+        }
+        set
+    }
+
+    fn smallest_finer(&self, node: &Node) -> Arc<FrequencySet<K>> {
+        let mut best = Arc::clone(&self.base);
+        for entry in &self.sets {
+            if entry.value().entries() < best.entries() && entry.key().is_finer_or_equal(node) {
+                best = Arc::clone(entry.value());
+            }
+        }
+        best
+    }
+
+    fn map(&self, attribute: usize, from: Level, to: Level) -> &[Code] {
+        let view = &self.domains[attribute];
+        let at = usize::from(from) * (usize::from(view.height()) + 1) + usize::from(to);
+        self.maps[attribute][at].get_or_init(|| view.between(from, to))
+    }
+}
+
+impl<K: Key> FrequencySets for FrequencyStore<K> {
+    fn base(&self) -> Arc<dyn Classes> {
+        Arc::clone(&self.base) as Arc<dyn Classes>
+    }
+    fn set(&self, node: &Node) -> Arc<dyn Classes> {
+        self.get(node)
+    }
+    fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {
+        if let Some(node) = recoding.node() {
+            return self.get(&node);
+        }
+        // Published codes are at most as many as leaves, so they fit the same fields.
+        let step = |(attribute, column)| Step { field: self.layout.field(attribute), map: Column::map(column) };
+        let steps: Vec<Step<'_>> = columns.iter().enumerate().map(step).collect();
+        let mut set = rollup(&self.base, &recoding.coarsest(), &steps);
+        set.values = columns.iter().map(|column| column.values().cloned()).collect();
+        self.rolled_up.fetch_add(1, Ordering::Relaxed);
+        Arc::new(set)
+    }
+    fn origins(&self) -> Origins {
+        Origins {
+            scanned: 1,
+            rolled_up: self.rolled_up.load(Ordering::Relaxed),
+            cached: self.cached.load(Ordering::Relaxed),
+        }
+    }
+    fn domains(&self) -> &[Arc<DomainView>] {
+        &self.domains
+    }
+}

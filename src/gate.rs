@@ -1,0 +1,251 @@
+//! The gate: counts the very rows that would be sent, and only then makes a [`Release`] of them.
+//!
+//! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
+//! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
+//! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
+//! the policy without them.
+
+mod count;
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::generalize::{GeneralizedBatch, Lineage};
+use crate::model::counting::Values;
+use crate::model::domain::Code;
+use crate::model::event::{Position, Reject};
+use crate::model::manifest::{Achieved, Manifest};
+use crate::privacy::{Class, Rule, Rules, Scope};
+use count::Count;
+
+/// Rows that satisfy the policy, counted. There is no way to make one but [`verify`].
+pub struct Release {
+    batch: GeneralizedBatch,
+    manifest: Manifest,
+}
+
+/// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
+#[derive(Clone, PartialEq, thiserror::Error)]
+#[error("{criterion} is not met: a class of {size} reaches {achieved}, {} {required} is required{}", bound(*.at_most), held_note(*.without_held))]
+pub struct Refusal {
+    /// The criterion that fails.
+    pub criterion: String,
+    /// What it asks.
+    pub required: f64,
+    /// True if it asks for no more than that, false if for no less.
+    pub at_most: bool,
+    /// What the class reaches.
+    pub achieved: f64,
+    /// Distinct subjects (records, without a subject field) in the class.
+    pub size: u32,
+    /// True if the class fails only without the rows that were held.
+    pub without_held: bool,
+    class: Vec<String>,
+}
+
+impl Refusal {
+    /// The class's generalized values, in policy order; of some attributes only where the criterion asks about those who
+    /// know no others, and empty where it asks about the release as a whole.
+    pub fn class(&self) -> &[String] {
+        &self.class
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refusal({self})")
+    }
+}
+
+fn bound(at_most: bool) -> &'static str {
+    if at_most { "at most" } else { "at least" }
+}
+
+fn held_note(without_held: bool) -> &'static str {
+    if without_held { " without the records that were held" } else { "" }
+}
+
+/// Counts the batch by the rules; a release if every class of every rule holds.
+pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
+    let count = Count::new(&batch, rules);
+    let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
+    let read = |without_held: bool| Reading { batch: &batch, rules: &rules, count: &count, without_held }.check();
+    let criteria = read(false)?;
+    if count.any_held() {
+        read(true)?;
+    }
+    let all: Vec<usize> = (0..batch.quasi.len()).collect();
+    let groups = count.groups(&all);
+    let k_achieved = groups.iter().map(|rows| count.tally(rows, &rules, false).size).min();
+    let classes = groups.len() as u64;
+    let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes };
+    Ok(Release { batch, manifest })
+}
+
+impl Release {
+    /// Shows `row` every row in the order of sending: the generalized labels in policy order, then the sensitive and
+    /// the kept values as JSON. Stops at the first error.
+    pub fn rows<E>(&self, mut row: impl FnMut(&[&str], &[&str]) -> Result<(), E>) -> Result<(), E> {
+        let batch = &self.batch;
+        let (mut quasi, mut values): (SmallVec<[&str; 16]>, SmallVec<[&str; 16]>) = Default::default();
+        for (at, &place) in batch.order.iter().enumerate() {
+            quasi.clear();
+            values.clear();
+            quasi.extend(batch.quasi.iter().zip(batch.cells(at)).map(|(labels, &code)| labels.text(code)));
+            let (rows, i) = batch.source(place);
+            values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
+            values.extend(rows.kept(i));
+            row(&quasi, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Where it stands in the log, for sinks that can replay.
+    pub fn lineage(&self) -> &Lineage {
+        &self.batch.lineage
+    }
+
+    /// The records that were turned away: position and code, for the dead letters.
+    pub fn rejected(&self) -> &[(Position, Reject)] {
+        &self.batch.rejected
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// True if it only accounts for records that are not published.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// What is said about it.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Release({}, {} rows)", self.manifest.provenance.release_id, self.len())
+    }
+}
+
+/// One reading of the batch: with the rows that were held, or without them.
+struct Reading<'a> {
+    batch: &'a GeneralizedBatch,
+    rules: &'a Rules,
+    count: &'a Count,
+    without_held: bool,
+}
+
+impl Reading<'_> {
+    /// Every rule on everything it is judged on. Without held rows only the classes that have some are judged again, and
+    /// one that consists of them alone fails.
+    fn check(&self) -> Result<Vec<Achieved>, Refusal> {
+        let release = self.count.tally(&self.count.everything(), self.rules, self.without_held);
+        let release_histograms = release.histograms();
+        let release = release.class(&release_histograms);
+        let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
+        let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
+        self.classes(&all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
+        for l in self.rules.known() {
+            for known in self.rules.knowledge(all.len(), l) {
+                self.classes(&known, &[Scope::Known(l)], &release, &mut weakest)?;
+            }
+        }
+        self.whole(&all, &release, &mut weakest)?;
+        let achieved = |(rule, achieved): (&dyn Rule, Option<f64>)| Achieved {
+            criterion: rule.name(),
+            required: rule.required(),
+            achieved,
+        };
+        Ok(self.rules.iter().zip(weakest).map(achieved).collect())
+    }
+
+    /// The rules of these scopes on every class of the columns `known`.
+    fn classes(
+        &self,
+        known: &[usize],
+        scopes: &[Scope],
+        release: &Class<'_>,
+        weakest: &mut [Option<f64>],
+    ) -> Result<(), Refusal> {
+        for rows in self.count.groups(known) {
+            if self.without_held && !self.count.holds_held(&rows) {
+                continue;
+            }
+            let tally = self.count.tally(&rows, self.rules, self.without_held);
+            let histograms = tally.histograms();
+            let class = tally.class(&histograms);
+            for (rule, weakest) in self.rules.iter().zip(&mut *weakest) {
+                if !scopes.contains(&rule.scope()) {
+                    continue;
+                }
+                let measure = rule.measure(&class, release);
+                if class.size == 0 || !rule.meets(measure) {
+                    let labels = rows.first().map(|&row| self.batch.labels(row, known)).unwrap_or_default();
+                    return Err(self.refusal(rule, measure, class.size, labels));
+                }
+                *weakest = Some(weakest.map_or(measure, |w| rule.weaker(w, measure)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules about the release as a whole: the mean over its people.
+    fn whole(&self, all: &[usize], release: &Class<'_>, weakest: &mut [Option<f64>]) -> Result<(), Refusal> {
+        if self.rules.of(Scope::Release).next().is_none() || release.size == 0 {
+            return Ok(());
+        }
+        let mut sums = vec![0.0; weakest.len()];
+        let mut people = 0.0;
+        for rows in self.count.groups(all) {
+            let tally = self.count.tally(&rows, self.rules, self.without_held);
+            if tally.size == 0 {
+                continue;
+            }
+            let histograms = tally.histograms();
+            let class = tally.class(&histograms);
+            people += f64::from(class.size);
+            for (rule, sum) in self.rules.iter().zip(&mut sums).filter(|(rule, _)| rule.scope() == Scope::Release) {
+                *sum += f64::from(class.size) * rule.measure(&class, release);
+            }
+        }
+        for ((rule, sum), weakest) in self.rules.iter().zip(sums).zip(weakest) {
+            if rule.scope() != Scope::Release {
+                continue;
+            }
+            let mean = sum / people;
+            if !rule.meets(mean) {
+                return Err(self.refusal(rule, mean, release.size, Vec::new()));
+            }
+            *weakest = Some(mean);
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, rule: &dyn Rule, achieved: f64, size: u32, class: Vec<String>) -> Refusal {
+        Refusal {
+            criterion: rule.name(),
+            required: rule.required(),
+            at_most: rule.at_most(),
+            achieved,
+            size,
+            without_held: self.without_held,
+            class,
+        }
+    }
+}
+
+impl GeneralizedBatch {
+    fn cells(&self, at: usize) -> &[Code] {
+        &self.cells[at * self.quasi.len()..(at + 1) * self.quasi.len()]
+    }
+
+    fn labels(&self, at: usize, known: &[usize]) -> Vec<String> {
+        known.iter().map(|&column| self.quasi[column].text(self.cells(at)[column]).to_owned()).collect()
+    }
+}

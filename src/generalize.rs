@@ -1,0 +1,152 @@
+//! (rows, recoding) -> [`GeneralizedBatch`]: labels instead of values, in shuffled order, ready for the gate.
+//!
+//! Invariant: a batch holds exactly the rows that a sink would send, in the order in which it would send them. It proves
+//! nothing yet: only the gate makes a release of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::encode::Dictionaries;
+use crate::model::batch::Rows;
+use crate::model::batch::Spans;
+use crate::model::domain::{Code, DomainView};
+use crate::model::event::{Position, Reject};
+use crate::model::manifest::Provenance;
+use crate::model::plan::ReleasePlan;
+use crate::model::recoding::Column;
+
+/// The label table of one column of a batch.
+#[derive(Clone)]
+pub enum Labels {
+    /// The hierarchy's labels: a level, or a cut.
+    Column(Arc<Column>),
+    /// Labels of their own.
+    Table(Arc<[String]>),
+}
+
+impl Labels {
+    /// The text of a code.
+    pub fn text(&self, code: Code) -> &str {
+        match self {
+            Self::Column(column) => column.label(code),
+            Self::Table(table) => &table[code as usize],
+        }
+    }
+}
+
+/// A row's place: the fresh rows of the window, or those held from earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowRef {
+    /// Row i of the window.
+    Fresh(u32),
+    /// Row i of the held rows.
+    Held(u32),
+}
+
+/// What a sink that can replay needs to know of a batch beside its rows.
+#[derive(Debug, Clone, Default)]
+pub struct Lineage {
+    /// The assignment it was read in.
+    pub epoch: u64,
+    /// Enough to make the same bytes again.
+    pub plan: ReleasePlan,
+    /// True if the plan was committed before a crash.
+    pub replayed: bool,
+    /// The records that the release finishes.
+    pub finished: Spans,
+}
+
+/// The rows of a release before the gate has counted them.
+pub struct GeneralizedBatch {
+    pub(crate) fresh: Arc<Rows>,
+    pub(crate) held: Arc<Rows>,
+    pub(crate) order: Vec<RowRef>,
+    pub(crate) quasi: Vec<Labels>,
+    /// Label codes, row by row in the order of sending.
+    pub(crate) cells: Vec<Code>,
+    pub(crate) sensitive: Vec<Arc<DomainView>>,
+    pub(crate) rejected: Vec<(Position, Reject)>,
+    pub(crate) lineage: Lineage,
+    /// Where it comes from and what was done, for the manifest.
+    pub provenance: Provenance,
+}
+
+impl GeneralizedBatch {
+    /// The rows `order` of `fresh` and `held`, published by `columns` and shuffled by `seed`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn at(
+        fresh: Arc<Rows>,
+        held: Arc<Rows>,
+        mut order: Vec<RowRef>,
+        columns: &[Arc<Column>],
+        dictionaries: &Dictionaries,
+        seed: u64,
+        rejected: Vec<(Position, Reject)>,
+        provenance: Provenance,
+    ) -> Self {
+        // By position first: the same rows in another order of arrival give the same bytes.
+        let position = |row: &RowRef| match row {
+            RowRef::Fresh(i) => fresh.position(*i as usize),
+            RowRef::Held(i) => held.position(*i as usize),
+        };
+        if !order.is_sorted_by_key(position) {
+            order.sort_unstable_by_key(position);
+        }
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let mut cells = Vec::with_capacity(order.len() * columns.len());
+        for &row in &order {
+            let codes = match row {
+                RowRef::Fresh(i) => fresh.quasi(i as usize),
+                RowRef::Held(i) => held.quasi(i as usize),
+            };
+            cells.extend(codes.iter().zip(columns).map(|(&code, column)| column.map()[code as usize]));
+        }
+        let quasi = columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect();
+        let sensitive = dictionaries.sensitive.clone();
+        let lineage = Lineage::default();
+        Self { fresh, held, order, quasi, cells, sensitive, rejected, lineage, provenance }
+    }
+
+    /// Rows of a file that was generalized before, in its order: `cells` are codes of `tables`, row by row.
+    pub fn as_read(rows: Rows, tables: Vec<Arc<[String]>>, cells: Vec<Code>, sensitive: Vec<Arc<DomainView>>) -> Self {
+        Self {
+            order: (0..rows.len() as u32).map(RowRef::Fresh).collect(),
+            held: Arc::new(rows.filtered(|_| false)),
+            fresh: Arc::new(rows),
+            quasi: tables.into_iter().map(Labels::Table).collect(),
+            cells,
+            sensitive,
+            rejected: Vec::new(),
+            lineage: Lineage::default(),
+            provenance: Provenance::default(),
+        }
+    }
+
+    /// How many rows would be sent.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// True if none would be.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The rows that `row` refers to, and its index there.
+    pub(crate) fn source(&self, row: RowRef) -> (&Rows, usize) {
+        match row {
+            RowRef::Fresh(i) => (&self.fresh, i as usize),
+            RowRef::Held(i) => (&self.held, i as usize),
+        }
+    }
+}
+
+impl fmt::Debug for GeneralizedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GeneralizedBatch({} rows)", self.len())
+    }
+}

@@ -1,0 +1,159 @@
+//! Client settings: what a user configures, as librdkafka wants it. Secrets stay secret in `Debug`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use secrecy::{ExposeSecret, SecretString};
+
+/// How messages are encoded.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MessageFormat {
+    /// A JSON object per message.
+    Json,
+    /// A plain Avro datum per message, all written with this schema.
+    Avro(Arc<apache_avro::Schema>),
+    /// Avro in the Confluent wire format, with schemas from a registry.
+    ConfluentAvro,
+}
+
+/// A schema registry.
+#[derive(Debug, Clone)]
+pub struct RegistryConfig {
+    /// Its base address.
+    pub url: String,
+    /// User name and password, if it wants them.
+    pub credentials: Option<(String, SecretString)>,
+}
+
+/// Where to start where nothing was committed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// At the oldest record there is.
+    #[default]
+    Earliest,
+    /// At the records that come from now on.
+    Latest,
+}
+
+/// What to do where committed offsets are gone by retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnGap {
+    /// Stop with an error: somebody must know that records were lost.
+    #[default]
+    Stop,
+    /// Count them, and go on with the oldest record there is.
+    Continue,
+}
+
+/// How to reach a cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Bootstrap addresses, separated by commas.
+    pub brokers: String,
+    /// librdkafka properties: TLS, SASL, and whatever else the user sets.
+    pub properties: BTreeMap<String, SecretString>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.properties.keys().collect();
+        write!(f, "Cluster({}, properties {names:?})", self.brokers)
+    }
+}
+
+/// The input side.
+#[derive(Debug, Clone)]
+pub struct KafkaSourceConfig {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The topics to read.
+    pub topics: Vec<String>,
+    /// The consumer group; also the first part of every release id.
+    pub group: String,
+    /// How messages are encoded.
+    pub format: MessageFormat,
+    /// Where schemas come from, for [`MessageFormat::ConfluentAvro`].
+    pub registry: Option<RegistryConfig>,
+    /// Where to start.
+    pub start: Start,
+    /// What to do about records that retention has deleted.
+    pub on_gap: OnGap,
+}
+
+/// The output side.
+#[derive(Debug, Clone)]
+pub struct KafkaSinkConfig {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Where the rows go.
+    pub topic: String,
+    /// Where the release manifests go.
+    pub manifests: Option<String>,
+    /// Where positions and codes of rejected records go.
+    pub dead_letters: Option<String>,
+    /// Stable per instance: a second instance with the same id fences the first.
+    pub transactional_id: String,
+    /// How long a transaction may stay open before the broker aborts it.
+    pub transaction_timeout: Duration,
+    /// How messages are encoded.
+    pub format: MessageFormat,
+    /// Where the output's schema is registered, for [`MessageFormat::ConfluentAvro`].
+    pub registry: Option<RegistryConfig>,
+}
+
+impl Cluster {
+    /// librdkafka's settings: ours first, then the user's on top.
+    pub fn client(&self, ours: &[(&str, &str)]) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", &self.brokers);
+        for (key, value) in ours {
+            client.set(*key, *value);
+        }
+        for (key, value) in &self.properties {
+            client.set(key, value.expose_secret());
+        }
+        client
+    }
+}
+
+/// The group's consumer. Offsets are committed by us alone, and an offset that is not there is an error, never a reset.
+pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
+    let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
+    let mut client = config.cluster.client(&[
+        ("partition.assignment.strategy", "range"),
+        // Fetched ahead of what is taken; more costs memory, less leaves the window waiting for the network.
+        ("queued.max.messages.kbytes", &kbytes),
+        ("fetch.message.max.bytes", "4194304"),
+    ]);
+    client.set("group.id", &config.group);
+    client.set("isolation.level", "read_committed");
+    client.set("enable.auto.commit", "false");
+    client.set("enable.auto.offset.store", "false");
+    client.set("auto.offset.reset", "error");
+    client.set("enable.partition.eof", "false");
+    client
+}
+
+/// A consumer outside the group, for reading the records of a plan again.
+pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
+    let mut client = group_consumer(config, 16 << 20);
+    client.set("enable.partition.eof", "true");
+    client
+}
+
+/// The transactional producer.
+pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
+    let timeout = config.transaction_timeout.as_millis().to_string();
+    let mut client = config.cluster.client(&[
+        ("linger.ms", "5"),
+        ("compression.type", "lz4"),
+        ("queue.buffering.max.messages", "1000000"),
+    ]);
+    client.set("transactional.id", &config.transactional_id);
+    client.set("transaction.timeout.ms", &timeout);
+    client.set("enable.idempotence", "true");
+    client
+}

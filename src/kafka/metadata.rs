@@ -1,0 +1,181 @@
+//! The text of a commit's metadata: short, plain ASCII, versioned, and refused as a whole if anything in it is odd.
+//!
+//! `1;d=FINISHED_TO;p=PENDING;l=LEVELS;t=PLAN`. Numbers of offsets are relative to the committed offset.
+
+use super::runs::Runs;
+use crate::model::event::{Millis, Partition};
+
+/// What a broker keeps of a commit by default (`offset.metadata.max.bytes`).
+pub const MAX_BYTES: usize = 4096;
+
+const VERSION: &str = "1";
+
+/// What a commit says beside its offset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommitState {
+    /// Every offset below this is finished, except `pending`.
+    pub finished_to: i64,
+    /// Offsets from the committed one on, below `finished_to`, that are still needed.
+    pub pending: Runs,
+    /// The levels of the last release, so that `sticky`, `monotone` and `fixed` survive a restart.
+    pub last: Option<Vec<u8>>,
+    /// The release that is being published.
+    pub plan: Option<PlanPart>,
+}
+
+/// One partition's part of a release plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanPart {
+    /// Shuffles the rows, and names the release.
+    pub seed: u64,
+    /// When the window closed.
+    pub closed: Millis,
+    /// The policy's fingerprint.
+    pub fingerprint: String,
+    /// Level per quasi-identifier.
+    pub levels: Vec<u8>,
+    /// The schema of the release's rows, as the registry numbers it.
+    pub schema: Option<u32>,
+    /// The partition whose owner carries the plan out.
+    pub home: Partition,
+    /// All partitions of the plan; only the home lists them.
+    pub members: Runs,
+    /// The records of this partition that were read into the release.
+    pub fresh: Runs,
+    /// The records of this partition that were held when it was made.
+    pub held: Runs,
+}
+
+impl CommitState {
+    /// The metadata of a commit at `committed`.
+    pub fn to_text(&self, committed: i64) -> String {
+        let mut text = format!("{VERSION};d={}", self.finished_to);
+        if !self.pending.is_empty() {
+            text += &format!(";p={}", self.pending.to_text(committed));
+        }
+        if let Some(levels) = &self.last {
+            text += &format!(";l={}", join(levels));
+        }
+        if let Some(plan) = &self.plan {
+            text += &format!(
+                ";t={:x},{},{},{},{},{},{},{},{}",
+                plan.seed,
+                plan.closed.0,
+                plan.fingerprint,
+                join(&plan.levels),
+                plan.schema.map(|id| id.to_string()).unwrap_or_default(),
+                plan.home.0,
+                plan.members.to_text(0),
+                plan.fresh.to_text(committed),
+                plan.held.to_text(committed),
+            );
+        }
+        text
+    }
+
+    /// What [`CommitState::to_text`] wrote; empty metadata is a commit of somebody else's, with nothing to add.
+    pub fn parse(text: &str, committed: i64) -> Option<Self> {
+        let mut state = Self { finished_to: committed, ..Self::default() };
+        if text.is_empty() {
+            return Some(state);
+        }
+        let mut parts = text.split(';');
+        if parts.next() != Some(VERSION) {
+            return None;
+        }
+        for part in parts {
+            let (key, value) = part.split_once('=')?;
+            match key {
+                "d" => state.finished_to = value.parse().ok()?,
+                "p" => state.pending = Runs::parse(value, committed)?,
+                "l" => state.last = Some(split(value)?),
+                "t" => state.plan = Some(PlanPart::parse(value, committed)?),
+                _ => return None,
+            }
+        }
+        Some(state)
+    }
+}
+
+impl PlanPart {
+    fn parse(text: &str, committed: i64) -> Option<Self> {
+        let fields: Vec<&str> = text.split(',').collect();
+        let [seed, closed, fingerprint, levels, schema, home, members, fresh, held] = fields[..] else { return None };
+        Some(Self {
+            seed: u64::from_str_radix(seed, 16).ok()?,
+            closed: Millis(closed.parse().ok()?),
+            fingerprint: fingerprint.to_owned(),
+            levels: split(levels)?,
+            schema: if schema.is_empty() { None } else { Some(schema.parse().ok()?) },
+            home: Partition(home.parse().ok()?),
+            members: Runs::parse(members, 0)?,
+            fresh: Runs::parse(fresh, committed)?,
+            held: Runs::parse(held, committed)?,
+        })
+    }
+}
+
+fn join(levels: &[u8]) -> String {
+    levels.iter().map(u8::to_string).collect::<Vec<_>>().join(".")
+}
+
+fn split(text: &str) -> Option<Vec<u8>> {
+    text.split('.').map(|level| level.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn runs(bits: &[bool], origin: i64) -> Runs {
+        let mut runs = Runs::default();
+        for (i, _) in bits.iter().enumerate().filter(|(_, b)| **b) {
+            runs.insert(origin + i as i64, origin + i as i64);
+        }
+        runs
+    }
+
+    proptest! {
+        #[test]
+        fn comes_back_as_it_was(
+            committed in 0i64..1 << 40,
+            pending in prop::collection::vec(any::<bool>(), 0..50),
+            fresh in prop::collection::vec(any::<bool>(), 0..50),
+            levels in prop::collection::vec(any::<u8>(), 1..9),
+            seed in any::<u64>(),
+            planned in any::<bool>(),
+        ) {
+            let plan = PlanPart {
+                seed,
+                closed: Millis(committed - 7),
+                fingerprint: "00ff".into(),
+                levels: levels.clone(),
+                schema: planned.then_some(7),
+                home: Partition(3),
+                members: runs(&pending, 0),
+                fresh: runs(&fresh, committed),
+                held: runs(&pending, committed),
+            };
+            let state = CommitState {
+                finished_to: committed + 60,
+                pending: runs(&pending, committed),
+                last: planned.then_some(levels),
+                plan: planned.then_some(plan),
+            };
+            prop_assert_eq!(CommitState::parse(&state.to_text(committed), committed), Some(state));
+        }
+
+        #[test]
+        fn odd_text_is_refused_and_never_panics(text in "(1;)?[0-9a-z.,;+=-]{0,60}", committed in any::<i64>()) {
+            let _ = CommitState::parse(&text, committed);
+        }
+    }
+
+    #[test]
+    fn a_foreign_commit_has_nothing_to_add() {
+        assert_eq!(CommitState::parse("", 9), Some(CommitState { finished_to: 9, ..CommitState::default() }));
+        assert_eq!(CommitState::parse("2;d=9", 9), None);
+        assert_eq!(CommitState::parse("somebody's note", 9), None);
+    }
+}

@@ -1,0 +1,389 @@
+//! `validate --connect`: asks cluster and registry, with the configured settings, whether the pipeline could run.
+//!
+//! Nothing is changed and nobody is disturbed: no group is joined, no record is written, and the producer takes an id of
+//! its own, because the configured one would fence a running instance. So write access to the topics is not proven.
+//! Every question has a bounded time, and findings hold no secret.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::runtime::Handle;
+
+use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
+use super::metadata::MAX_BYTES;
+use super::output::value_subject;
+use crate::codec::avro::Plan;
+use crate::codec::missing_fields;
+use crate::codec::registry::Registry;
+use crate::model::schema::Schema;
+
+/// Events taken between two attempts to reach a cluster: more than an attempt makes, so that none is left behind.
+const EVENTS: usize = 64;
+
+/// How long to try to reach the cluster. Longer: a wrong address is told late. Shorter: a slow network counts as gone.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long one question may take.
+const ASK: Duration = Duration::from_secs(10);
+/// How long one attempt may take before we listen for what went wrong.
+const ATTEMPT: Duration = Duration::from_millis(500);
+
+/// Who has to act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The configuration does not fit what is there: exit code 2.
+    Configuration,
+    /// Something outside is missing, refuses or does not answer: exit code 3.
+    Outside,
+}
+
+/// One thing that keeps the pipeline from running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Who has to act.
+    pub blame: Blame,
+    /// What is wrong and what to do: lowercase, no period.
+    pub message: String,
+}
+
+/// Everything that would keep the pipeline from running. Blocks; the runtime behind `handle` does the rest.
+pub fn probe(source: &KafkaSourceConfig, sink: &KafkaSinkConfig, schema: &Schema, handle: &Handle) -> Vec<Finding> {
+    let mut probe = Probe { findings: Vec::new(), handle };
+    let input = probe.input(source);
+    let same = sink.cluster.brokers == source.cluster.brokers;
+    if input.is_some() || !same {
+        probe.output(source, sink, input.as_ref());
+    }
+    probe.registries(source, sink, schema);
+    probe.findings
+}
+
+struct Probe<'a> {
+    findings: Vec<Finding>,
+    handle: &'a Handle,
+}
+
+type Asker = BaseConsumer<Ears>;
+
+impl Probe<'_> {
+    fn outside(&mut self, message: impl Into<String>) {
+        self.findings.push(Finding { blame: Blame::Outside, message: message.into() });
+    }
+
+    fn configuration(&mut self, message: impl Into<String>) {
+        self.findings.push(Finding { blame: Blame::Configuration, message: message.into() });
+    }
+
+    /// Whether the input can be read; `None` if the cluster cannot be reached.
+    fn input(&mut self, config: &KafkaSourceConfig) -> Option<Asker> {
+        let asker = self.connect(&config.cluster, &client::plain_consumer(config))?;
+        let mut list = TopicPartitionList::new();
+        for topic in &config.topics {
+            if self.partitions(&asker, topic, "the source reads").is_some() {
+                // From the end on: whether we may read is the question, not what.
+                let _ = list.add_partition_offset(topic, 0, Offset::End);
+            }
+        }
+        if list.count() > 0 {
+            if let Err(error) = asker.committed_offsets(list.clone(), ASK) {
+                self.outside(format!(
+                    "the offsets of the group `{}` cannot be read ({}): allow this user to read the group",
+                    config.group,
+                    told(&error)
+                ));
+            }
+            self.read(&asker, &list);
+        }
+        Some(asker)
+    }
+
+    /// Reads from the end of each topic: access is only checked when something is fetched.
+    fn read(&mut self, asker: &Asker, list: &TopicPartitionList) {
+        let mut waiting: BTreeSet<String> = list.elements().iter().map(|e| e.topic().to_owned()).collect();
+        if let Err(error) = asker.assign(list) {
+            self.outside(format!("the input cannot be read ({})", told(&error)));
+            return;
+        }
+        let started = Instant::now();
+        let mut ended = 0;
+        while ended < waiting.len() && started.elapsed() < ASK {
+            match asker.poll(ATTEMPT) {
+                Some(Ok(message)) => {
+                    use rdkafka::Message as _;
+                    waiting.remove(message.topic());
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => ended += 1,
+                Some(Err(error)) if error.rdkafka_error_code() == Some(Code::TopicAuthorizationFailed) => {
+                    self.outside("a topic of the source may not be read: allow this user to read it");
+                    return;
+                }
+                Some(Err(_)) | None => {}
+            }
+        }
+        if ended < waiting.len() {
+            self.outside("the input cannot be fetched: check that every partition has a leader");
+        }
+        let _ = asker.unassign();
+    }
+
+    /// Whether the output can be written in transactions.
+    fn output(&mut self, source: &KafkaSourceConfig, config: &KafkaSinkConfig, input: Option<&Asker>) {
+        let Some(asker) = self.connect(&config.cluster, &config.cluster.client(&[])) else { return };
+        if source.cluster.brokers != config.cluster.brokers
+            && let Some(input) = input
+            && let (Some(a), Some(b)) = (input.client().fetch_cluster_id(ASK), asker.client().fetch_cluster_id(ASK))
+            && a != b
+        {
+            self.configuration("source and sink are two clusters, and a transaction cannot span them: use one");
+        }
+        let outputs = [Some(&config.topic), config.manifests.as_ref(), config.dead_letters.as_ref()];
+        let there: Vec<&String> =
+            outputs.into_iter().flatten().filter(|t| self.partitions(&asker, t, "the sink writes").is_some()).collect();
+        self.settings(&asker, config, &there);
+        self.transactions(config);
+    }
+
+    /// What the broker and the topics are set to. Not everybody may ask; then the producer finds out.
+    fn settings(&mut self, asker: &Asker, config: &KafkaSinkConfig, topics: &[&String]) {
+        let Ok(admin) = config.cluster.client(&[]).create::<AdminClient<DefaultClientContext>>() else { return };
+        let broker = asker.fetch_metadata(topics.first().map(|t| t.as_str()), ASK).ok();
+        let broker = broker.and_then(|m| m.brokers().first().map(|b| ResourceSpecifier::Broker(b.id())));
+        let mut wanted: Vec<ResourceSpecifier<'_>> = topics.iter().map(|t| ResourceSpecifier::Topic(t)).collect();
+        wanted.extend(broker);
+        let options = AdminOptions::new().request_timeout(Some(ASK));
+        // Asked for one by one: one that is denied must not hide the others.
+        for resource in &wanted {
+            let described = self.handle.block_on(admin.describe_configs([resource], &options));
+            let Some(found) = described.ok().and_then(|mut all| all.pop()).and_then(Result::ok) else { continue };
+            match resource {
+                ResourceSpecifier::Broker(_) => self.broker(&found, config),
+                ResourceSpecifier::Topic(topic) => self.topic(&found, topic),
+                ResourceSpecifier::Group(_) => {}
+            }
+        }
+    }
+
+    fn broker(&mut self, found: &ConfigResource, config: &KafkaSinkConfig) {
+        let number = |name: &str| found.get(name).and_then(|e| e.value.as_ref()?.parse::<u128>().ok());
+        let timeout = config.transaction_timeout.as_millis();
+        if let Some(most) = number("transaction.max.timeout.ms").filter(|most| timeout > *most) {
+            self.configuration(format!(
+                "`transaction_timeout` is {timeout}ms and the brokers allow {most}ms (transaction.max.timeout.ms): write a \
+                 shorter one, or raise theirs"
+            ));
+        }
+        if let Some(most) = number("offset.metadata.max.bytes").filter(|most| *most < MAX_BYTES as u128) {
+            self.outside(format!(
+                "the brokers keep {most} bytes of metadata with an offset, and release plans need up to {MAX_BYTES}: raise \
+                 offset.metadata.max.bytes"
+            ));
+        }
+    }
+
+    fn topic(&mut self, found: &ConfigResource, topic: &str) {
+        let policy = found.get("cleanup.policy").and_then(|e| e.value.as_deref()).unwrap_or_default();
+        if policy.contains("compact") {
+            self.outside(format!(
+                "the topic `{topic}` is compacted, and brokers refuse messages without a key there; keys would identify \
+                 people: set cleanup.policy=delete"
+            ));
+        }
+    }
+
+    fn transactions(&mut self, config: &KafkaSinkConfig) {
+        let mut own = config.clone();
+        own.transactional_id.push_str("-validate");
+        let created: Result<BaseProducer<Ears>, _> = client::producer(&own).create_with_context(Ears::default());
+        let producer = match created {
+            Ok(producer) => producer,
+            Err(error) => {
+                return self.outside(format!("no producer can be made with these settings ({})", told(&error)));
+            }
+        };
+        if let Err(error) = producer.init_transactions(ASK) {
+            let message = match error.rdkafka_error_code() {
+                Some(Code::TransactionalIdAuthorizationFailed) => format!(
+                    "this user may not write as `{}`: allow transactional ids that begin with `{}`",
+                    own.transactional_id, config.transactional_id
+                ),
+                Some(Code::InvalidTransactionTimeout) => {
+                    let message = "`transaction_timeout` is longer than the brokers allow (transaction.max.timeout.ms): write a \
+                                   shorter one, or raise theirs";
+                    // Told by the broker's settings already, if they could be read.
+                    if !self.findings.iter().any(|f| f.message.starts_with("`transaction_timeout`")) {
+                        self.configuration(message);
+                    }
+                    return;
+                }
+                _ => format!(
+                    "no transaction can be begun ({}): check that the brokers' transaction state topic has its replicas",
+                    told(&error)
+                ),
+            };
+            self.outside(message);
+        }
+    }
+
+    /// A client that has reached the cluster.
+    fn connect(&mut self, cluster: &Cluster, settings: &ClientConfig) -> Option<Asker> {
+        let asker: Asker = match settings.create_with_context(Ears::default()) {
+            Ok(asker) => asker,
+            Err(error) => {
+                self.outside(format!("no client can be made with these settings ({})", told(&error)));
+                return None;
+            }
+        };
+        let started = Instant::now();
+        loop {
+            // A topic that nobody has: the question is whether somebody answers.
+            let answer = asker.client().fetch_metadata(Some("veilstream-validate"), ATTEMPT);
+            let Err(error) = answer else { return Some(asker) };
+            // Errors of connections are heard while polling, one event a time, and log lines stand in the same queue.
+            for _ in 0..EVENTS {
+                if let Some(Err(error)) = asker.poll(Duration::ZERO) {
+                    asker.context().hear(&error, "");
+                }
+            }
+            let heard = asker.context().worst();
+            let decided = heard.as_ref().is_some_and(|(code, _)| is_decided(*code));
+            if decided || started.elapsed() > CONNECT {
+                let remedy = remedy(heard.as_ref().map(|(code, _)| *code));
+                let heard = heard.map_or_else(|| told(&error), |(_, reason)| reason);
+                self.outside(format!("the cluster at {} cannot be used: {remedy} ({heard})", cluster.brokers));
+                return None;
+            }
+        }
+    }
+
+    /// How many partitions a topic has; `None` if it cannot be used.
+    fn partitions(&mut self, asker: &Asker, topic: &str, role: &str) -> Option<usize> {
+        let metadata = match asker.fetch_metadata(Some(topic), ASK) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                self.outside(format!("the topic `{topic}`, which {role}, cannot be looked up ({})", told(&error)));
+                return None;
+            }
+        };
+        let found = metadata.topics().iter().find(|t| t.name() == topic);
+        let error = found.and_then(|t| t.error()).map(Code::from);
+        match (error, found.map_or(0, |t| t.partitions().len())) {
+            (None, partitions) if partitions > 0 => return Some(partitions),
+            (Some(Code::TopicAuthorizationFailed), _) => {
+                self.outside(format!("the topic `{topic}`, which {role}, is denied to this user: allow it"));
+            }
+            (None | Some(Code::UnknownTopicOrPartition | Code::UnknownTopic), _) => {
+                self.outside(format!("the topic `{topic}`, which {role}, does not exist: create it"));
+            }
+            (Some(code), _) => self.outside(format!("the topic `{topic}`, which {role}, cannot be used ({code})")),
+        }
+        None
+    }
+
+    fn registries(&mut self, source: &KafkaSourceConfig, sink: &KafkaSinkConfig, schema: &Schema) {
+        let reads = matches!(source.format, MessageFormat::ConfluentAvro).then_some(source.registry.as_ref()).flatten();
+        let writes = matches!(sink.format, MessageFormat::ConfluentAvro).then_some(sink.registry.as_ref()).flatten();
+        if let Some(registry) = reads.and_then(|config| self.registry(config)) {
+            for topic in &source.topics {
+                self.input_schema(&registry, topic, schema);
+            }
+        }
+        if let Some(config) = writes.filter(|w| reads.is_none_or(|r| r.url != w.url)) {
+            self.registry(config);
+        }
+    }
+
+    fn registry(&mut self, config: &RegistryConfig) -> Option<Registry> {
+        let registry = Registry::new(&config.url, config.credentials.as_ref());
+        let answer = registry.and_then(|registry| self.handle.block_on(registry.check()).map(|()| registry));
+        answer.map_err(|error| self.outside(format!("{error}: {} does not serve", config.url))).ok()
+    }
+
+    /// The latest schema of a topic should have the fields that the policy names.
+    fn input_schema(&mut self, registry: &Registry, topic: &str, schema: &Schema) {
+        let subject = value_subject(topic);
+        match self.handle.block_on(registry.latest(&subject)) {
+            Ok(Some(writer)) => {
+                let planned = Plan::new(schema, &writer);
+                if let Err(error) = planned.and_then(|plan| missing_fields(schema, |name| plan.has(name))) {
+                    self.configuration(format!("the latest schema of `{subject}` does not fit the policy: {error}"));
+                }
+            }
+            // Other namings of subjects are fine: messages name their schemas by id.
+            Ok(None) => {}
+            Err(error) => self.outside(format!("the latest schema of `{subject}` cannot be had: {error}")),
+        }
+    }
+}
+
+/// True for errors that asking again does not mend.
+fn is_decided(code: Code) -> bool {
+    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
+}
+
+/// What to do about a connection that does not come about. librdkafka speaks of its own settings, so ours are named.
+fn remedy(code: Option<Code>) -> &'static str {
+    match code {
+        Some(Code::SSL) => {
+            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
+        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+            "check user name, password and mechanism under `sasl`, and that the port takes them"
+        }
+        Some(Code::Resolve) => "check the host names in `brokers`",
+        _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
+    }
+}
+
+/// An error in words. What librdkafka says of a setting may quote its value, so only the name is told.
+fn told(error: &KafkaError) -> String {
+    match error {
+        KafkaError::ClientConfig(_, _, key, _) => format!("the setting {key} is not taken"),
+        other => other.rdkafka_error_code().map_or_else(|| other.to_string(), |code| code.to_string()),
+    }
+}
+
+/// Hears what librdkafka says of connections, which is more than its calls return.
+#[derive(Default)]
+struct Ears(Mutex<Vec<(Code, String)>>);
+
+impl Ears {
+    fn hear(&self, error: &KafkaError, reason: &str) {
+        let Some(code) = error.rdkafka_error_code() else { return };
+        let reason = if reason.is_empty() { code.to_string() } else { reason.to_owned() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, reason));
+    }
+
+    /// What says most: a refusal rather than a connection that went away.
+    fn worst(&self) -> Option<(Code, String)> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let vague = |code: Code| matches!(code, Code::AllBrokersDown | Code::OperationTimedOut);
+        let find = |wanted: &dyn Fn(Code) -> bool| heard.iter().find(|(code, _)| wanted(*code)).cloned();
+        find(&is_decided).or_else(|| find(&|code| !vague(code))).or_else(|| heard.first().cloned())
+    }
+}
+
+impl ClientContext for Ears {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        tracing::debug!(?level, facility, message, "librdkafka");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.hear(&error, reason);
+    }
+}
+
+impl ConsumerContext for Ears {}
+
+impl ProducerContext for Ears {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _result: &rdkafka::producer::DeliveryResult<'_>, _opaque: ()) {}
+}

@@ -1,0 +1,305 @@
+//! What source and sink share while they run: the assignment, its epoch, the progress, and the right to publish.
+//!
+//! Invariant: whoever publishes holds `publishing` and has checked the epoch under it. A revocation first raises the epoch
+//! (the fence), then waits for `publishing`, so that when it is acknowledged nothing of the old assignment is under way.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
+
+use super::Topics;
+use super::client::{OnGap, Start};
+use super::metadata::CommitState;
+use super::progress::Progress;
+use crate::model::event::Partition;
+
+/// How long one question to a broker may take.
+pub const ASK: Duration = Duration::from_secs(10);
+/// How long an assignment keeps asking before it gives up; well below the default `max.poll.interval.ms` of 5 minutes.
+const ASSIGN_PATIENCE: Duration = Duration::from_secs(90);
+
+/// The group's consumer.
+pub type GroupConsumer = BaseConsumer<GroupContext>;
+
+/// What keeps an assignment from being taken up. Names topics and offsets only.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AssignmentFault {
+    /// The coordinator or a leader did not answer.
+    #[error("cannot learn the committed offsets: {0}")]
+    Unavailable(String),
+    /// Retention has deleted records that were still needed.
+    #[error(
+        "{topic}:{partition}: records {committed} to {oldest} were deleted before they were read; \
+         set `on_gap: continue` to go on without them"
+    )]
+    Gap {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The first that is missing.
+        committed: i64,
+        /// The oldest that is there.
+        oldest: i64,
+    },
+    /// The committed offset lies behind the end of the log.
+    #[error(
+        "{topic}:{partition}: offset {committed} is committed but the log ends at {end}: was the topic recreated? \
+             delete the group's offsets to start over"
+    )]
+    Recreated {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The committed offset.
+        committed: i64,
+        /// The end of the log.
+        end: i64,
+    },
+    /// The commit's metadata is not ours.
+    #[error(
+        "{topic}:{partition}: the metadata of the committed offset is not ours: does another application use this group?"
+    )]
+    ForeignMetadata {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+    },
+}
+
+/// One partition as it was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The partition.
+    pub partition: Partition,
+    /// The committed offset, or where to start.
+    pub committed: i64,
+    /// What the commit says.
+    pub state: CommitState,
+}
+
+impl Found {
+    /// True if the commit speaks of the plan with this seed.
+    pub fn is_planned(&self, seed: u64) -> bool {
+        self.state.plan.as_ref().is_some_and(|plan| plan.seed == seed)
+    }
+}
+
+/// Shared by the consumer's callbacks, the polling thread and the sink.
+pub struct Session {
+    /// How partitions are numbered.
+    pub topics: Topics,
+    start: Start,
+    on_gap: OnGap,
+    epoch: AtomicU64,
+    publishing: Mutex<()>,
+    progress: Mutex<Progress>,
+    assigned: Mutex<Option<Result<Vec<Found>, AssignmentFault>>>,
+    finished: AtomicBool,
+    lost: AtomicU64,
+}
+
+impl Session {
+    /// Nothing assigned yet.
+    pub fn new(topics: Topics, start: Start, on_gap: OnGap) -> Self {
+        Self {
+            topics,
+            start,
+            on_gap,
+            epoch: AtomicU64::new(0),
+            publishing: Mutex::default(),
+            progress: Mutex::default(),
+            assigned: Mutex::default(),
+            finished: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// The current assignment's number.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// The right to publish; held for a whole release.
+    pub fn publishing(&self) -> MutexGuard<'_, ()> {
+        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far each partition is done.
+    pub fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new assignment, once.
+    pub fn take_assigned(&self) -> Option<Result<Vec<Found>, AssignmentFault>> {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Nothing more will be published: the consumer may leave the group.
+    pub fn finish(&self) {
+        self.finished.store(true, Ordering::SeqCst);
+    }
+
+    /// True once nothing more will be published.
+    pub fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    /// Records that retention deleted before they were read, where the user allowed to go on.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    /// Raises the fence and waits until nothing of the old assignment is being published.
+    fn fence(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let _idle = self.publishing();
+        self.progress().clear();
+    }
+
+    /// Commits of the partitions in `tpl` as they are on the broker, with where to start for the others.
+    pub fn found<C: ConsumerContext>(
+        &self,
+        consumer: &BaseConsumer<C>,
+        tpl: &TopicPartitionList,
+    ) -> Result<Vec<Found>, AssignmentFault> {
+        if tpl.count() == 0 {
+            return Ok(Vec::new());
+        }
+        let committed = patiently(|| consumer.committed_offsets(tpl.clone(), ASK))?;
+        committed
+            .elements()
+            .iter()
+            .filter_map(|element| {
+                let number = self.topics.number(element.topic(), element.partition())?;
+                Some(self.find(
+                    consumer,
+                    number,
+                    element.topic(),
+                    element.partition(),
+                    element.offset(),
+                    element.metadata(),
+                ))
+            })
+            .collect()
+    }
+
+    fn find<C: ConsumerContext>(
+        &self,
+        consumer: &BaseConsumer<C>,
+        number: Partition,
+        topic: &str,
+        partition: i32,
+        offset: KafkaOffset,
+        metadata: &str,
+    ) -> Result<Found, AssignmentFault> {
+        let (oldest, end) = patiently(|| consumer.fetch_watermarks(topic, partition, ASK))?;
+        let topic = topic.to_owned();
+        let fresh = |committed: i64| Found {
+            partition: number,
+            committed,
+            state: CommitState { finished_to: committed, ..CommitState::default() },
+        };
+        let KafkaOffset::Offset(committed) = offset else {
+            return Ok(fresh(if self.start == Start::Earliest { oldest } else { end }));
+        };
+        if committed > end {
+            return Err(AssignmentFault::Recreated { topic, partition, committed, end });
+        }
+        let state = CommitState::parse(metadata, committed)
+            .ok_or_else(|| AssignmentFault::ForeignMetadata { topic: topic.clone(), partition })?;
+        if committed < oldest {
+            if self.on_gap == OnGap::Stop {
+                return Err(AssignmentFault::Gap { topic, partition, committed, oldest });
+            }
+            self.lost.fetch_add((oldest - committed) as u64, Ordering::SeqCst);
+            tracing::warn!(topic, partition, committed, oldest, "records were deleted before they were read");
+            let mut found = fresh(oldest.max(state.finished_to));
+            found.state.last = state.last;
+            return Ok(found);
+        }
+        Ok(Found { partition: number, committed, state })
+    }
+}
+
+/// Asks again while the cluster does not answer.
+fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, AssignmentFault> {
+    let started = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) if started.elapsed() > ASSIGN_PATIENCE => {
+                return Err(AssignmentFault::Unavailable(error.to_string()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the cluster does not answer, asking again");
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+    }
+}
+
+/// The consumer's callbacks.
+pub struct GroupContext(pub std::sync::Arc<Session>);
+
+impl ClientContext for GroupContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(level, facility, message);
+    }
+    fn error(&self, error: KafkaError, _reason: &str) {
+        tracing::warn!(%error, "kafka consumer");
+    }
+}
+
+/// librdkafka's own log lines. They speak of brokers, topics and offsets, never of a record.
+pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
+            tracing::warn!(facility, message, "librdkafka");
+        }
+        _ => tracing::debug!(facility, message, "librdkafka"),
+    }
+}
+
+impl ConsumerContext for GroupContext {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, tpl: &mut TopicPartitionList) {
+        let session = &self.0;
+        if event != RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            session.fence();
+            tracing::info!(partitions = tpl.count(), "partitions revoked");
+            if let Err(error) = consumer.unassign() {
+                tracing::warn!(%error, "cannot give partitions up");
+            }
+            return;
+        }
+        session.fence();
+        let mut found = session.found(consumer, tpl);
+        if let Ok(found) = &found {
+            let mut starts = TopicPartitionList::new();
+            for found in found {
+                if let Some((topic, partition)) = session.topics.place(found.partition) {
+                    let _ = starts.add_partition_offset(topic, partition, KafkaOffset::Offset(found.committed));
+                }
+            }
+            if let Err(error) = consumer.assign(&starts) {
+                tracing::warn!(%error, "cannot take partitions up");
+            }
+        } else if let Err(error) = consumer.unassign() {
+            tracing::warn!(%error, "cannot give partitions up");
+        }
+        if let Ok(found) = &mut found {
+            found.sort_by_key(|f| f.partition);
+            tracing::info!(partitions = found.len(), "partitions assigned");
+        }
+        *session.assigned.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+}

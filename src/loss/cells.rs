@@ -1,0 +1,89 @@
+//! Losses that add up cell by cell: `glm` (Iyengar 2002) and `precision` (Sweeney 2002).
+//!
+//! A generalized cell costs a share in [0, 1], a suppressed one costs 1; the loss is their weighted mean. The generalized
+//! part is additive per attribute and level, so a lower bound of any node costs O(m) and needs no frequency set.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::{Counted, LossMetric, by_published_code};
+use crate::frequency::set::Classes;
+use crate::model::domain::DomainView;
+use crate::model::lattice::Node;
+use crate::model::policy::Policy;
+
+pub(super) struct CellLoss {
+    /// Weighted cost of one cell by attribute, level and code; a suppressed cell costs the attribute's weight.
+    cost: Vec<Vec<Vec<f64>>>,
+    /// The whole window at one level of one attribute, normalised.
+    column: Vec<Vec<f64>>,
+    total_weight: f64,
+}
+
+impl CellLoss {
+    /// (leaves below the value - 1) / (leaves - 1).
+    pub(super) fn glm(policy: &Policy, domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
+        Self::new(policy, domains, base, |view, level| view.level(level).loss().to_vec())
+    }
+
+    /// Level / height, whatever the value.
+    pub(super) fn precision(policy: &Policy, domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
+        Self::new(policy, domains, base, |view, level| {
+            let share = if view.height() == 0 { 0.0 } else { f64::from(level) / f64::from(view.height()) };
+            vec![share; view.level(level).len()]
+        })
+    }
+
+    fn new(
+        policy: &Policy,
+        domains: &[Arc<DomainView>],
+        base: &dyn Classes,
+        cell: impl Fn(&DomainView, u8) -> Vec<f64>,
+    ) -> Self {
+        let total_weight: f64 = policy.quasi.iter().map(|q| q.weight).sum();
+        let records: f64 = base.rows().iter().map(|&r| f64::from(r)).sum();
+        let mut cost = Vec::new();
+        let mut column = Vec::new();
+        for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
+            let mut marginal = vec![0.0; view.level(0).len()];
+            for (class, &rows) in base.rows().iter().enumerate() {
+                marginal[base.code(class, attribute) as usize] += f64::from(rows);
+            }
+            let levels: Vec<Vec<f64>> = (0..=view.height())
+                .map(|level| cell(view, level).into_iter().map(|share| share * quasi.weight).collect())
+                .collect();
+            let at = |(level, costs): (usize, &Vec<f64>)| {
+                let map = view.between(0, level as u8);
+                let sum: f64 = marginal.iter().zip(&map).map(|(rows, &code)| rows * costs[code as usize]).sum();
+                sum / (records.max(1.0) * total_weight)
+            };
+            column.push(levels.iter().enumerate().map(at).collect());
+            cost.push(levels);
+        }
+        Self { cost, column, total_weight }
+    }
+}
+
+impl LossMetric for CellLoss {
+    fn loss(&self, node: &Counted<'_>) -> f64 {
+        let owned = by_published_code(&self.cost, node.classes);
+        let tables: Vec<&[f64]> = owned.iter().map(AsRef::as_ref).collect();
+        // What suppression adds on top of the generalized cells it replaces.
+        let suppressed: f64 = node
+            .suppressed()
+            .map(|c| f64::from(node.classes.rows()[c]) * (self.total_weight - node.classes.cells(c, &tables)))
+            .sum();
+        let all = node.records.max(1) as f64 * self.total_weight;
+        let generalized = if owned.iter().all(|table| matches!(table, Cow::Borrowed(_))) {
+            self.lower_bound(node.classes.node())
+        } else {
+            let rows = node.classes.rows().iter().enumerate();
+            rows.map(|(c, &rows)| f64::from(rows) * node.classes.cells(c, &tables)).sum::<f64>() / all
+        };
+        generalized + suppressed / all
+    }
+
+    fn lower_bound(&self, node: &Node) -> f64 {
+        node.levels().iter().zip(&self.column).map(|(&level, column)| column[usize::from(level)]).sum()
+    }
+}

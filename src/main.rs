@@ -1,0 +1,19 @@
+//! The binary: arguments, dispatch, exit code.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use veilstream::cli::{Cli, install_panic_hook};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A defect is a failure outside of what the caller can mend.
+const DEFECT: u8 = 3;
+
+fn main() -> ExitCode {
+    install_panic_hook();
+    let cli = Cli::parse();
+    catch_unwind(AssertUnwindSafe(|| cli.execute())).unwrap_or(ExitCode::from(DEFECT))
+}

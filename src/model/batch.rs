@@ -1,0 +1,243 @@
+//! Rows: dictionary-encoded records, column by column, and what becomes of them.
+//!
+//! Invariant: raw values cannot be printed. `Debug` shows counts only. Subjects are keyed hashes; a collision can only
+//! make two people count as one, which errs on the safe side.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use super::domain::Code;
+use super::event::{Millis, Offset, Partition, Position};
+
+/// A keyed hash of the subject; meaningless outside the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject(pub u64);
+
+/// One encoded record on its way into a window.
+#[derive(Clone, Default)]
+pub struct Row {
+    /// A leaf code per quasi-identifier.
+    pub quasi: SmallVec<[Code; 16]>,
+    /// A dictionary code per sensitive field.
+    pub sensitive: SmallVec<[Code; 4]>,
+    /// The dictionary code of the class label; 0 if there is none.
+    pub label: Code,
+    /// The code of its profile by the confidential sentences; 0 if there are none.
+    pub profile: Code,
+    /// Who it is about; 0 if no subject is configured.
+    pub subject: u64,
+    /// The kept values as JSON, each followed by a newline.
+    pub kept: String,
+    /// When it happened, if event time is configured.
+    pub event_time: Option<Millis>,
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Row({} quasi, {} sensitive)", self.quasi.len(), self.sensitive.len())
+    }
+}
+
+/// Many rows, stored by column so that a window is a handful of allocations.
+#[derive(Clone, Default)]
+pub struct Rows {
+    width: usize,
+    sensitive_width: usize,
+    quasi: Vec<Code>,
+    sensitive: Vec<Code>,
+    labels: Vec<Code>,
+    profiles: Vec<Code>,
+    subjects: Vec<u64>,
+    positions: Vec<Position>,
+    arrived: Vec<Millis>,
+    kept: Vec<u8>,
+    kept_ends: Vec<u64>,
+}
+
+impl Rows {
+    /// No rows yet, of `width` quasi-identifiers and `sensitive_width` sensitive fields.
+    pub fn new(width: usize, sensitive_width: usize) -> Self {
+        Self { width, sensitive_width, ..Self::default() }
+    }
+
+    /// Appends a row that arrived at `arrived`.
+    pub fn push(&mut self, position: Position, arrived: Millis, row: &Row) {
+        debug_assert_eq!(row.quasi.len(), self.width);
+        self.quasi.extend_from_slice(&row.quasi);
+        self.sensitive.extend_from_slice(&row.sensitive);
+        self.labels.push(row.label);
+        self.profiles.push(row.profile);
+        self.subjects.push(row.subject);
+        self.positions.push(position);
+        self.arrived.push(arrived);
+        self.kept.extend_from_slice(row.kept.as_bytes());
+        self.kept_ends.push(self.kept.len() as u64);
+    }
+
+    /// Appends row `i` of `other`.
+    pub fn push_from(&mut self, other: &Self, i: usize) {
+        self.quasi.extend_from_slice(other.quasi(i));
+        self.sensitive.extend_from_slice(other.sensitive(i));
+        self.labels.push(other.labels[i]);
+        self.profiles.push(other.profiles[i]);
+        self.subjects.push(other.subjects[i]);
+        self.positions.push(other.positions[i]);
+        self.arrived.push(other.arrived[i]);
+        self.kept.extend_from_slice(other.kept_bytes(i));
+        self.kept_ends.push(self.kept.len() as u64);
+    }
+
+    /// Keeps only the rows for which `keep` says so; the order stays.
+    pub fn filtered(&self, mut keep: impl FnMut(usize) -> bool) -> Self {
+        let mut rows = Self::new(self.width, self.sensitive_width);
+        (0..self.len()).filter(|&i| keep(i)).for_each(|i| rows.push_from(self, i));
+        rows
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// The leaf codes of row i.
+    #[inline]
+    pub fn quasi(&self, i: usize) -> &[Code] {
+        &self.quasi[i * self.width..(i + 1) * self.width]
+    }
+
+    /// The sensitive codes of row i.
+    #[inline]
+    pub fn sensitive(&self, i: usize) -> &[Code] {
+        &self.sensitive[i * self.sensitive_width..(i + 1) * self.sensitive_width]
+    }
+
+    /// The label's code of row i.
+    pub fn label(&self, i: usize) -> Code {
+        self.labels[i]
+    }
+
+    /// The profile's code of row i.
+    pub fn profile(&self, i: usize) -> Code {
+        self.profiles[i]
+    }
+
+    /// Who row i is about.
+    pub fn subject(&self, i: usize) -> u64 {
+        self.subjects[i]
+    }
+
+    /// Where row i stood in the source.
+    pub fn position(&self, i: usize) -> Position {
+        self.positions[i]
+    }
+
+    /// All positions.
+    pub fn positions(&self) -> &[Position] {
+        &self.positions
+    }
+
+    /// When row i was read.
+    pub fn arrived(&self, i: usize) -> Millis {
+        self.arrived[i]
+    }
+
+    /// The kept values of row i, as JSON.
+    pub fn kept(&self, i: usize) -> impl Iterator<Item = &str> {
+        // Written by `Row::kept` from `String`s, so it is UTF-8; split at the newline that ends each value.
+        std::str::from_utf8(self.kept_bytes(i)).unwrap_or_default().split_terminator('\n')
+    }
+
+    fn kept_bytes(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.kept_ends[i - 1] as usize };
+        &self.kept[start..self.kept_ends[i] as usize]
+    }
+
+    /// Bytes held by all rows together.
+    pub fn bytes(&self) -> usize {
+        self.quasi.len() * 4 + self.sensitive.len() * 4 + self.labels.len() * (4 + 4 + 8 + 16 + 8 + 8) + self.kept.len()
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({})", self.len())
+    }
+}
+
+/// An unbroken run of offsets, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first offset.
+    pub first: Offset,
+    /// The last offset.
+    pub last: Offset,
+}
+
+/// Which offsets of which partitions: run-length encoded, ascending, disjoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spans(BTreeMap<Partition, Vec<Span>>);
+
+impl Spans {
+    /// The spans that cover exactly these positions.
+    pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
+        let mut positions: Vec<_> = positions.into_iter().collect();
+        positions.sort_unstable();
+        let mut spans: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
+        for Position { partition, offset } in positions {
+            let runs = spans.entry(partition).or_default();
+            match runs.last_mut() {
+                Some(run) if run.last.0 == offset.0 => {}
+                Some(run) if run.last.0 + 1 == offset.0 => run.last = offset,
+                _ => runs.push(Span { first: offset, last: offset }),
+            }
+        }
+        Self(spans)
+    }
+
+    /// These spans, which are ascending and disjoint in each partition.
+    pub fn from_runs(runs: impl IntoIterator<Item = (Partition, Vec<Span>)>) -> Self {
+        Self(runs.into_iter().filter(|(_, spans)| !spans.is_empty()).collect())
+    }
+
+    /// Partition by partition.
+    pub fn iter(&self) -> impl Iterator<Item = (Partition, &[Span])> {
+        self.0.iter().map(|(p, s)| (*p, s.as_slice()))
+    }
+
+    /// How many offsets are covered.
+    pub fn count(&self) -> u64 {
+        self.0.values().flatten().map(|s| (s.last.0 - s.first.0 + 1) as u64).sum()
+    }
+
+    /// True if the position is covered.
+    pub fn contains(&self, position: Position) -> bool {
+        let runs = self.0.get(&position.partition).map_or(&[][..], Vec::as_slice);
+        let at = runs.partition_point(|s| s.last < position.offset);
+        runs.get(at).is_some_and(|s| s.first <= position.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_cover_exactly_what_was_given() {
+        let positions = [(0, 5), (0, 3), (0, 4), (1, 9), (0, 8), (0, 4)].map(|(p, o)| Position::new(p, o));
+        let spans = Spans::covering(positions);
+        assert_eq!(spans.count(), 5);
+        for partition in 0..2 {
+            for offset in 0..12 {
+                let position = Position::new(partition, offset);
+                assert_eq!(spans.contains(position), positions.contains(&position), "{position}");
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is counted inside each class, named in one place so that frequency sets, criteria, losses and the gate agree.
+
+use std::sync::Arc;
+
+use super::batch::Rows;
+use super::confidential::Profile;
+use super::domain::{Code, DomainView};
+use super::policy::{Criterion, Policy};
+
+/// A column that a criterion or a loss wants counted inside each class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Facet {
+    /// The class label. Only losses look at it, so records are counted and not subjects.
+    Label,
+    /// A sensitive field, by its index in the schema's sensitive fields.
+    Sensitive(usize),
+    /// Which sentences are true of a record and which are confidential for it.
+    Profile,
+}
+
+impl Facet {
+    /// The facet's code in row i.
+    pub fn code(self, rows: &Rows, i: usize) -> Code {
+        match self {
+            Self::Label => rows.label(i),
+            Self::Sensitive(field) => rows.sensitive(i)[field],
+            Self::Profile => rows.profile(i),
+        }
+    }
+
+    /// True if distinct subjects are counted where a subject is configured.
+    pub fn of_subjects(self) -> bool {
+        self != Self::Label
+    }
+
+    /// Everything that the policy wants counted, each facet once. A configured label is always counted, so that `cm` can
+    /// be reported beside any other loss.
+    pub fn of(policy: &Policy) -> Vec<Self> {
+        let mut facets = Vec::new();
+        if policy.schema.label.is_some() {
+            facets.push(Self::Label);
+        }
+        for criterion in &policy.criteria {
+            let wanted: Vec<Self> = match criterion {
+                Criterion::KAnonymity(_) => Vec::new(),
+                Criterion::LDiversity { field, .. }
+                | Criterion::TCloseness { field, .. }
+                | Criterion::PSensitive { field, .. }
+                | Criterion::AlphaK { field, .. } => vec![Self::Sensitive(*field)],
+                Criterion::Lkc { fields, .. } => fields.iter().map(|f| Self::Sensitive(*f)).collect(),
+                Criterion::Confidential(_) | Criterion::MinSecurity(_) => vec![Self::Profile],
+            };
+            for facet in wanted {
+                if !facets.contains(&facet) {
+                    facets.push(facet);
+                }
+            }
+        }
+        facets
+    }
+}
+
+/// What to count besides the classes themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counting {
+    /// Count distinct subjects rather than records.
+    pub subjects: bool,
+    /// Columns counted inside each class.
+    pub facets: Vec<Facet>,
+}
+
+/// What the codes mean at the moment: the dictionaries of a window or of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a> {
+    /// One per sensitive field; labels are JSON text.
+    pub sensitive: &'a [Arc<DomainView>],
+    /// By profile code.
+    pub profiles: &'a Arc<Vec<Profile>>,
+}
+
+/// How often each code of a facet occurs in one class; `counts[i]` distinct subjects (or records) have `codes[i]`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Histogram<'a> {
+    /// The codes that occur, ascending.
+    pub codes: &'a [Code],
+    /// Their counts, all positive.
+    pub counts: &'a [u32],
+}
+
+impl<'a> Histogram<'a> {
+    /// Codes with their counts.
+    pub fn iter(self) -> impl Iterator<Item = (Code, u32)> + 'a {
+        self.codes.iter().copied().zip(self.counts.iter().copied())
+    }
+
+    /// All counts together.
+    pub fn total(self) -> u64 {
+        self.counts.iter().map(|&c| u64::from(c)).sum()
+    }
+
+    /// The count of one code; 0 if it does not occur.
+    pub fn count(self, code: Code) -> u32 {
+        self.codes.binary_search(&code).map_or(0, |at| self.counts[at])
+    }
+
+    /// The count of the most frequent code.
+    pub fn most(self) -> u32 {
+        self.counts.iter().copied().max().unwrap_or(0)
+    }
+}

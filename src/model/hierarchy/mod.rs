@@ -1,0 +1,332 @@
+//! Generalization hierarchies: what a value becomes at each level.
+//!
+//! A [`Hierarchy`] is an immutable definition: it says which values are inside ([`Hierarchy::canonical`]) and what each is
+//! called at a level ([`Hierarchy::label`]). Level 0 is the value itself, the last level is one value for everything, and every
+//! level refines the next. Dictionary codes, level tables and losses as the search uses them are in [`super::domain`].
+//! Deliberately absent: reading files, and anything that depends on the data seen so far.
+
+mod closed;
+mod csv;
+mod date;
+mod intervals;
+mod prefix;
+pub(crate) mod table;
+mod tree;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+pub use jiff::civil::Date;
+pub use rust_decimal::Decimal;
+use thiserror::Error;
+
+use super::lattice::Level;
+use closed::Closed;
+pub use date::{DateSpec, DateUnit};
+pub use intervals::{IntervalSpec, Open};
+pub use prefix::PrefixSpec;
+pub use tree::{TreeNode, TreeSpec};
+
+/// The top of every hierarchy that does not name its own.
+const TOP: &str = "*";
+
+/// How one attribute's values generalize. `Hash` covers the whole definition, for a fingerprint.
+pub struct Hierarchy(Kind);
+
+enum Kind {
+    Closed(Closed),
+    Intervals(intervals::Intervals),
+    Prefix(prefix::Prefix),
+    Dates(date::Dates),
+    Trivial,
+}
+
+/// What can be computed with the leaves of a hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// They are numbers.
+    Number,
+    /// They are dates.
+    Date,
+    /// They are codes of one length, with an order.
+    Code,
+    /// They are names.
+    Category,
+}
+
+impl Hierarchy {
+    /// Reads a hierarchy in the format of ARX: one line per leaf, `value;level1;...;top`, separated by `;`, tab
+    /// or `,`. An empty first cell is the leaf of the empty value. There is no header.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, in the order of its lines.
+    pub fn parse_csv(bytes: &[u8]) -> Result<Self, Vec<HierarchyError>> {
+        csv::parse(bytes).map(|closed| Self(Kind::Closed(closed)))
+    }
+
+    /// Numbers by intervals of growing width.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the widths and the range.
+    pub fn intervals(spec: IntervalSpec) -> Result<Self, Vec<HierarchyError>> {
+        intervals::Intervals::new(&spec).map(|intervals| Self(Kind::Intervals(intervals)))
+    }
+
+    /// Codes of a fixed length, masked from the right.
+    ///
+    /// # Errors
+    /// If the length or the alphabet is out of bounds.
+    pub fn prefix(spec: PrefixSpec) -> Result<Self, Vec<HierarchyError>> {
+        prefix::Prefix::new(&spec).map(|prefix| Self(Kind::Prefix(prefix)))
+    }
+
+    /// Dates by calendar units.
+    ///
+    /// # Errors
+    /// If the units do not nest, the range is empty or the format cannot be read.
+    pub fn dates(spec: DateSpec) -> Result<Self, Vec<HierarchyError>> {
+        date::Dates::new(spec).map(|dates| Self(Kind::Dates(dates)))
+    }
+
+    /// A categorical tree.
+    ///
+    /// # Errors
+    /// If it is empty or too deep, or a value is in it twice.
+    pub fn tree(spec: TreeSpec) -> Result<Self, Vec<HierarchyError>> {
+        tree::build(&spec).map(|closed| Self(Kind::Closed(closed)))
+    }
+
+    /// Any value as it is, or not at all: level 1 is `*`. The value `*` is the top already.
+    pub fn trivial() -> Self {
+        Self(Kind::Trivial)
+    }
+
+    /// The last level, at which all values are one; at least 1.
+    pub fn height(&self) -> Level {
+        match &self.0 {
+            Kind::Closed(closed) => (closed.levels.len() - 1) as Level,
+            Kind::Intervals(intervals) => intervals.height(),
+            Kind::Prefix(prefix) => prefix.height(),
+            Kind::Dates(dates) => dates.height(),
+            Kind::Trivial => 1,
+        }
+    }
+
+    /// The leaf that a value is, given as canonical text (`Value::canonical`); `None` if it is outside the hierarchy.
+    ///
+    /// Intervals read any spelling of a number: `007`, `7` and `7.0` are one leaf. Listed leaves (CSV, tree) match exactly,
+    /// and besides only across trailing fraction zeros and the sign of zero: `7.0` is the leaf `7` and `7` the leaf `7.0`, if
+    /// there is no closer one; but `007` is not, for it may be a code.
+    pub fn canonical<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
+        match &self.0 {
+            Kind::Closed(closed) => closed.canonical(text),
+            Kind::Intervals(intervals) => intervals.canonical(text),
+            Kind::Prefix(prefix) => prefix.contains(text).then_some(Cow::Borrowed(text)),
+            Kind::Dates(dates) => dates.canonical(text),
+            Kind::Trivial => Some(Cow::Borrowed(text)),
+        }
+    }
+
+    /// What a leaf, as [`Self::canonical`] returns it, is called at a level; `None` if there is no such leaf or level.
+    pub fn label<'a>(&'a self, leaf: &'a str, level: Level) -> Option<Cow<'a, str>> {
+        match &self.0 {
+            Kind::Closed(closed) => closed.label(leaf, level).map(Cow::Borrowed),
+            Kind::Intervals(intervals) => intervals.label(leaf, level),
+            Kind::Prefix(prefix) => prefix.label(leaf, level),
+            Kind::Dates(dates) => dates.label(leaf, level),
+            Kind::Trivial => match level {
+                0 => Some(Cow::Borrowed(leaf)),
+                1 => Some(Cow::Borrowed(TOP)),
+                _ => None,
+            },
+        }
+    }
+
+    /// The one value of the last level.
+    pub fn top_label(&self) -> &str {
+        match &self.0 {
+            Kind::Closed(closed) => closed.levels.last().map_or(TOP, |top| top.label(0)),
+            Kind::Prefix(prefix) => &prefix.top,
+            Kind::Intervals(_) | Kind::Dates(_) | Kind::Trivial => TOP,
+        }
+    }
+
+    /// The leaves in the order they are written, where the hierarchy lists them (CSV, tree).
+    pub fn leaves(&self) -> Option<impl Iterator<Item = &str>> {
+        self.closed().map(|closed| closed.levels[0].labels())
+    }
+
+    /// What its leaves are. Leaves that are listed are numbers if every one of them is.
+    pub fn measure(&self) -> Measure {
+        match &self.0 {
+            Kind::Closed(closed) if closed.is_numeric() => Measure::Number,
+            Kind::Intervals(_) => Measure::Number,
+            Kind::Dates(_) => Measure::Date,
+            Kind::Prefix(_) => Measure::Code,
+            Kind::Closed(_) | Kind::Trivial => Measure::Category,
+        }
+    }
+
+    /// The interval of numbers or dates that a leaf's ancestor at `level` allows, within the range of the hierarchy; for
+    /// hierarchies that do not list their leaves. `None` at level 0, at the top and where there is no order.
+    pub fn interval(&self, leaf: &str, level: Level) -> Option<String> {
+        match &self.0 {
+            _ if level == 0 || level >= self.height() => None,
+            Kind::Intervals(intervals) => intervals.interval_text(leaf, level),
+            Kind::Dates(dates) => dates.interval_text(leaf, level),
+            Kind::Closed(_) | Kind::Prefix(_) | Kind::Trivial => None,
+        }
+    }
+
+    /// The share of information lost in a cell published as the leaf's ancestor at `level`; for hierarchies that do not list
+    /// their leaves.
+    pub(super) fn open_loss(&self, leaf: &str, level: Level) -> f64 {
+        match &self.0 {
+            _ if level == 0 => 0.0,
+            _ if level >= self.height() => 1.0,
+            Kind::Intervals(intervals) => intervals.loss(leaf, level),
+            Kind::Prefix(prefix) => prefix.loss(level),
+            Kind::Dates(dates) => dates.loss(leaf, level),
+            Kind::Trivial | Kind::Closed(_) => 1.0,
+        }
+    }
+
+    /// The complete tables, where the hierarchy lists its leaves.
+    pub(super) fn closed(&self) -> Option<&Closed> {
+        match &self.0 {
+            Kind::Closed(closed) => Some(closed),
+            _ => None,
+        }
+    }
+
+    /// True if a text that is the label of a leaf is always read as that leaf.
+    pub(super) fn reads_its_labels(&self) -> bool {
+        match &self.0 {
+            Kind::Dates(dates) => dates.reads_its_labels(),
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Debug for Hierarchy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            Kind::Closed(closed) => {
+                return write!(f, "Hierarchy({} leaves, height {})", closed.levels[0].len(), self.height());
+            }
+            Kind::Intervals(_) => "intervals",
+            Kind::Prefix(_) => "prefix",
+            Kind::Dates(_) => "dates",
+            Kind::Trivial => "trivial",
+        };
+        write!(f, "Hierarchy({kind}, height {})", self.height())
+    }
+}
+
+impl Hash for Hierarchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(&self.0).hash(state);
+        match &self.0 {
+            Kind::Closed(closed) => closed.levels.hash(state),
+            Kind::Intervals(intervals) => intervals.hash(state),
+            Kind::Prefix(prefix) => prefix.hash(state),
+            Kind::Dates(dates) => dates.hash(state),
+            Kind::Trivial => {}
+        }
+    }
+}
+
+/// One thing wrong with the definition of a hierarchy. Labels in it are configuration, not data.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}{message}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+pub struct HierarchyError {
+    /// The line of the CSV file, from 1.
+    pub line: Option<usize>,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl HierarchyError {
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { line: Some(line), message: message.into() }
+    }
+}
+
+/// More errors than this are counted and no longer listed: nobody reads them, and a wrong file of a million lines has a million.
+const MAX_ERRORS: usize = 100;
+
+/// Collects errors up to the limit.
+#[derive(Debug, Default)]
+struct Errors {
+    list: Vec<HierarchyError>,
+    more: usize,
+}
+
+impl Errors {
+    fn push(&mut self, line: Option<usize>, message: impl Into<String>) {
+        if self.list.len() < MAX_ERRORS {
+            self.list.push(HierarchyError { line, message: message.into() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn into_list(mut self) -> Vec<HierarchyError> {
+        if self.more > 0 {
+            self.list.push(HierarchyError { line: None, message: format!("and {} more", self.more) });
+        }
+        self.list
+    }
+
+    fn into_result(self) -> Result<(), Vec<HierarchyError>> {
+        if self.list.is_empty() { Ok(()) } else { Err(self.into_list()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kinds() -> Vec<Hierarchy> {
+        let tenths = IntervalSpec { open: Open::High, ..IntervalSpec::new([Decimal::new(1, 1)], 0.into(), 9.into()) };
+        let short = DateSpec { format: Some("%d/%m/%y".into()), ..DateSpec::new([DateUnit::Day, DateUnit::Year]) };
+        vec![
+            Hierarchy::parse_csv(b"1.0;x;*\n2;x;*\n;y;*\n").unwrap(),
+            Hierarchy::intervals(tenths).unwrap(),
+            Hierarchy::prefix(PrefixSpec::new(2)).unwrap(),
+            Hierarchy::dates(DateSpec::new([DateUnit::Month, DateUnit::Quarter])).unwrap(),
+            Hierarchy::dates(short).unwrap(),
+            Hierarchy::trivial(),
+        ]
+    }
+
+    #[test]
+    fn every_hierarchy_hashes_to_something_else() {
+        let hash = |h: &Hierarchy| std::hash::BuildHasher::hash_one(&rustc_hash::FxBuildHasher, h);
+        let hashes: Vec<_> = kinds().iter().map(hash).collect();
+        assert_eq!(hashes, kinds().iter().map(hash).collect::<Vec<_>>());
+        let distinct: std::collections::HashSet<_> = hashes.iter().collect();
+        assert_eq!(distinct.len(), hashes.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_leaf_with_all_its_labels_or_outside(text in "\\PC{0,4}|-?[0-9é.]{0,6}|[0-9é]{4}-[0-9Qé]{1,3}|[0-9]{2}/[0-9]{2}/[0-9]{2}") {
+            for h in kinds() {
+                let _ = h.label(&text, 0);
+                let _ = h.label(&text, 1);
+                if let Some(leaf) = h.canonical(&text) {
+                    for level in 0..=h.height() {
+                        prop_assert!(h.label(&leaf, level).is_some());
+                    }
+                    prop_assert!(h.label(&leaf, 0).as_deref() == Some(leaf.as_ref()));
+                    prop_assert!(h.label(&leaf, h.height()).as_deref() == Some(h.top_label()));
+                    prop_assert!(!h.reads_its_labels() || h.canonical(&leaf).as_deref() == Some(leaf.as_ref()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The parts of a level: labels in one string, the parent of each code, the loss of each code.
+//!
+//! Invariant: codes are dense from 0, and within a level a label has one code. Nothing here can print a label: in the
+//! tables of a stream labels are values that were read.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+/// A value at some level, as a dense number.
+pub type Code = u32;
+
+/// Strings by code, in one allocation: cloning is two copies of memory.
+#[derive(Clone, Default)]
+pub(crate) struct Labels {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl Labels {
+    /// Appends a label and returns its code; `None` when 4 GiB of text or 2^32 labels are full.
+    pub(crate) fn push(&mut self, label: &str) -> Option<Code> {
+        let code = Code::try_from(self.ends.len()).ok()?;
+        let end = u32::try_from(self.text.len() + label.len()).ok()?;
+        self.text.push_str(label);
+        self.ends.push(end);
+        Some(code)
+    }
+
+    pub(crate) fn get(&self, code: Code) -> &str {
+        let code = code as usize;
+        let start = if code == 0 { 0 } else { self.ends[code - 1] as usize };
+        &self.text[start..self.ends[code] as usize]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len()).map(|code| self.get(code as Code))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+}
+
+/// Finds the code of a label in the [`Labels`] it was built over.
+#[derive(Clone, Default)]
+pub(crate) struct Index(HashTable<Code>);
+
+impl Index {
+    pub(crate) fn find(&self, labels: &Labels, hash: u64, label: &str) -> Option<Code> {
+        self.0.find(hash, |&code| labels.get(code) == label).copied()
+    }
+
+    /// Adds a code whose label is in `labels` and not yet in the index.
+    pub(crate) fn insert(&mut self, labels: &Labels, hash: u64, code: Code) {
+        self.0.insert_unique(hash, code, |&code| hash_of(labels.get(code)));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.allocation_size()
+    }
+}
+
+/// The hash under which labels and spellings are found.
+pub(crate) fn hash_of(text: &str) -> u64 {
+    FxBuildHasher.hash_one(text)
+}
+
+/// One level of a domain: label, parent and loss of every code.
+#[derive(Clone, Default)]
+pub struct LevelTable {
+    pub(crate) labels: Labels,
+    pub(crate) parent: Vec<Code>,
+    pub(crate) loss: Vec<f64>,
+}
+
+impl LevelTable {
+    /// How many codes the level has.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// True if nothing has been seen.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The label of a code of this level. Different codes have different labels.
+    pub fn label(&self, code: Code) -> &str {
+        self.labels.get(code)
+    }
+
+    /// The labels in the order of their codes.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.labels.iter()
+    }
+
+    /// For each code its parent, a code of the next level; empty at the top.
+    pub fn parent(&self) -> &[Code] {
+        &self.parent
+    }
+
+    /// For each code the loss of a cell published as it: (leaves below - 1) / (leaves - 1), in [0, 1].
+    pub fn loss(&self) -> &[f64] {
+        &self.loss
+    }
+
+    /// About how much memory the table holds.
+    pub fn bytes(&self) -> usize {
+        self.labels.bytes() + self.parent.capacity() * size_of::<Code>() + self.loss.capacity() * size_of::<f64>()
+    }
+}
+
+impl fmt::Debug for LevelTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LevelTable({} codes)", self.len())
+    }
+}
+
+impl Hash for LevelTable {
+    /// Losses follow from labels and parents.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.labels.text.hash(state);
+        self.labels.ends.hash(state);
+        self.parent.hash(state);
+    }
+}

@@ -1,0 +1,101 @@
+//! The release manifest: what was released, how, and what it cost. Totals only; nothing in it moves with one person.
+
+use serde::Serialize;
+
+/// Where a batch comes from and what was done to it.
+#[derive(Debug, Clone, Default, Serialize, PartialEq)]
+pub struct Provenance {
+    /// The release's name: unique, and the same when the release is carried out again after a crash.
+    pub release_id: String,
+    /// The window's number in this run.
+    pub window_id: u64,
+    /// Why the window closed.
+    pub close_reason: String,
+    /// The offsets that this release finishes, per partition.
+    pub offsets: Vec<PartitionSpans>,
+    /// Level, or cut, per quasi-identifier, in policy order.
+    pub recoding: Vec<AttributeLevel>,
+    /// Normalised losses by metric.
+    pub losses: Vec<Named>,
+    /// Records read into the window.
+    pub records_in: u64,
+    /// Records in this release.
+    pub records_published: u64,
+    /// Records left out for good.
+    pub records_suppressed: u64,
+    /// Records that wait for a later release.
+    pub records_held: u64,
+    /// Records turned away.
+    pub records_rejected: u64,
+    /// The search that chose the recoding.
+    pub algorithm: String,
+    /// Nodes it counted.
+    pub nodes_checked: u64,
+    /// Nodes it could have counted.
+    pub nodes_total: u64,
+    /// Nodes whose status it derived.
+    pub nodes_predicted: u64,
+    /// Why it stopped.
+    pub stop: String,
+    /// How long it took.
+    pub search_ms: f64,
+    /// The policy.
+    pub policy_fingerprint: String,
+    /// When the window closed, in milliseconds since the epoch.
+    pub closed_at: i64,
+}
+
+/// Offsets of one partition.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct PartitionSpans {
+    /// The partition's number in the source.
+    pub partition: u32,
+    /// First and last offset of each run, both included.
+    pub spans: Vec<[i64; 2]>,
+}
+
+/// The level of one attribute, or its cut.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct AttributeLevel {
+    /// The quasi-identifier.
+    pub attribute: String,
+    /// Its level; the coarsest one, where it is published by a cut.
+    pub level: u8,
+    /// The labels of the cut that occur in the release; those that do not would tell of records that were left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Vec<String>>,
+}
+
+/// A named figure.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// A criterion as the gate counted it.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Achieved {
+    /// The criterion.
+    pub criterion: String,
+    /// What the policy asks of every class.
+    pub required: f64,
+    /// What the weakest class reaches; null when nothing was published.
+    pub achieved: Option<f64>,
+}
+
+/// Provenance and what the gate counted.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Manifest {
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
+    /// What the gate counted.
+    pub criteria: Vec<Achieved>,
+    /// The smallest class, in subjects (records, without a subject field); null when nothing was published.
+    pub k_achieved: Option<u32>,
+    /// Classes published.
+    pub classes: u64,
+}

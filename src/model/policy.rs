@@ -1,0 +1,302 @@
+//! What a release must satisfy, and what it may cost: the policy as plain, already validated data.
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::confidential::Sentence;
+use super::hierarchy::Hierarchy;
+use super::lattice::{Lattice, Level, Node};
+use super::schema::Schema;
+
+/// The smallest allowed class size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct K(pub u32);
+
+/// The share of a window's records that may be suppressed or held, in [0, 1].
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct SuppressionLimit(pub f64);
+
+impl SuppressionLimit {
+    /// How many of `records` may be left out.
+    pub fn of(self, records: u64) -> u64 {
+        // The epsilon keeps 5 % of 100 at 5, whatever the float thinks of 0.05.
+        (self.0 * records as f64 + 1e-9).floor() as u64
+    }
+}
+
+/// What happens to records that the release cannot protect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SuppressionAction {
+    /// They are suppressed at once.
+    Drop,
+    /// They wait for a later release, at most this long, and are then suppressed.
+    Hold {
+        /// The longest wait.
+        max_hold: Duration,
+    },
+}
+
+/// What to do with a value that has no place in its hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fallback {
+    /// The record is rejected (dead letter by position).
+    #[default]
+    Reject,
+    /// The record is suppressed.
+    Suppress,
+    /// The cell is published as the hierarchy's top, at every level; other values never join it below the top.
+    Top,
+}
+
+/// One quasi-identifier and what the user wishes for it.
+#[derive(Clone)]
+pub struct QuasiIdentifier {
+    /// The field's name.
+    pub name: Arc<str>,
+    /// How its values generalize.
+    pub hierarchy: Arc<Hierarchy>,
+    /// How much a loss in this attribute counts; positive, 1 by default.
+    pub weight: f64,
+    /// The finest level that may be published.
+    pub min_level: Level,
+    /// The coarsest level that may be published.
+    pub max_level: Level,
+    /// How much the user wants it left fine (`score`, `top-down`); a positive integer, 1 by default.
+    pub priority: u32,
+}
+
+impl fmt::Debug for QuasiIdentifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (levels {}..={})", self.name, self.min_level, self.max_level)
+    }
+}
+
+/// How the diversity of a class's sensitive values is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Diversity {
+    /// At least l different values.
+    Distinct,
+    /// Entropy of at least log l.
+    Entropy,
+    /// Recursive (c, l): the most frequent value is rarer than c times the tail from the l-th on.
+    Recursive {
+        /// The factor.
+        c: f64,
+    },
+}
+
+/// How far apart two sensitive values are, for `t-closeness`.
+#[derive(Debug, Clone)]
+pub enum Distance {
+    /// Any two values are equally far apart.
+    Equal,
+    /// By rank: numbers as they compare, other values as listed.
+    Ordered {
+        /// The values from least to greatest, as canonical text; numbers need no list.
+        order: Option<Vec<String>>,
+    },
+    /// By the level of their nearest common ancestor.
+    Hierarchical(Arc<Hierarchy>),
+}
+
+impl PartialEq for Distance {
+    fn eq(&self, other: &Self) -> bool {
+        let hash = |hierarchy: &Hierarchy| rustc_hash::FxBuildHasher.hash_one(hierarchy);
+        match (self, other) {
+            (Self::Equal, Self::Equal) => true,
+            (Self::Ordered { order: a }, Self::Ordered { order: b }) => a == b,
+            (Self::Hierarchical(a), Self::Hierarchical(b)) => Arc::ptr_eq(a, b) || hash(a) == hash(b),
+            _ => false,
+        }
+    }
+}
+
+/// One privacy criterion. `field` is an index into [`Schema::sensitive`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Criterion {
+    /// Every class has at least k distinct subjects (records, without a subject field).
+    KAnonymity(K),
+    /// Every class is diverse in a sensitive field.
+    LDiversity {
+        /// Which sensitive field.
+        field: usize,
+        /// The parameter l.
+        l: f64,
+        /// The variant.
+        variant: Diversity,
+    },
+    /// In every class a sensitive field is distributed nearly as in the whole release.
+    TCloseness {
+        /// Which sensitive field.
+        field: usize,
+        /// The greatest earth mover's distance.
+        t: f64,
+        /// How far apart two values are.
+        distance: Distance,
+    },
+    /// Every class has at least p different values of a sensitive field.
+    PSensitive {
+        /// Which sensitive field.
+        field: usize,
+        /// The parameter p.
+        p: u32,
+    },
+    /// Every class has at least k people, of whom no sensitive value has more than a share.
+    AlphaK {
+        /// Which sensitive field.
+        field: usize,
+        /// The greatest share.
+        alpha: f64,
+        /// The smallest class.
+        k: K,
+    },
+    /// Whoever knows at most l quasi-identifiers of a person finds at least k people, and no sensitive value with more
+    /// confidence than c.
+    Lkc {
+        /// How many quasi-identifiers are known.
+        l: usize,
+        /// The smallest class.
+        k: K,
+        /// The greatest confidence.
+        c: f64,
+        /// Which sensitive fields.
+        fields: Vec<usize>,
+    },
+    /// No confidential sentence follows about anybody: in their class somebody falsifies it.
+    Confidential(Vec<Sentence>),
+    /// The mean security over everybody reaches this, by the sentences of all `confidential` criteria.
+    MinSecurity(f64),
+}
+
+impl Criterion {
+    /// Its confidential sentences, if it is about any.
+    pub fn sentences(&self) -> &[Sentence] {
+        match self {
+            Self::Confidential(sentences) => sentences,
+            _ => &[],
+        }
+    }
+}
+
+/// The loss that a search minimises. All are normalised to [0, 1] except `aecs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Loss {
+    /// Generalized loss metric: the share of leaves a cell no longer distinguishes.
+    Glm,
+    /// Discernibility: how many records a record cannot be told from.
+    Dm,
+    /// Sweeney's precision, as a loss: level over height.
+    Precision,
+    /// Average equivalence class size over k.
+    Aecs,
+    /// Classification: the share of records suppressed or not of their class's majority label.
+    Cm,
+    /// Kiyomoto and Tanaka's score, as a loss: the values no longer told apart, by priority.
+    Score,
+    /// Quality of granulation, as a loss: the entropy of each attribute's domain that its partition gives up.
+    Ql,
+    /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
+    Entropy,
+}
+
+impl Loss {
+    /// Every metric, for reports.
+    pub const ALL: [Self; 8] =
+        [Self::Glm, Self::Dm, Self::Precision, Self::Aecs, Self::Cm, Self::Score, Self::Ql, Self::Entropy];
+
+    /// The name a user writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Glm => "glm",
+            Self::Dm => "dm",
+            Self::Precision => "precision",
+            Self::Aecs => "aecs",
+            Self::Cm => "cm",
+            Self::Score => "score",
+            Self::Ql => "ql",
+            Self::Entropy => "entropy",
+        }
+    }
+}
+
+/// How a generalized value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Render {
+    /// The hierarchy's label.
+    #[default]
+    Label,
+    /// The smallest interval of numbers or dates that the value allows.
+    Interval,
+    /// The mean of the class's numbers, the median of its dates and codes.
+    Microaggregate,
+}
+
+impl Render {
+    /// The name a user writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::Interval => "interval",
+            Self::Microaggregate => "microaggregate",
+        }
+    }
+}
+
+/// The whole policy. Valid by construction: built by `config` only.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Which fields are read, in which role.
+    pub schema: Schema,
+    /// In the order of `schema.quasi`.
+    pub quasi: Vec<QuasiIdentifier>,
+    /// All must hold in every class of a release.
+    pub criteria: Vec<Criterion>,
+    /// The share of records that may be left out of a release.
+    pub suppression: SuppressionLimit,
+    /// What happens to them.
+    pub action: SuppressionAction,
+    /// What the search minimises.
+    pub loss: Loss,
+    /// A quasi value outside its hierarchy.
+    pub unknown_value: Fallback,
+    /// A quasi field that is absent.
+    pub missing_value: Fallback,
+    /// A quasi field that is null.
+    pub null_value: Fallback,
+    /// How values are written.
+    pub render: Render,
+    /// A hash of everything above, hierarchies included: which policy made this release.
+    pub fingerprint: String,
+}
+
+impl Policy {
+    /// The smallest class size that any criterion asks for; 1 if none does.
+    pub fn k(&self) -> K {
+        let of = |c: &Criterion| match c {
+            Criterion::KAnonymity(k) | Criterion::AlphaK { k, .. } => Some(*k),
+            _ => None,
+        };
+        self.criteria.iter().filter_map(of).max().unwrap_or(K(1))
+    }
+
+    /// Every confidential sentence, in the order of their bits in a profile.
+    pub fn sentences(&self) -> impl Iterator<Item = &Sentence> {
+        self.criteria.iter().flat_map(Criterion::sentences)
+    }
+
+    /// The losses that mean something under this policy, for reports: `cm` needs a label.
+    pub fn losses(&self) -> impl Iterator<Item = Loss> {
+        let labelled = self.schema.label.is_some();
+        Loss::ALL.into_iter().filter(move |loss| *loss != Loss::Cm || labelled)
+    }
+
+    /// The lattice of all permitted full-domain generalizations.
+    pub fn lattice(&self) -> Lattice {
+        Lattice::new(
+            Node::new(self.quasi.iter().map(|q| q.min_level)),
+            Node::new(self.quasi.iter().map(|q| q.max_level)),
+        )
+    }
+}

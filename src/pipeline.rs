@@ -1,0 +1,408 @@
+//! The walk, written once: source -> window -> search -> gate -> sink, with a bounded channel at each of three cuts.
+//!
+//! The source and the sink are tasks; windows and searches are CPU work on threads of their own. Data flows one way. What
+//! travels back is a stop, and the pressure of full channels. When a stage fails, its channel closes, the stages before it
+//! stop for want of a reader, and the first error is the one that is reported.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::anonymizer::{Anonymizer, Closing};
+use crate::codec::Decode;
+use crate::encode::{Encoded, Encoder};
+use crate::gate::{Refusal, Release};
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::event::{Event, Millis, Reject, RejectCode};
+use crate::model::policy::Policy;
+use crate::search::choose::Choice;
+use crate::shutdown::Stop;
+use crate::sink::{Delivery, Sink, SinkError};
+use crate::source::{Assignment, Replay, Source, SourceError, SourceItem};
+use crate::telemetry::Telemetry;
+use crate::window::{CloseReason, CloseRules, ClosedWindow, OpenWindow, Replayed, TooWide, Tumbling, WindowId};
+
+/// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
+const EVENT_BATCHES: usize = 8;
+/// Closed windows on their way to the search: one is searched while the next one fills. More would hold whole windows.
+const CLOSED_WINDOWS: usize = 1;
+/// Releases on their way to the sink: one is sent while the next one is searched. More would hold whole releases.
+const RELEASES: usize = 1;
+/// How often records that wait are looked at when no window closes.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Everything between source and sink.
+pub struct Pipeline {
+    /// What a release must satisfy.
+    pub policy: Arc<Policy>,
+    /// When windows close.
+    pub close: CloseRules,
+    /// How recodings are searched and chosen.
+    pub choice: Choice,
+    /// The first part of every release id.
+    pub name: String,
+    /// Fixes shuffles and searches.
+    pub seed: u64,
+    /// Counts and logs.
+    pub telemetry: Arc<Telemetry>,
+    /// The wall clock.
+    pub clock: fn() -> Millis,
+}
+
+/// The four outcomes, and that they add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Records read.
+    pub records_in: u64,
+    /// Records published.
+    pub records_published: u64,
+    /// Records left out for good.
+    pub records_suppressed: u64,
+    /// Records that still wait.
+    pub records_held: u64,
+    /// Records turned away.
+    pub records_rejected: u64,
+    /// Records given back to the log, to be read again by whoever has their partition next. None without Kafka.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub records_returned: u64,
+    /// Releases with at least one row.
+    pub releases: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Summary {
+    /// True if every record read has exactly one outcome.
+    pub fn adds_up(&self) -> bool {
+        let outcomes = self.records_published + self.records_suppressed + self.records_held + self.records_rejected;
+        self.records_in == outcomes + self.records_returned
+    }
+
+    fn add(&mut self, release: &Release) {
+        let provenance = &release.manifest().provenance;
+        self.records_published += provenance.records_published;
+        self.records_suppressed += provenance.records_suppressed;
+        self.records_rejected += provenance.records_rejected;
+        self.releases += u64::from(!release.is_empty());
+    }
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The input failed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The output failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The gate refused a release that the search believed in: nothing of it was sent.
+    #[error("the gate refused a release, nothing of it was sent: {0}")]
+    Refused(#[from] Refusal),
+    /// The class keys are too wide.
+    #[error(transparent)]
+    TooWide(#[from] TooWide),
+    /// A stage died.
+    #[error("the {0} stage ended without a reason")]
+    StageLost(&'static str),
+    /// The counts do not add up: a defect, said rather than hidden.
+    #[error("the outcomes of the records do not add up: {0:?}")]
+    Unaccounted(Summary),
+}
+
+impl Pipeline {
+    /// Runs until the source ends, a stop is asked for, or a stage fails.
+    pub async fn run<S: Source, K: Sink>(
+        self,
+        mut source: S,
+        decoder: Box<dyn Decode>,
+        mut sink: K,
+        mut stop: Stop,
+    ) -> Result<Summary, PipelineError> {
+        let (to_window, events) = mpsc::channel(EVENT_BATCHES);
+        let (to_search, closed) = mpsc::channel::<Closed>(CLOSED_WINDOWS);
+        let (to_sink, mut releases) = mpsc::channel::<Release>(RELEASES);
+        let this = Arc::new(self);
+        let window = spawn("window", {
+            let this = Arc::clone(&this);
+            move |runtime| this.window(&runtime, decoder, events, &to_search, !S::REREADS)
+        });
+        let search = spawn("search", {
+            let this = Arc::clone(&this);
+            move |runtime| this.search(&runtime, closed, to_sink)
+        });
+        let source = async move {
+            loop {
+                let item = tokio::select! {
+                    item = source.next() => item?,
+                    () = stop.asked() => SourceItem::End,
+                };
+                let end = matches!(item, SourceItem::End);
+                if to_window.send(item).await.is_err() || end {
+                    return Ok::<(), SourceError>(());
+                }
+            }
+        };
+        let telemetry = Arc::clone(&this.telemetry);
+        let sink = async move {
+            let mut summary = Summary::default();
+            while let Some(release) = releases.recv().await {
+                match sink.publish(&release).await? {
+                    Delivery::Published => {
+                        summary.add(&release);
+                        telemetry.released(&release, (this.clock)());
+                    }
+                    Delivery::Discarded => summary.records_returned += release.lineage().finished.count(),
+                }
+            }
+            sink.finish().await?;
+            Ok::<Summary, SinkError>(summary)
+        };
+        let (sourced, sunk) = tokio::join!(source, sink);
+        let windowed = joined("window", window).await;
+        let searched = joined("search", search).await;
+        // The stage nearest to the cause first: a later stage that fails makes the earlier ones stop without an error.
+        let mut summary = sunk?;
+        let searched = searched?;
+        let windowed = windowed?;
+        sourced?;
+        summary.records_in = windowed.read;
+        summary.records_held = searched.waiting;
+        summary.records_returned += windowed.returned + searched.returned;
+        if summary.adds_up() { Ok(summary) } else { Err(PipelineError::Unaccounted(summary)) }
+    }
+
+    /// Decodes, encodes and gathers.
+    fn window(
+        &self,
+        runtime: &Handle,
+        mut decoder: Box<dyn Decode>,
+        mut events: mpsc::Receiver<SourceItem>,
+        to_search: &mpsc::Sender<Closed>,
+        drain: bool,
+    ) -> Result<Windowed, PipelineError> {
+        let mut encoder = Encoder::new(Arc::clone(&self.policy));
+        let counting = Arc::new(self.choice.rules(&self.policy).counting());
+        let mut windows = Tumbling::new(self.close.clone(), Arc::clone(&counting));
+        let mut windowed = Windowed::default();
+        let mut epoch = 0;
+        let empty = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
+        let mut held = empty.clone();
+        loop {
+            let wait = windows.next_due().map_or(self.close.max_age, |due| until(due, (self.clock)()));
+            let item = runtime.block_on(async { tokio::time::timeout(wait, events.recv()).await });
+            let now = (self.clock)();
+            let mut sent = true;
+            match item {
+                Ok(Some(SourceItem::Events(batch))) => {
+                    windowed.read += batch.len() as u64;
+                    for event in &batch {
+                        let encoded = self.read(event, &mut *decoder, &mut encoder);
+                        windows.add(&encoder, event.position, now, encoded)?;
+                        sent &= close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
+                    }
+                    self.telemetry.read(batch.len(), windows.len());
+                }
+                Ok(Some(SourceItem::Held(batch))) => {
+                    windowed.read += batch.len() as u64;
+                    for event in &batch {
+                        match self.read(event, &mut *decoder, &mut encoder) {
+                            Encoded::Row => held.push(event.position, now, encoder.row()),
+                            other => windows.add(&encoder, event.position, now, other)?,
+                        }
+                    }
+                }
+                Ok(Some(SourceItem::Assigned(assignment))) => {
+                    windowed.returned += (windows.len() + held.len()) as u64;
+                    held = empty.clone();
+                    windows = Tumbling::new(self.close.clone(), Arc::clone(&counting));
+                    epoch = assignment.epoch;
+                    self.telemetry.set_ready(true);
+                    sent = to_search.blocking_send(Closed::Reset(assignment)).is_ok();
+                }
+                Ok(Some(SourceItem::Replay(replay))) => {
+                    windowed.read += replay.events.len() as u64;
+                    let window = self.replay(*replay, epoch, &mut *decoder, &mut encoder, &counting)?;
+                    sent = to_search.blocking_send(Closed::Window(Box::new(window))).is_ok();
+                }
+                Ok(Some(SourceItem::Idle)) | Err(_) => {
+                    sent = close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
+                }
+                Ok(Some(SourceItem::End) | None) => {
+                    while drain && let Some(window) = windows.drain(now, &encoder)? {
+                        if to_search.blocking_send(Closed::Window(Box::new(window))).is_err() {
+                            break;
+                        }
+                    }
+                    windowed.returned += (windows.len() + held.len()) as u64;
+                    return Ok(windowed);
+                }
+            }
+            if !sent {
+                // A later stage has failed, and says why.
+                return Ok(windowed);
+            }
+        }
+    }
+
+    /// Event -> Record -> Row.
+    fn read(&self, event: &Event, decoder: &mut dyn Decode, encoder: &mut Encoder) -> Encoded {
+        let decoded = match &event.payload {
+            Some(payload) => decoder.decode(payload),
+            None => Err(Reject::record(RejectCode::Tombstone)),
+        };
+        let encoded = match decoded {
+            Ok(record) => encoder.encode(&record, event.timestamp),
+            Err(reject) => Encoded::Rejected(reject),
+        };
+        if let Encoded::Rejected(reject) = &encoded {
+            self.telemetry.rejected(event.position, reject);
+        }
+        encoded
+    }
+
+    /// The window of a release that was planned before a crash.
+    fn replay(
+        &self,
+        replay: Replay,
+        epoch: u64,
+        decoder: &mut dyn Decode,
+        encoder: &mut Encoder,
+        counting: &Arc<Counting>,
+    ) -> Result<ClosedWindow, PipelineError> {
+        let closed = replay.plan.closed.unwrap_or_else(|| (self.clock)());
+        let mut window = OpenWindow::new(WindowId(0), closed, encoder, Arc::clone(counting))?;
+        let mut held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
+        for event in &replay.events {
+            let encoded = self.read(event, decoder, encoder);
+            if encoded == Encoded::Row && replay.plan.held.contains(event.position) {
+                held.push(event.position, closed, encoder.row());
+            } else {
+                window.add(encoder, event.position, closed, encoded)?;
+            }
+        }
+        let mut window = window.close(closed, CloseReason::Replayed, encoder)?;
+        window.epoch = epoch;
+        window.replay = Some(Box::new(Replayed { plan: replay.plan, held }));
+        Ok(window)
+    }
+
+    /// Makes releases.
+    fn search(
+        &self,
+        runtime: &Handle,
+        mut closed: mpsc::Receiver<Closed>,
+        to_sink: mpsc::Sender<Release>,
+    ) -> Result<Searched, PipelineError> {
+        let mut anonymizer =
+            Anonymizer::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed);
+        let mut searched = Searched::default();
+        loop {
+            let closing = match runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await }) {
+                Ok(Some(Closed::Window(window))) => {
+                    self.telemetry.closed(&window);
+                    let replayed = window.replay.is_some();
+                    let closing = anonymizer.release(*window)?;
+                    if replayed {
+                        searched.returned += anonymizer.retract_others();
+                    }
+                    Some(closing)
+                }
+                Ok(Some(Closed::Reset(assignment))) => {
+                    searched.returned += anonymizer.waiting() as u64;
+                    anonymizer.reset(assignment.partitions, assignment.last);
+                    None
+                }
+                Ok(None) => {
+                    searched.waiting = anonymizer.waiting() as u64;
+                    return Ok(searched);
+                }
+                Err(_) => anonymizer.tick((self.clock)())?,
+            };
+            let release = match closing {
+                Some(Closing::Release(release)) => release,
+                Some(Closing::Refused(refusal)) => {
+                    self.telemetry.refused(&refusal);
+                    return Err(refusal.into());
+                }
+                None => continue,
+            };
+            if to_sink.blocking_send(*release).is_err() {
+                // The sink has failed, and says why.
+                return Ok(searched);
+            }
+        }
+    }
+}
+
+/// What the window stage hands on.
+enum Closed {
+    /// A window to release.
+    Window(Box<ClosedWindow>),
+    /// A new assignment.
+    Reset(Assignment),
+}
+
+/// What the window stage counted.
+#[derive(Default)]
+struct Windowed {
+    read: u64,
+    returned: u64,
+}
+
+/// What the search stage counted.
+#[derive(Default)]
+struct Searched {
+    waiting: u64,
+    returned: u64,
+}
+
+/// Sends every window that is due; false if nobody takes them any more.
+fn close_due(
+    windows: &mut Tumbling,
+    held: &mut Rows,
+    now: Millis,
+    encoder: &Encoder,
+    epoch: u64,
+    to_search: &mpsc::Sender<Closed>,
+) -> Result<bool, TooWide> {
+    while let Some(mut window) = windows.due(now, encoder)? {
+        window.epoch = epoch;
+        let none = held.filtered(|_| false);
+        window.held = std::mem::replace(held, none);
+        if to_search.blocking_send(Closed::Window(Box::new(window))).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn until(due: Millis, now: Millis) -> Duration {
+    Duration::from_millis(due.0.saturating_sub(now.0).max(0) as u64)
+}
+
+type Stage<T> = std::io::Result<JoinHandle<Result<T, PipelineError>>>;
+
+/// Starts a stage on a thread of its own.
+fn spawn<T: Send + 'static>(
+    name: &'static str,
+    stage: impl FnOnce(Handle) -> Result<T, PipelineError> + Send + 'static,
+) -> Stage<T> {
+    let runtime = Handle::current();
+    std::thread::Builder::new().name(name.into()).spawn(move || stage(runtime))
+}
+
+/// Waits for a stage to end; a panic is an error that says no more than which stage it was.
+async fn joined<T: Send + 'static>(name: &'static str, stage: Stage<T>) -> Result<T, PipelineError> {
+    let handle = stage.map_err(|_| PipelineError::StageLost(name))?;
+    let ended = tokio::task::spawn_blocking(move || handle.join()).await;
+    ended.ok().and_then(Result::ok).unwrap_or(Err(PipelineError::StageLost(name)))
+}

@@ -1,0 +1,222 @@
+//! Pictures of trade-offs: data in, SVG text out. Pure; nothing here reads a clock, a file or a record.
+
+use plotters::prelude::*;
+use thiserror::Error;
+
+/// Wide enough for the labels of a few dozen points, narrow enough for a page.
+const WIDTH: u32 = 960;
+/// The height of one panel.
+const PANEL_HEIGHT: u32 = 520;
+/// Room for the title.
+const TITLE_HEIGHT: u32 = 56;
+/// An axis whose largest value is so many times its smallest is shown by orders of magnitude: on a plain one all but the
+/// last few points would fall together.
+const LOGARITHMIC_FROM: f64 = 100.0;
+/// How many points are labelled at most; more labels would cover each other.
+const MAX_LABELS: usize = 40;
+
+const LINE: RGBColor = RGBColor(120, 140, 170);
+const POINT: RGBColor = RGBColor(31, 92, 160);
+const FAILING: RGBColor = RGBColor(160, 160, 160);
+const PICKED: RGBColor = RGBColor(200, 60, 30);
+
+/// A trade-off to draw. The first axis is the horizontal one of every panel; each other axis has a panel of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// What is seen.
+    pub title: String,
+    /// The names of the axes; at least two.
+    pub axes: Vec<String>,
+    /// The points.
+    pub points: Vec<PlotPoint>,
+}
+
+/// One point of a trade-off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlotPoint {
+    /// Its name in the table beside the picture.
+    pub label: String,
+    /// One value per axis.
+    pub values: Vec<f64>,
+    /// True if a release could be made there; the others are drawn pale.
+    pub satisfies: bool,
+    /// True for the point that was picked.
+    pub picked: bool,
+}
+
+/// The picture could not be drawn.
+#[derive(Debug, Error)]
+#[error("the picture could not be drawn: {0}")]
+pub struct PlotError(String);
+
+/// The plot as SVG.
+///
+/// # Errors
+/// If there are fewer than two axes, no points, or values that are not numbers.
+pub fn svg(plot: &Plot) -> Result<String, PlotError> {
+    let finite = |p: &PlotPoint| p.values.len() == plot.axes.len() && p.values.iter().all(|v| v.is_finite());
+    if plot.axes.len() < 2 || plot.points.is_empty() || !plot.points.iter().all(finite) {
+        return Err(PlotError("it takes two axes and at least one point of numbers".into()));
+    }
+    let mut text = String::new();
+    {
+        let panels = plot.axes.len() - 1;
+        let height = TITLE_HEIGHT + PANEL_HEIGHT * panels as u32;
+        let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        root.fill(&WHITE).map_err(failed)?;
+        let root = root.titled(&plot.title, ("sans-serif", 24)).map_err(failed)?;
+        for (panel, area) in root.split_evenly((panels, 1)).iter().enumerate() {
+            draw(plot, panel + 1, area)?;
+        }
+        root.present().map_err(failed)?;
+    }
+    Ok(text)
+}
+
+fn failed(error: impl std::fmt::Display) -> PlotError {
+    PlotError(error.to_string())
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// Draws the first axis against another.
+fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<(), PlotError> {
+    let (x, y) = (Axis::of(plot, 0), Axis::of(plot, vertical));
+    let mut chart = ChartBuilder::on(area)
+        .margin(16)
+        .x_label_area_size(52)
+        .y_label_area_size(72)
+        .build_cartesian_2d(x.range(), y.range())
+        .map_err(failed)?;
+    chart
+        .configure_mesh()
+        .x_desc(x.description(&plot.axes[0]))
+        .y_desc(y.description(&plot.axes[vertical]))
+        .x_label_formatter(&|v| x.text(*v))
+        .y_label_formatter(&|v| y.text(*v))
+        .x_labels(10)
+        .y_labels(10)
+        .axis_desc_style(("sans-serif", 16))
+        .label_style(("sans-serif", 13))
+        .light_line_style(RGBColor(238, 238, 238))
+        .bold_line_style(RGBColor(222, 222, 222))
+        .draw()
+        .map_err(failed)?;
+    let at = |p: &PlotPoint| (x.place(p.values[0]), y.place(p.values[vertical]));
+    if plot.axes.len() == 2 {
+        let mut line: Vec<(f64, f64)> = plot.points.iter().map(at).collect();
+        line.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        chart.draw_series(LineSeries::new(line, LINE.stroke_width(1))).map_err(failed)?;
+    }
+    let every = plot.points.len().div_ceil(MAX_LABELS);
+    for (number, point) in plot.points.iter().enumerate() {
+        let (size, colour) = match (point.picked, point.satisfies) {
+            (true, _) => (7, PICKED),
+            (false, true) => (4, POINT),
+            (false, false) => (4, FAILING),
+        };
+        chart.draw_series([Circle::new(at(point), size, colour.filled())]).map_err(failed)?;
+        if point.picked || number % every == 0 {
+            let style = ("sans-serif", 12).into_font().color(&colour);
+            let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), (7, -13), style);
+            chart.draw_series([label]).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// How the values of one axis become places on it.
+struct Axis {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Axis {
+    fn of(plot: &Plot, axis: usize) -> Self {
+        let values = || plot.points.iter().map(|p| p.values[axis]);
+        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+        Self { low, high, logarithmic: low > 0.0 && high / low >= LOGARITHMIC_FROM }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        if self.logarithmic { value.log10() } else { value }
+    }
+
+    /// From the least to the greatest place with a margin, so that no point sits on the frame.
+    fn range(&self) -> std::ops::Range<f64> {
+        let (low, high) = (self.place(self.low), self.place(self.high));
+        let span = if high > low { high - low } else { high.abs().max(1.0) };
+        low - span * 0.05..high + span * 0.08
+    }
+
+    fn description(&self, name: &str) -> String {
+        if self.logarithmic { format!("{name} (by orders of magnitude)") } else { name.into() }
+    }
+
+    fn text(&self, place: f64) -> String {
+        let value = if self.logarithmic { 10f64.powf(place) } else { place };
+        // As many digits as the axis can tell apart.
+        let span = if self.logarithmic { value } else { self.high - self.low };
+        match span.abs() {
+            span if span >= 20.0 => format!("{value:.0}"),
+            span if span >= 2.0 => format!("{value:.1}"),
+            span if span >= 0.2 => format!("{value:.2}"),
+            _ => format!("{value:.4}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(axes: usize, points: usize) -> Plot {
+        let point = |i: usize| PlotPoint {
+            label: format!("#{i}"),
+            values: (0..axes).map(|a| ((i + 1) * 10usize.pow(a as u32 % 3)) as f64).collect(),
+            satisfies: i.is_multiple_of(2),
+            picked: i == 1,
+        };
+        Plot {
+            title: "k against <glm>".into(),
+            axes: (0..axes).map(|a| format!("axis {a}")).collect(),
+            points: (0..points).map(point).collect(),
+        }
+    }
+
+    #[test]
+    fn a_picture_has_title_axes_and_labelled_points() {
+        let text = svg(&plot(2, 5)).unwrap();
+        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+        for wanted in ["k against &lt;glm&gt;", "axis 0", "axis 1", "#0", "#4"] {
+            assert!(text.contains(wanted), "{wanted}");
+        }
+        assert_eq!(text.matches("<circle").count(), 5);
+    }
+
+    #[test]
+    fn further_axes_have_panels_of_their_own() {
+        let text = svg(&plot(4, 3)).unwrap();
+        assert_eq!(text.matches("<circle").count(), 9);
+        assert!(["axis 1", "axis 2", "axis 3"].iter().all(|axis| text.contains(axis)));
+    }
+
+    #[test]
+    fn wide_axes_go_by_orders_of_magnitude() {
+        let mut wide = plot(2, 300);
+        let text = svg(&wide).unwrap();
+        assert!(text.contains("axis 0 (by orders of magnitude)"));
+        assert!(text.matches(">\n#").count() <= MAX_LABELS + 1);
+        wide.points.truncate(1);
+        assert!(svg(&wide).is_ok(), "one point is a front too");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_refused() {
+        assert!(svg(&plot(1, 3)).is_err() && svg(&plot(2, 0)).is_err());
+        let mut bad = plot(2, 2);
+        bad.points[0].values[0] = f64::NAN;
+        assert!(svg(&bad).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! k-anonymity (Sweeney 2002): every class has at least k people. Monotone, with and without suppression.
+//!
+//! Also the size part of `alpha-k` and `lkc`. With only some attributes known, a class that is left out is missing from the
+//! classes of others too; still, what is left at a finer node is at least as good at a coarser one, for sizes only grow.
+
+use super::{Class, Rule, Scope, Setting};
+use crate::model::policy::K;
+
+pub(super) struct KAnonymity {
+    name: &'static str,
+    k: K,
+    scope: Scope,
+}
+
+impl KAnonymity {
+    pub(super) fn new(k: K) -> Self {
+        Self { name: "k-anonymity", k, scope: Scope::Class }
+    }
+
+    /// As a part of another criterion.
+    pub(super) fn part(name: &'static str, k: K, scope: Scope) -> Self {
+        Self { name, k, scope }
+    }
+}
+
+impl Rule for KAnonymity {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+    fn scope(&self) -> Scope {
+        self.scope
+    }
+    fn monotone(&self, _setting: Setting) -> bool {
+        true
+    }
+    fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
+        f64::from(class.size)
+    }
+    fn required(&self) -> f64 {
+        f64::from(self.k.0)
+    }
+}

@@ -1,0 +1,281 @@
+//! Privacy criteria: one per file. Each says when it holds, and whether it is monotone.
+//!
+//! A criterion of the policy becomes one or more [`Rule`]s, one per figure that it asks for. A rule's [`Scope`] says what
+//! it is judged on: a class alone, a class within the whole release, the classes of somebody who knows only some
+//! attributes, or the release as a whole. Whoever judges (the evaluator from frequency sets, the gate from rows) brings the
+//! counts; the rules bring the meaning.
+//! To add one: a variant of [`Criterion`] in the policy, a file here, an arm in [`rules_of`].
+
+mod confidential;
+mod k_anonymity;
+mod l_diversity;
+mod p_sensitive;
+mod security;
+mod share;
+mod t_closeness;
+
+use std::sync::Arc;
+
+use crate::model::confidential::Profiler;
+use crate::model::counting::{Counting, Facet, Histogram, Values};
+use crate::model::policy::{Criterion, Policy};
+
+/// One class, or a whole release, as a criterion sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Class<'a> {
+    /// Distinct subjects (records, without a subject field).
+    pub size: u32,
+    /// One histogram per facet of [`Rules::facets`].
+    pub facets: &'a [Histogram<'a>],
+}
+
+/// What a rule is judged on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Each class by itself.
+    Class,
+    /// Each class within everything that is published.
+    Within,
+    /// Each class that somebody sees who knows this many quasi-identifiers, whichever they are.
+    Known(usize),
+    /// The mean over everybody who is published.
+    Release,
+}
+
+/// Under which conditions a policy is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Classes that fail may be left out within a limit, and a failing class that merges into a good one may spoil it.
+    pub suppression: bool,
+    /// Distinct subjects are counted. Somebody may be in both of two classes that merge, so that shares of the merged
+    /// class are no longer between those of the two.
+    pub subjects: bool,
+}
+
+/// A criterion at work.
+pub trait Rule: Send + Sync {
+    /// The criterion as a user would write it, for manifests and reports.
+    fn name(&self) -> String;
+    /// What it is judged on.
+    fn scope(&self) -> Scope {
+        Scope::Class
+    }
+    /// True if a node above a satisfying node always satisfies too.
+    fn monotone(&self, setting: Setting) -> bool;
+    /// What one class reaches, given the whole release.
+    fn measure(&self, class: &Class<'_>, release: &Class<'_>) -> f64;
+    /// What must be reached, or not be exceeded.
+    fn required(&self) -> f64;
+    /// True if less is better.
+    fn at_most(&self) -> bool {
+        false
+    }
+    /// The same rule knowing what the codes mean; `None` if it does not ask. A rule that asks and was not told fails.
+    fn bind(&self, _values: &Values<'_>) -> Option<Arc<dyn Rule>> {
+        None
+    }
+}
+
+/// Sums of shares may come out a hair above the figure that they are.
+const ROUNDING: f64 = 1e-12;
+
+impl dyn Rule + '_ {
+    /// True if the figure is good enough. Whatever is not a number is not.
+    pub fn meets(&self, measure: f64) -> bool {
+        if self.at_most() { measure <= self.required() + ROUNDING } else { measure >= self.required() }
+    }
+
+    /// The worse of two figures.
+    pub fn weaker(&self, a: f64, b: f64) -> f64 {
+        if self.at_most() { a.max(b) } else { a.min(b) }
+    }
+}
+
+/// All criteria of a policy, and what must be counted for them.
+#[derive(Clone)]
+pub struct Rules {
+    rules: Vec<Arc<dyn Rule>>,
+    security: Option<Arc<dyn Rule>>,
+    facets: Vec<Facet>,
+    subjects: bool,
+    profiler: Profiler,
+}
+
+impl Rules {
+    /// The rules of `policy`.
+    pub fn new(policy: &Policy) -> Self {
+        let facets = Facet::of(policy);
+        let mut sentences = 0;
+        let rules = policy.criteria.iter().flat_map(|c| rules_of(c, policy, &facets, &mut sentences)).collect();
+        let security = index(&facets, Facet::Profile)
+            .map(|facet| Arc::new(security::Security::new(policy, facet, 0.0)) as Arc<dyn Rule>);
+        Self {
+            rules,
+            security,
+            facets,
+            subjects: policy.schema.subject.is_some(),
+            profiler: Profiler::new(policy.sentences()),
+        }
+    }
+
+    /// The same rules counting records, for files in which the subject is no longer to be seen.
+    pub fn counting_records(mut self) -> Self {
+        self.subjects = false;
+        self
+    }
+
+    /// The same rules with more columns counted, for searches that measure what no criterion asks for.
+    pub fn also_counting(mut self, facets: impl IntoIterator<Item = Facet>) -> Self {
+        for facet in facets {
+            if !self.facets.contains(&facet) {
+                self.facets.push(facet);
+            }
+        }
+        self
+    }
+
+    /// The same rules knowing what the codes mean. Judge with these; codes that came later are not known to them.
+    pub fn bind(&self, values: &Values<'_>) -> Self {
+        let bind = |rule: &Arc<dyn Rule>| rule.bind(values).unwrap_or_else(|| Arc::clone(rule));
+        Self {
+            rules: self.rules.iter().map(bind).collect(),
+            security: self.security.as_ref().map(bind),
+            ..self.clone()
+        }
+    }
+
+    /// The rules, in policy order.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Rule> {
+        self.rules.iter().map(|r| &**r)
+    }
+
+    /// The rules of one scope.
+    pub fn of(&self, scope: Scope) -> impl Iterator<Item = &dyn Rule> {
+        self.iter().filter(move |rule| rule.scope() == scope)
+    }
+
+    /// The different numbers of attributes that somebody may know, by the policy.
+    pub fn known(&self) -> Vec<usize> {
+        let known = |rule: &dyn Rule| match rule.scope() {
+            Scope::Known(l) => Some(l),
+            _ => None,
+        };
+        let mut numbers: Vec<usize> = self.iter().filter_map(known).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// What somebody may know who knows at most `l` of `width` attributes, as far as it decides. Knowing fewer merges
+    /// classes, and a merged class is no worse than its parts; unless subjects are counted, for somebody in several parts
+    /// counts once in the merged class.
+    pub fn knowledge(&self, width: usize, l: usize) -> Vec<Vec<usize>> {
+        let mut all: Vec<Vec<Vec<usize>>> = vec![vec![Vec::new()]];
+        for _ in 0..l.min(width) {
+            let larger = all.last().into_iter().flatten().flat_map(|known: &Vec<usize>| {
+                let next = known.last().map_or(0, |last| last + 1);
+                (next..width).map(move |attribute| [known.as_slice(), &[attribute]].concat())
+            });
+            let larger = larger.collect();
+            all.push(larger);
+        }
+        if self.subjects { all.concat() } else { all.pop().unwrap_or_default() }
+    }
+
+    /// Security by the confidential sentences, whether or not the policy asks for a least one; `None` without sentences.
+    pub fn security(&self) -> Option<&dyn Rule> {
+        self.security.as_deref()
+    }
+
+    /// The columns to count inside each class.
+    pub fn facets(&self) -> &[Facet] {
+        &self.facets
+    }
+
+    /// What the frequency sets must count.
+    pub fn counting(&self) -> Counting {
+        Counting { subjects: self.subjects, facets: self.facets.clone() }
+    }
+
+    /// A profiler of its own, for whoever trusts no code.
+    pub fn profiler(&self) -> Profiler {
+        self.profiler.clone()
+    }
+
+    /// True if every rule that needs nothing but the class holds for it.
+    pub fn hold_alone(&self, class: &Class<'_>) -> bool {
+        self.of(Scope::Class).all(|rule| rule.meets(rule.measure(class, class)))
+    }
+
+    /// True if no rule needs more than the class.
+    pub fn only_classes(&self) -> bool {
+        self.iter().all(|rule| rule.scope() == Scope::Class)
+    }
+
+    /// True if every rule is monotone. Rules that are so with suppression hold whoever joins a class, so what is published
+    /// at a finer node, and all that shares its classes at a coarser one, holds there by all of them at once.
+    pub fn monotone(&self, suppression: bool) -> bool {
+        let setting = Setting { suppression, subjects: self.subjects };
+        self.rules.iter().all(|r| r.monotone(setting))
+    }
+}
+
+fn index(facets: &[Facet], wanted: Facet) -> Option<usize> {
+    facets.iter().position(|f| *f == wanted)
+}
+
+/// The rules of one criterion. `sentences` counts the sentences of the criteria before it.
+fn rules_of(criterion: &Criterion, policy: &Policy, facets: &[Facet], sentences: &mut usize) -> Vec<Arc<dyn Rule>> {
+    let name = |field: usize| policy.schema.name(policy.schema.sensitive[field]).to_string();
+    let facet = |wanted: Facet| index(facets, wanted).unwrap_or_default();
+    let sensitive = |field: usize| facet(Facet::Sensitive(field));
+    match criterion {
+        Criterion::KAnonymity(k) => vec![Arc::new(k_anonymity::KAnonymity::new(*k))],
+        Criterion::LDiversity { field, l, variant } => vec![Arc::new(l_diversity::LDiversity {
+            field: name(*field),
+            facet: sensitive(*field),
+            l: *l,
+            variant: *variant,
+        })],
+        Criterion::TCloseness { field, t, distance } => {
+            let place = t_closeness::Place { field: *field, name: name(*field), facet: sensitive(*field) };
+            vec![Arc::new(t_closeness::TCloseness::new(place, *t, distance.clone()))]
+        }
+        Criterion::PSensitive { field, p } => {
+            vec![Arc::new(p_sensitive::PSensitive { field: name(*field), facet: sensitive(*field), p: *p })]
+        }
+        Criterion::AlphaK { field, alpha, k } => share::alpha_k(*k, *alpha, name(*field), sensitive(*field)),
+        Criterion::Lkc { l, k, c, fields } => {
+            let known = (*l).min(policy.quasi.len());
+            share::lkc(known, *k, *c, fields.iter().map(|&field| (name(field), sensitive(field))))
+        }
+        Criterion::Confidential(own) => {
+            let first = *sentences;
+            *sentences += own.len();
+            vec![Arc::new(confidential::Confidential::new(own, first, facet(Facet::Profile)))]
+        }
+        Criterion::MinSecurity(least) => {
+            vec![Arc::new(security::Security::new(policy, facet(Facet::Profile), *least))]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_largest_knowledge_decides_unless_subjects_are_counted() {
+        let rules = |subjects: bool| Rules {
+            rules: Vec::new(),
+            security: None,
+            facets: Vec::new(),
+            subjects,
+            profiler: Profiler::new([]),
+        };
+        assert_eq!(rules(false).knowledge(3, 2), [vec![0, 1], vec![0, 2], vec![1, 2]]);
+        assert_eq!(rules(false).knowledge(2, 5), [vec![0, 1]]);
+        assert_eq!(rules(false).knowledge(8, 3).len(), 56);
+        assert_eq!(rules(true).knowledge(2, 2), [vec![], vec![0], vec![1], vec![0, 1]]);
+    }
+}

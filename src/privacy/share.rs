@@ -1,0 +1,57 @@
+//! `alpha-k` (Wong et al. 2006) and `lkc` (Mohammed et al. 2009): no sensitive value has too large a share of a class.
+//!
+//! The share of a value is how many of the class's people have it. Without suppression and with one record per person the
+//! share in a merged class lies between those of its parts, so it is monotone; otherwise it is not: a class that was left
+//! out can spoil one that was good, and somebody who is in both parts counts once in the merged class.
+//! For `lkc` somebody knows any L attributes; [`super::Rules::knowledge`] says which
+//! choices decide.
+
+use std::sync::Arc;
+
+use super::k_anonymity::KAnonymity;
+use super::{Class, Rule, Scope, Setting};
+use crate::model::policy::K;
+
+/// The rules of `alpha-k`.
+pub(super) fn alpha_k(k: K, alpha: f64, field: String, facet: usize) -> Vec<Arc<dyn Rule>> {
+    let share = Share { name: format!("alpha-k/{field}/alpha"), facet, most: alpha, scope: Scope::Class };
+    vec![Arc::new(KAnonymity::part("alpha-k/k", k, Scope::Class)), Arc::new(share)]
+}
+
+/// The rules of `lkc`.
+pub(super) fn lkc(l: usize, k: K, c: f64, fields: impl Iterator<Item = (String, usize)>) -> Vec<Arc<dyn Rule>> {
+    let scope = Scope::Known(l);
+    let mut rules: Vec<Arc<dyn Rule>> = vec![Arc::new(KAnonymity::part("lkc/k", k, scope))];
+    for (field, facet) in fields {
+        rules.push(Arc::new(Share { name: format!("lkc/{field}/c"), facet, most: c, scope }));
+    }
+    rules
+}
+
+struct Share {
+    name: String,
+    facet: usize,
+    most: f64,
+    scope: Scope,
+}
+
+impl Rule for Share {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn scope(&self) -> Scope {
+        self.scope
+    }
+    fn monotone(&self, setting: Setting) -> bool {
+        !setting.suppression && !setting.subjects
+    }
+    fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
+        f64::from(class.facets[self.facet].most()) / f64::from(class.size)
+    }
+    fn required(&self) -> f64 {
+        self.most
+    }
+    fn at_most(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,220 @@
+//! t-closeness (Li, Li, Venkatasubramanian 2007): in every class a sensitive field is distributed nearly as in the whole
+//! release, by the earth mover's distance.
+//!
+//! The reference is what is published, and nothing else: that is what a reader, or a checker, has. Leaving out a class
+//! therefore moves the reference of all others. Monotone without suppression and with one record per person only: there
+//! a merged class is a mixture of its parts and the distance is convex.
+//! Values without a place (no number, not in the list, outside the hierarchy) are infinitely far from everything.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Class, Rule, Scope, Setting};
+use crate::model::confidential::plain_text;
+use crate::model::counting::{Histogram, Values};
+use crate::model::domain::DomainView;
+use crate::model::hierarchy::{Decimal, Hierarchy};
+use crate::model::policy::Distance;
+use crate::model::record::canonical_number;
+
+/// Where the field is.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// Its index among the sensitive fields.
+    pub(super) field: usize,
+    pub(super) name: String,
+    pub(super) facet: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct TCloseness {
+    place: Place,
+    t: f64,
+    distance: Distance,
+    ground: Ground,
+}
+
+/// How far apart the codes of the moment are.
+#[derive(Clone)]
+enum Ground {
+    Unknown,
+    Equal,
+    /// The rank of each code among `ranks`; equal numbers share one.
+    Ordered {
+        rank: Vec<Option<u32>>,
+        ranks: usize,
+    },
+    /// Parents level by level from the leaves up; `leaf` is where each code starts.
+    Hierarchical {
+        leaf: Vec<Option<u32>>,
+        parents: Vec<Vec<u32>>,
+    },
+}
+
+impl TCloseness {
+    pub(super) fn new(place: Place, t: f64, distance: Distance) -> Self {
+        Self { place, t, distance, ground: Ground::Unknown }
+    }
+}
+
+impl Rule for TCloseness {
+    fn name(&self) -> String {
+        let distance = match self.distance {
+            Distance::Equal => "equal",
+            Distance::Ordered { .. } => "ordered",
+            Distance::Hierarchical(_) => "hierarchical",
+        };
+        format!("t-closeness/{}/{distance}", self.place.name)
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Within
+    }
+
+    fn monotone(&self, setting: Setting) -> bool {
+        !setting.suppression && !setting.subjects
+    }
+
+    fn measure(&self, class: &Class<'_>, release: &Class<'_>) -> f64 {
+        let (class, release) = (class.facets[self.place.facet], release.facets[self.place.facet]);
+        if class.counts.is_empty() || release.counts.is_empty() {
+            return f64::INFINITY;
+        }
+        match &self.ground {
+            Ground::Unknown => f64::INFINITY,
+            Ground::Equal => equal(class, release),
+            Ground::Ordered { rank, ranks } => ordered(class, release, rank, *ranks),
+            Ground::Hierarchical { leaf, parents } => hierarchical(class, release, leaf, parents),
+        }
+    }
+
+    fn required(&self) -> f64 {
+        self.t
+    }
+
+    fn at_most(&self) -> bool {
+        true
+    }
+
+    fn bind(&self, values: &Values<'_>) -> Option<Arc<dyn Rule>> {
+        let view = values.sensitive.get(self.place.field)?;
+        let ground = match &self.distance {
+            Distance::Equal => Ground::Equal,
+            Distance::Ordered { order: Some(order) } => listed(view, order),
+            Distance::Ordered { order: None } => numbers(view),
+            Distance::Hierarchical(hierarchy) => tree(view, hierarchy),
+        };
+        Some(Arc::new(Self { ground, ..self.clone() }))
+    }
+}
+
+/// The codes of a sensitive field as canonical text.
+fn texts(view: &DomainView) -> impl Iterator<Item = Option<std::borrow::Cow<'_, str>>> {
+    (0..view.leaf_count() as u32).map(|code| plain_text(view.level(0).label(code)))
+}
+
+fn numbers(view: &DomainView) -> Ground {
+    let number = |text: &str| canonical_number(text)?.parse::<Decimal>().ok();
+    let values: Vec<Option<Decimal>> = texts(view).map(|text| number(&text?)).collect();
+    let mut sorted: Vec<Decimal> = values.iter().flatten().copied().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let rank = |value: Option<Decimal>| sorted.binary_search(&value?).ok().map(|at| at as u32);
+    Ground::Ordered { rank: values.into_iter().map(rank).collect(), ranks: sorted.len() }
+}
+
+fn listed(view: &DomainView, order: &[String]) -> Ground {
+    let at: HashMap<&str, u32> = order.iter().enumerate().map(|(i, text)| (text.as_str(), i as u32)).collect();
+    Ground::Ordered { rank: texts(view).map(|text| at.get(&*text?).copied()).collect(), ranks: order.len() }
+}
+
+fn tree(view: &DomainView, hierarchy: &Hierarchy) -> Ground {
+    let height = hierarchy.height();
+    let mut numbers: Vec<HashMap<String, u32>> = vec![HashMap::new(); usize::from(height) + 1];
+    let mut parents: Vec<Vec<u32>> = vec![Vec::new(); usize::from(height)];
+    let mut place = |text: &str| {
+        let leaf = hierarchy.canonical(text)?;
+        // From the top down, so that the parent's number is known.
+        let mut above = 0;
+        for level in (0..=height).rev() {
+            let label = hierarchy.label(&leaf, level)?;
+            let known = &mut numbers[usize::from(level)];
+            let next = known.len() as u32;
+            above = *known.entry(label.into_owned()).or_insert_with(|| {
+                if let Some(parents) = parents.get_mut(usize::from(level)) {
+                    parents.push(above);
+                }
+                next
+            });
+        }
+        Some(above)
+    };
+    let leaf = texts(view).map(|text| place(&text?)).collect();
+    Ground::Hierarchical { leaf, parents }
+}
+
+/// Half the sum of the differences: what has to move at all.
+fn equal(class: Histogram<'_>, release: Histogram<'_>) -> f64 {
+    let (n, all) = (class.total() as f64, release.total() as f64);
+    let surplus = |(code, count): (u32, u32)| f64::from(count) / n - f64::from(release.count(code)) / all;
+    class.iter().map(surplus).filter(|s| *s > 0.0).sum()
+}
+
+/// Class share minus release share, by slot; `None` if a code has none.
+fn surplus(
+    class: Histogram<'_>,
+    release: Histogram<'_>,
+    slot: &[Option<u32>],
+    slots: usize,
+) -> Option<(Vec<f64>, Vec<bool>)> {
+    let mut extra = vec![0.0; slots];
+    let mut present = vec![false; slots];
+    for (histogram, sign) in [(class, 1.0), (release, -1.0)] {
+        let total = histogram.total() as f64;
+        for (code, count) in histogram.iter() {
+            match slot.get(code as usize).copied().flatten() {
+                Some(at) => {
+                    extra[at as usize] += sign * f64::from(count) / total;
+                    present[at as usize] = true;
+                }
+                // A stranger elsewhere in the release is that class's fault, not this one's.
+                None if sign > 0.0 => return None,
+                None => {}
+            }
+        }
+    }
+    Some((extra, present))
+}
+
+/// What has to move, times how many of the values that occur it has to pass, over how many there are to pass.
+fn ordered(class: Histogram<'_>, release: Histogram<'_>, rank: &[Option<u32>], ranks: usize) -> f64 {
+    let Some((extra, present)) = surplus(class, release, rank, ranks) else { return f64::INFINITY };
+    let values = present.iter().filter(|p| **p).count();
+    let (mut carried, mut work) = (0.0f64, 0.0f64);
+    for (extra, _) in extra.iter().zip(&present).filter(|(_, present)| **present) {
+        carried += extra;
+        work += carried.abs();
+    }
+    work / (values.max(2) - 1) as f64
+}
+
+/// Level by level: what the children of one value can settle among themselves, at the height of that value.
+fn hierarchical(class: Histogram<'_>, release: Histogram<'_>, leaf: &[Option<u32>], parents: &[Vec<u32>]) -> f64 {
+    let leaves = parents.first().map_or(1, Vec::len);
+    let Some((mut extra, _)) = surplus(class, release, leaf, leaves) else { return f64::INFINITY };
+    let height = parents.len() as f64;
+    let mut work = 0.0;
+    for (level, parent) in parents.iter().enumerate() {
+        let above = parent.iter().max().map_or(0, |&top| top as usize + 1);
+        let mut give = vec![0.0f64; above];
+        let mut take = vec![0.0f64; above];
+        for (extra, &parent) in extra.iter().zip(parent) {
+            let side = if *extra > 0.0 { &mut give } else { &mut take };
+            side[parent as usize] += extra.abs();
+        }
+        let settled: f64 = give.iter().zip(&take).map(|(give, take)| give.min(*take)).sum();
+        work += settled * (level + 1) as f64 / height;
+        extra = give.iter().zip(&take).map(|(give, take)| give - take).collect();
+    }
+    work
+}

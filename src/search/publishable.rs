@@ -1,0 +1,100 @@
+//! Which classes of a node may be published, where that depends on what else is: t-closeness compares with the release,
+//! and whoever knows only some attributes sees several classes as one.
+//!
+//! By rounds: classes that fail against what is left are left out, until nothing changes or more would be left out than
+//! the policy allows. What remains satisfies every rule counted on itself alone, which is how the gate counts it.
+
+use crate::frequency::set::{Classes, GONE};
+use crate::model::counting::Histogram;
+use crate::privacy::{Class, Rule, Rules, Scope};
+
+/// The verdict on one node.
+pub(super) struct Verdict {
+    /// Whether class i may be published. If more records are left out than is allowed, this is as far as it was judged.
+    pub(super) published: Vec<bool>,
+    /// True if the rules about the release as a whole hold.
+    pub(super) whole: bool,
+    /// Mean security over what is published; 1 without confidential sentences.
+    pub(super) security: f64,
+}
+
+/// Judges the classes of `set`, of which classes with `allowed` records together may be left out.
+pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64) -> Verdict {
+    let mut classes = View::new(set, rules);
+    let published = (0..set.len()).map(|class| rules.hold_alone(&classes.class(class))).collect();
+    let mut verdict = Verdict { published, whole: true, security: 1.0 };
+    if !rules.only_classes() {
+        let left_out = |published: &[bool]| -> u64 {
+            published.iter().zip(set.rows()).filter(|(p, _)| !**p).map(|(_, &rows)| u64::from(rows)).sum()
+        };
+        while left_out(&verdict.published) <= allowed && leave_out(rules, set, &mut verdict.published) {}
+    }
+    if rules.security().is_some() || rules.of(Scope::Release).next().is_some() {
+        let release = set.seen_by(&verdict.published, &[]).classes;
+        let mut release = View::new(&*release, rules);
+        let mean = |rule: &dyn Rule, classes: &mut View<'_>, release: &mut View<'_>| {
+            let (mut sum, mut people) = (0.0, 0.0);
+            for class in (0..set.len()).filter(|&class| verdict.published[class]) {
+                let size = f64::from(set.sizes()[class]);
+                sum += size * rule.measure(&classes.class(class), &release.class(0));
+                people += size;
+            }
+            if people > 0.0 { sum / people } else { 1.0 }
+        };
+        let whole = rules.of(Scope::Release).all(|rule| rule.meets(mean(rule, &mut classes, &mut release)));
+        let security = rules.security().map_or(1.0, |rule| mean(rule, &mut classes, &mut release));
+        (verdict.whole, verdict.security) = (whole, security);
+    }
+    verdict
+}
+
+/// One round; true if it left out a class, and something is left.
+fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
+    let before: Vec<bool> = published.to_vec();
+    if !before.contains(&true) {
+        return false;
+    }
+    if rules.of(Scope::Within).next().is_some() {
+        let release = set.seen_by(&before, &[]).classes;
+        let (mut classes, mut release) = (View::new(set, rules), View::new(&*release, rules));
+        for class in (0..set.len()).filter(|&class| before[class]) {
+            let (class_counts, release) = (classes.class(class), release.class(0));
+            published[class] = rules.of(Scope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
+        }
+    }
+    let width = set.node().levels().len();
+    for l in rules.known() {
+        for known in rules.knowledge(width, l) {
+            let seen = set.seen_by(&before, &known);
+            let mut merged = View::new(&*seen.classes, rules);
+            let mut holds = |class: usize| {
+                let class = merged.class(class);
+                rules.of(Scope::Known(l)).all(|rule| rule.meets(rule.measure(&class, &class)))
+            };
+            let good: Vec<bool> = (0..seen.classes.len()).map(&mut holds).collect();
+            for (published, &class) in published.iter_mut().zip(&seen.class_of).filter(|(_, class)| **class != GONE) {
+                *published &= good[class as usize];
+            }
+        }
+    }
+    *published != *before
+}
+
+/// The classes of a set as criteria see them.
+struct View<'a> {
+    set: &'a dyn Classes,
+    histograms: Vec<Histogram<'a>>,
+}
+
+impl<'a> View<'a> {
+    fn new(set: &'a dyn Classes, rules: &Rules) -> Self {
+        Self { set, histograms: vec![Histogram::default(); rules.facets().len()] }
+    }
+
+    fn class(&mut self, class: usize) -> Class<'_> {
+        for (facet, histogram) in self.histograms.iter_mut().enumerate() {
+            *histogram = self.set.histogram(facet, class);
+        }
+        Class { size: self.set.sizes()[class], facets: &self.histograms }
+    }
+}

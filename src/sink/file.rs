@@ -1,0 +1,79 @@
+//! Files and stdout: the rows of each release in one write, and a manifest per release as a JSON line beside them.
+
+use std::fs::File;
+use std::io::{Stdout, Write};
+use std::path::Path;
+
+use super::{Delivery, Sink, SinkError};
+use crate::codec::{Encode, PublishedRow};
+use crate::gate::Release;
+
+/// Rows into any writer.
+pub struct WriterSink<W> {
+    encoder: Box<dyn Encode>,
+    out: W,
+    manifest: Option<File>,
+    buffer: Vec<u8>,
+    started: bool,
+}
+
+/// Starts a file; `manifest` names a second one for the manifests.
+pub fn create(path: &Path, manifest: Option<&Path>, encoder: Box<dyn Encode>) -> Result<WriterSink<File>, SinkError> {
+    let create = |path: &Path| File::create(path).map_err(|source| SinkError::Create { path: path.to_owned(), source });
+    Ok(WriterSink::new(create(path)?, manifest.map(create).transpose()?, encoder))
+}
+
+/// Starts stdout; `manifest` names a file for the manifests.
+pub fn stdout(manifest: Option<&Path>, encoder: Box<dyn Encode>) -> Result<WriterSink<Stdout>, SinkError> {
+    let create = |path: &Path| File::create(path).map_err(|source| SinkError::Create { path: path.to_owned(), source });
+    Ok(WriterSink::new(std::io::stdout(), manifest.map(create).transpose()?, encoder))
+}
+
+impl<W: Write + Send> WriterSink<W> {
+    /// Rows go to `out`, manifests to `manifest`.
+    pub fn new(out: W, manifest: Option<File>, encoder: Box<dyn Encode>) -> Self {
+        Self { encoder, out, manifest, buffer: Vec::new(), started: false }
+    }
+
+    fn write(&mut self, release: &Release) -> Result<(), SinkError> {
+        self.start();
+        let (encoder, buffer) = (&mut self.encoder, &mut self.buffer);
+        release.rows(|quasi, values| encoder.row(&PublishedRow { quasi, values }, buffer))?;
+        self.flush()?;
+        if let Some(file) = &mut self.manifest {
+            let mut line = serde_json::to_vec(release.manifest()).map_err(std::io::Error::other)?;
+            line.push(b'\n');
+            file.write_all(&line)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        if !self.started {
+            self.encoder.header(&mut self.buffer);
+            self.started = true;
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> Sink for WriterSink<W> {
+    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
+        // Files and pipes have no asynchronous form; a blocked one must not hold up the other tasks.
+        tokio::task::block_in_place(|| self.write(release)).map(|()| Delivery::Published)
+    }
+
+    async fn finish(&mut self) -> Result<(), SinkError> {
+        tokio::task::block_in_place(|| {
+            self.start();
+            self.encoder.finish(&mut self.buffer);
+            self.flush()
+        })
+    }
+}

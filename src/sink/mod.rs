@@ -1,0 +1,70 @@
+//! Where releases go. A sink takes a [`Release`] and nothing else, so nothing reaches it that the gate has not counted.
+
+pub mod file;
+pub mod kafka;
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use crate::codec::{CodecError, EncodeError};
+use crate::gate::Release;
+
+/// Somewhere to publish.
+pub trait Sink {
+    /// Publishes one release: all of it, or nothing.
+    fn publish(&mut self, release: &Release) -> impl Future<Output = Result<Delivery, SinkError>> + Send;
+    /// Called once after the last release.
+    fn finish(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
+}
+
+/// What became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// It was published.
+    Published,
+    /// Its records belong to another instance now, which will publish them; nothing of it is visible.
+    Discarded,
+}
+
+/// A sink that failed. Names the output, never what was to be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The file cannot be created.
+    #[error("cannot create {}", path.display())]
+    Create {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Writing stopped.
+    #[error("cannot write the output")]
+    Write(#[from] std::io::Error),
+    /// The rows do not fit the output's format.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The cluster failed.
+    #[error("kafka: {0}")]
+    Kafka(rdkafka::error::KafkaError),
+    /// The release cannot be written in the sink's format.
+    #[error(transparent)]
+    Output(#[from] crate::kafka::output::OutputError),
+    /// A topic of the output is not there.
+    #[error("the topic {0} does not exist or has no partitions; create it first")]
+    NoTopic(String),
+    /// Another instance has the transactional id.
+    #[error("the transactional id {id} was taken by another instance; every instance needs its own")]
+    Fenced {
+        /// The id.
+        id: String,
+    },
+    /// The commit's metadata would not fit.
+    #[error("the commit's metadata is larger than a broker keeps; use fewer held records or smaller windows")]
+    MetadataTooLarge,
+    /// The sink was closed before.
+    #[error("the sink is closed")]
+    Closed,
+    /// A value does not fit the output's type.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}

@@ -1,0 +1,486 @@
+//! Kafka as a source: one thread polls for ever, so the group is kept however long a search or a transaction takes.
+//!
+//! After an assignment, releases that were planned before a crash come first. A plan is carried out by the owner of its
+//! home partition, which reads the records of all its partitions again; owners of the other partitions wait until it is
+//! done. When the window is full of work the partitions are paused: nothing is dropped, nothing grows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::schemas::Schemas;
+use super::{Assignment, BATCH, Replay, Source, SourceError, SourceItem};
+use crate::codec::confluent::SchemaCache;
+use crate::kafka::client::{self, KafkaSourceConfig};
+use crate::kafka::metadata::PlanPart;
+use crate::kafka::progress::Delivered;
+use crate::kafka::session::{AssignmentFault, Found, GroupConsumer, GroupContext, Session};
+use crate::model::batch::Spans;
+use crate::model::event::{Event, Millis, Partition, Position};
+use crate::model::lattice::Node;
+use crate::model::plan::ReleasePlan;
+
+/// How long one poll waits: the longest that a stop or a waiting batch goes unnoticed.
+const POLL: Duration = Duration::from_millis(50);
+/// How often the owner of a partition looks whether somebody else's plan for it is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long reading a plan's records again may take.
+const REREAD: Duration = Duration::from_secs(60);
+/// Batches between the poller and the pipeline. More costs memory; fewer lets the pipeline starve.
+const WAITING: usize = 4;
+
+/// The events of the partitions that this instance owns.
+pub struct KafkaSource {
+    items: mpsc::Receiver<Result<SourceItem, SourceError>>,
+}
+
+/// Joins the group. The consumer is shared with the sink, which commits with it.
+pub fn open(
+    config: KafkaSourceConfig,
+    session: Arc<Session>,
+    schemas: Option<Arc<SchemaCache>>,
+    memory: usize,
+) -> Result<(KafkaSource, Arc<GroupConsumer>), SourceError> {
+    let context = GroupContext(Arc::clone(&session));
+    let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
+    consumer.subscribe(&session.topics.names())?;
+    let consumer = Arc::new(consumer);
+    let (sender, items) = mpsc::channel(WAITING);
+    let poller = Poller {
+        config,
+        session,
+        consumer: Arc::clone(&consumer),
+        sender,
+        epoch: 0,
+        batch: Vec::new(),
+        foreign: Vec::new(),
+        looked: Instant::now(),
+        schemas: schemas.map(|cache| Schemas::new(cache, Handle::current())),
+    };
+    std::thread::Builder::new().name("kafka".into()).spawn(move || poller.run()).map_err(|_| SourceError::Thread)?;
+    Ok((KafkaSource { items }, consumer))
+}
+
+impl Source for KafkaSource {
+    const REREADS: bool = true;
+
+    async fn next(&mut self) -> Result<SourceItem, SourceError> {
+        self.items.recv().await.unwrap_or(Ok(SourceItem::End))
+    }
+}
+
+struct Poller {
+    config: KafkaSourceConfig,
+    session: Arc<Session>,
+    consumer: Arc<GroupConsumer>,
+    sender: mpsc::Sender<Result<SourceItem, SourceError>>,
+    epoch: u64,
+    batch: Vec<Event>,
+    /// Partitions of which somebody else carries a plan out.
+    foreign: Vec<Found>,
+    looked: Instant,
+    /// Resolves the schemas of messages in the Confluent wire format.
+    schemas: Option<Schemas>,
+}
+
+impl Poller {
+    fn run(mut self) {
+        if let Err(error) = self.poll() {
+            // Nobody may be left to hear it; then the pipeline has failed for another reason and said so.
+            let _ = self.sender.blocking_send(Err(error));
+        }
+        // Still a member: the last release needs the group. Partitions are paused, rebalances are answered.
+        self.pause(true);
+        while !self.session.is_finished() {
+            let _ = self.consumer.poll(POLL);
+        }
+        self.consumer.unsubscribe();
+        let _ = self.consumer.poll(POLL);
+    }
+
+    /// Until the pipeline takes nothing more.
+    fn poll(&mut self) -> Result<(), SourceError> {
+        while !self.session.is_finished() {
+            let taken = match self.consumer.poll(POLL) {
+                Some(Ok(message)) => {
+                    let event = self.event(&message);
+                    drop(message);
+                    Some(event)
+                }
+                Some(Err(error)) => {
+                    fatal(&error)?;
+                    tracing::warn!(%error, "kafka consumer");
+                    None
+                }
+                None => None,
+            };
+            let idle = taken.is_none();
+            if let Some(assigned) = self.session.take_assigned() {
+                // What was polled before belongs to the old assignment, or is read again. What comes with the assignment
+                // in one poll is the first of the new one, and must stay the first: progress takes what is passed over
+                // for offsets that hold no record.
+                self.batch.clear();
+                self.batch.extend(taken.flatten());
+                self.schemas.iter_mut().for_each(Schemas::forget);
+                if !self.take_up(assigned?)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.epoch != self.session.epoch() {
+                self.batch.clear();
+                continue;
+            }
+            self.batch.extend(taken.flatten());
+            if (self.batch.len() >= BATCH || idle) && !self.flush() {
+                return Ok(());
+            }
+            self.look_after_foreign()?;
+        }
+        Ok(())
+    }
+
+    fn event(&self, message: &BorrowedMessage<'_>) -> Option<Event> {
+        let partition = self.session.topics.number(message.topic(), message.partition())?;
+        Some(Event {
+            position: Position { partition, offset: crate::model::event::Offset(message.offset()) },
+            timestamp: message.timestamp().to_millis().map(Millis),
+            payload: message.payload().map(Bytes::copy_from_slice),
+        })
+    }
+
+    /// Sends the batch without what is finished already; false if the pipeline is gone.
+    fn flush(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.batch);
+        if let Some(schemas) = &mut self.schemas {
+            let sorted = schemas.sort(events);
+            let (park, resume) = (self.list(sorted.parked), self.list(sorted.released));
+            events = sorted.ready;
+            for (result, what) in [(self.consumer.pause(&park), "pause"), (self.consumer.resume(&resume), "resume")] {
+                if let Err(error) = result {
+                    tracing::debug!(%error, what, "a partition whose schema is awaited");
+                }
+            }
+        }
+        if events.is_empty() {
+            return !self.sender.is_closed();
+        }
+        let mut held = Vec::new();
+        {
+            let mut progress = self.session.progress();
+            if self.epoch != self.session.epoch() {
+                return true;
+            }
+            events.retain(|event| match progress.deliver(event.position) {
+                Delivered::Done => false,
+                Delivered::Fresh => true,
+                Delivered::Held => {
+                    held.push(event.clone());
+                    false
+                }
+            });
+        }
+        (held.is_empty() || self.send(SourceItem::Held(held)))
+            && (events.is_empty() || self.send(SourceItem::Events(events)))
+    }
+
+    /// Sends an item, polling on while the pipeline is busy; false if it is gone. Dropped if the assignment changes.
+    fn send(&mut self, item: SourceItem) -> bool {
+        let mut item = match self.sender.try_send(Ok(item)) {
+            Ok(()) => return true,
+            Err(mpsc::error::TrySendError::Closed(_)) => return false,
+            Err(mpsc::error::TrySendError::Full(item)) => item,
+        };
+        self.pause(true);
+        let sent = loop {
+            // What was fetched before the pause took hold is still to be taken, in order.
+            self.keep_polling(POLL);
+            if self.epoch != self.session.epoch() {
+                break true;
+            }
+            match self.sender.try_send(item) {
+                Ok(()) => break true,
+                Err(mpsc::error::TrySendError::Closed(_)) => break false,
+                Err(mpsc::error::TrySendError::Full(back)) => item = back,
+            }
+        };
+        self.pause(false);
+        sent
+    }
+
+    /// Stays in the group, and keeps what is delivered meanwhile for the next batch.
+    fn keep_polling(&mut self, wait: Duration) {
+        let event = match self.consumer.poll(wait) {
+            Some(Ok(message)) => self.event(&message),
+            _ => None,
+        };
+        self.batch.extend(event);
+    }
+
+    fn pause(&self, pause: bool) {
+        let mut foreign: BTreeSet<Partition> = self.foreign.iter().map(|f| f.partition).collect();
+        foreign.extend(self.schemas.iter().flat_map(Schemas::parked));
+        let ours = self.session.progress().partitions();
+        let list = self.list(ours.into_iter().filter(|p| !foreign.contains(p)));
+        let result = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
+        if let Err(error) = result {
+            tracing::debug!(%error, "cannot pause or resume");
+        }
+    }
+
+    /// Starts on a new assignment; false if the pipeline is gone.
+    fn take_up(&mut self, found: Vec<Found>) -> Result<bool, SourceError> {
+        self.epoch = self.session.epoch();
+        self.foreign.clear();
+        let own: BTreeSet<Partition> = found.iter().map(|f| f.partition).collect();
+        let plans = self.plans(&found)?;
+        let newest = found.iter().filter(|f| f.state.last.is_some()).max_by_key(|f| f.state.finished_to);
+        let last = newest.and_then(|f| f.state.last.clone()).map(Node::new);
+        let mut replays = Vec::new();
+        {
+            let mut progress = self.session.progress();
+            if self.epoch != self.session.epoch() {
+                return Ok(true);
+            }
+            for mut found in found {
+                match plans.get(&found.partition) {
+                    Some(Plan::Foreign) => {
+                        self.foreign.push(found);
+                        continue;
+                    }
+                    Some(Plan::Ours(_)) | None => {}
+                    Some(Plan::Incomplete) => found.state.plan = None,
+                }
+                progress.assign(found.partition, found.committed, &found.state);
+            }
+            for plan in plans.into_values() {
+                if let Plan::Ours(members) = plan {
+                    for member in members.iter().filter(|m| !own.contains(&m.partition)) {
+                        progress.assign(member.partition, member.committed, &member.state);
+                    }
+                    replays.push(members);
+                }
+            }
+        }
+        let foreign = self.list(self.foreign.iter().map(|f| f.partition));
+        self.consumer.pause(&foreign)?;
+        let partitions = Some(own.into_iter().collect());
+        if !self.send(SourceItem::Assigned(Assignment { epoch: self.epoch, partitions, last })) {
+            return Ok(false);
+        }
+        for members in replays {
+            if self.epoch != self.session.epoch() {
+                return Ok(true);
+            }
+            self.pause(true);
+            let replay = self.reread(&members);
+            self.pause(false);
+            let replay = replay?;
+            tracing::info!(records = replay.events.len(), "a release that was planned before is carried out");
+            if !self.send(SourceItem::Replay(Box::new(replay))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What to do about the plans that the commits speak of, by partition. A plan of ours stands at its home.
+    fn plans(&self, found: &[Found]) -> Result<BTreeMap<Partition, Plan>, SourceError> {
+        let own: BTreeMap<Partition, &Found> = found.iter().map(|f| (f.partition, f)).collect();
+        let mut plans = BTreeMap::new();
+        for found in found {
+            let Some(plan) = &found.state.plan else { continue };
+            if plan.home != found.partition {
+                // Follows its home: carried out with it, or by its owner.
+                match own.get(&plan.home) {
+                    None => drop(plans.insert(found.partition, Plan::Foreign)),
+                    Some(home) if !home.is_planned(plan.seed) => {
+                        plans.insert(found.partition, Plan::Incomplete);
+                    }
+                    Some(_) => {}
+                }
+                continue;
+            }
+            let mut members = Vec::new();
+            for number in plan.members.iter().flat_map(|(first, last)| first..=last) {
+                let member = self.look_up(Partition(number as u32), &own)?;
+                match member.filter(|m| m.is_planned(plan.seed)) {
+                    Some(member) => members.push(member),
+                    None => {
+                        members.clear();
+                        break;
+                    }
+                }
+            }
+            plans.insert(found.partition, if members.is_empty() { Plan::Incomplete } else { Plan::Ours(members) });
+        }
+        // The members of an incomplete plan are free as well.
+        for found in found {
+            if let Some(plan) = &found.state.plan
+                && matches!(plans.get(&plan.home), Some(Plan::Incomplete))
+            {
+                plans.insert(found.partition, Plan::Incomplete);
+            }
+        }
+        Ok(plans)
+    }
+
+    fn look_up(&self, partition: Partition, own: &BTreeMap<Partition, &Found>) -> Result<Option<Found>, SourceError> {
+        if let Some(found) = own.get(&partition) {
+            return Ok(Some((*found).clone()));
+        }
+        Ok(self.session.found(&self.consumer, &self.list([partition]))?.pop())
+    }
+
+    /// Whether others are done with their plans for partitions of ours; then those are ours to read.
+    fn look_after_foreign(&mut self) -> Result<(), SourceError> {
+        if self.foreign.is_empty() || self.looked.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let mut waiting = Vec::new();
+        for was in std::mem::take(&mut self.foreign) {
+            let list = self.list([was.partition]);
+            // The home first: it and ours are finished in one transaction, so if it has no plan any more and ours still
+            // has, the plan was never committed as a whole.
+            let Some(plan) = &was.state.plan else { continue };
+            let home = self.session.found(&self.consumer, &self.list([plan.home]))?.pop();
+            let now = self.session.found(&self.consumer, &list)?.pop();
+            let abandoned = home.is_some_and(|home| !home.is_planned(plan.seed));
+            match now {
+                Some(mut now) if !now.is_planned(plan.seed) || abandoned => {
+                    if now.is_planned(plan.seed) {
+                        now.state.plan = None;
+                    }
+                    if now.state.plan.is_some() {
+                        waiting.push(now);
+                        continue;
+                    }
+                    let mut progress = self.session.progress();
+                    if self.epoch != self.session.epoch() {
+                        return Ok(());
+                    }
+                    progress.assign(now.partition, now.committed, &now.state);
+                    drop(progress);
+                    // Read before it was ours to read, and read again from where it is now.
+                    self.batch.retain(|event| event.position.partition != now.partition);
+                    let mut at = TopicPartitionList::new();
+                    if let Some((topic, partition)) = self.session.topics.place(now.partition) {
+                        at.add_partition_offset(topic, partition, KafkaOffset::Offset(now.committed))?;
+                    }
+                    self.consumer.seek_partitions(at, REREAD)?;
+                    self.consumer.resume(&list)?;
+                }
+                _ => waiting.push(was),
+            }
+        }
+        self.foreign = waiting;
+        Ok(())
+    }
+
+    /// Reads the records of a plan again, by position.
+    fn reread(&mut self, members: &[Found]) -> Result<Replay, SourceError> {
+        let parts: Vec<(Partition, &PlanPart)> =
+            members.iter().filter_map(|m| Some((m.partition, m.state.plan.as_ref()?))).collect();
+        let spans = |runs: fn(&PlanPart) -> &crate::kafka::runs::Runs| {
+            Spans::from_runs(parts.iter().map(|(partition, part)| (*partition, runs(part).spans().collect())))
+        };
+        let (fresh, held) = (spans(|p| &p.fresh), spans(|p| &p.held));
+        let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
+        let mut events = Vec::new();
+        for (partition, part) in &parts {
+            let bounds = [part.fresh.first(), part.held.first()].into_iter().flatten().min();
+            let ends = [part.fresh.last(), part.held.last()].into_iter().flatten().max();
+            let (Some(first), Some(last)) = (bounds, ends) else { continue };
+            let Some((topic, number)) = self.session.topics.place(*partition) else { continue };
+            let mut at = TopicPartitionList::new();
+            at.add_partition_offset(topic, number, KafkaOffset::Offset(first))?;
+            consumer.assign(&at)?;
+            let started = Instant::now();
+            loop {
+                self.keep_polling(Duration::ZERO);
+                match consumer.poll(POLL) {
+                    Some(Ok(message)) if message.offset() > last => break,
+                    Some(Ok(message)) => {
+                        let wanted = self.event(&message);
+                        let wanted = wanted.filter(|e| fresh.contains(e.position) || held.contains(e.position));
+                        events.extend(wanted);
+                        if message.offset() == last {
+                            break;
+                        }
+                    }
+                    Some(Err(KafkaError::PartitionEOF(_))) => break,
+                    Some(Err(error)) => fatal(&error)?,
+                    None if started.elapsed() > REREAD => return Err(SourceError::Reread),
+                    None => {}
+                }
+            }
+        }
+        if let Some(schemas) = &self.schemas {
+            schemas.settle(&events);
+        }
+        let part = parts.first().map(|(_, part)| *part).ok_or(SourceError::Reread)?;
+        let plan = ReleasePlan {
+            seed: part.seed,
+            levels: part.levels.clone(),
+            closed: Some(part.closed),
+            fingerprint: part.fingerprint.clone(),
+            schema: part.schema,
+            fresh,
+            held,
+        };
+        Ok(Replay { plan, events })
+    }
+
+    fn list(&self, partitions: impl IntoIterator<Item = Partition>) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            if let Some((topic, partition)) = self.session.topics.place(partition) {
+                list.add_partition(topic, partition);
+            }
+        }
+        list
+    }
+}
+
+/// What a plan in a commit means to us.
+enum Plan {
+    /// Ours to carry out: all its partitions.
+    Ours(Vec<Found>),
+    /// Somebody else's to carry out.
+    Foreign,
+    /// Never committed as a whole, so nothing of it was produced.
+    Incomplete,
+}
+
+/// Errors that no waiting mends.
+fn fatal(error: &KafkaError) -> Result<(), SourceError> {
+    let code = error.rdkafka_error_code();
+    let hopeless = matches!(
+        code,
+        Some(
+            RDKafkaErrorCode::AutoOffsetReset
+                | RDKafkaErrorCode::OffsetOutOfRange
+                | RDKafkaErrorCode::LogTruncation
+                | RDKafkaErrorCode::Fatal
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::GroupAuthorizationFailed
+                | RDKafkaErrorCode::FencedInstanceId
+        )
+    );
+    if hopeless { Err(SourceError::Kafka(error.clone())) } else { Ok(()) }
+}
+
+impl From<AssignmentFault> for SourceError {
+    fn from(fault: AssignmentFault) -> Self {
+        Self::Assignment(fault)
+    }
+}

@@ -1,0 +1,193 @@
+//! One window: its rows, what was left out of it, and its incremental counts.
+
+use std::sync::Arc;
+
+use super::{CloseReason, SharedCounting, TooWide, WindowId, layout_sizes};
+use crate::encode::{Dictionaries, Encoded, Encoder};
+use crate::frequency::store::{self, Counter, FrequencySets};
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::event::{Millis, Partition, Position, Reject};
+use crate::model::plan::ReleasePlan;
+
+/// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
+const COUNT_BATCH: usize = 1024;
+
+/// A window that still fills.
+pub struct OpenWindow {
+    id: WindowId,
+    opened: Millis,
+    rows: Rows,
+    rejected: Vec<(Position, Reject)>,
+    suppressed: Vec<Position>,
+    counter: Box<dyn Counter>,
+    counted: usize,
+    counting: SharedCounting,
+}
+
+/// A window that has closed: what a release is made from.
+pub struct ClosedWindow {
+    /// Its number.
+    pub id: WindowId,
+    /// When its first record was read.
+    pub opened: Millis,
+    /// When it closed.
+    pub closed: Millis,
+    /// Why it closed.
+    pub reason: CloseReason,
+    /// The records that can be published.
+    pub rows: Arc<Rows>,
+    /// The records that were turned away.
+    pub rejected: Vec<(Position, Reject)>,
+    /// The records that the policy suppressed for a value it cannot place.
+    pub suppressed: Vec<Position>,
+    /// The dictionaries its codes belong to.
+    pub dictionaries: Dictionaries,
+    /// Its frequency sets.
+    pub sets: Arc<dyn FrequencySets>,
+    /// Records that were held before a restart and were read again with it.
+    pub held: Rows,
+    /// The assignment it was read in.
+    pub epoch: u64,
+    /// Present if its release was planned before a crash, and is to be made again as planned.
+    pub replay: Option<Box<Replayed>>,
+}
+
+/// What a planned release is made of beside the window's rows.
+pub struct Replayed {
+    /// The plan.
+    pub plan: ReleasePlan,
+    /// The rows that were held when it was made.
+    pub held: Rows,
+}
+
+impl ClosedWindow {
+    /// A window without records, for accounting only.
+    pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
+        let sizes = vec![1; dictionaries.quasi.len()];
+        let counter = store::counter(&sizes, counting).ok_or(TooWide)?;
+        Ok(Self {
+            id: WindowId(0),
+            opened: now,
+            closed: now,
+            reason: CloseReason::Waited,
+            rows: Arc::new(Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len())),
+            rejected: Vec::new(),
+            suppressed: Vec::new(),
+            sets: counter.store(&dictionaries.quasi),
+            dictionaries,
+            held: Rows::default(),
+            epoch: 0,
+            replay: None,
+        })
+    }
+}
+
+impl ClosedWindow {
+    /// The same window, counted anew: no search of the other profits from what this one has counted.
+    pub fn recounted(&self, counting: Counting) -> Result<Self, TooWide> {
+        let sizes: Vec<usize> = self.dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
+        let mut counter = store::counter(&sizes, counting).ok_or(TooWide)?;
+        counter.add(&self.rows, 0..self.rows.len());
+        Ok(Self {
+            rows: Arc::clone(&self.rows),
+            rejected: self.rejected.clone(),
+            suppressed: self.suppressed.clone(),
+            dictionaries: self.dictionaries.clone(),
+            sets: counter.store(&self.dictionaries.quasi),
+            held: self.held.clone(),
+            replay: None,
+            ..*self
+        })
+    }
+}
+
+impl OpenWindow {
+    /// An empty window whose first record came at `opened`.
+    pub fn new(id: WindowId, opened: Millis, encoder: &Encoder, counting: SharedCounting) -> Result<Self, TooWide> {
+        let counter = store::counter(&layout_sizes(&encoder.sizes()), (*counting).clone()).ok_or(TooWide)?;
+        let dictionaries = encoder.dictionaries();
+        let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
+        Ok(Self { id, opened, rows, rejected: Vec::new(), suppressed: Vec::new(), counter, counted: 0, counting })
+    }
+
+    /// Takes what became of the record at `position`, which `encoder` encoded last.
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        match encoded {
+            Encoded::Row => self.rows.push(position, now, encoder.row()),
+            Encoded::Suppressed => self.suppressed.push(position),
+            Encoded::Rejected(reject) => self.rejected.push((position, reject)),
+        }
+        if self.rows.len() - self.counted >= COUNT_BATCH { self.count_all(encoder) } else { Ok(()) }
+    }
+
+    /// Takes every record of a partition out again: it belongs to another instance now.
+    pub fn retract(&mut self, partition: Partition, encoder: &Encoder) -> Result<(), TooWide> {
+        self.count_all(encoder)?;
+        let gone = |i: &usize| self.rows.position(*i).partition == partition;
+        let indices: Vec<usize> = (0..self.rows.len()).filter(gone).collect();
+        self.counter.retract(&self.rows, &indices);
+        self.rows = self.rows.filtered(|i| self.rows.position(i).partition != partition);
+        self.counted = self.rows.len();
+        self.rejected.retain(|(position, _)| position.partition != partition);
+        self.suppressed.retain(|position| position.partition != partition);
+        Ok(())
+    }
+
+    /// All records taken, rejected and suppressed ones included.
+    pub fn len(&self) -> usize {
+        self.rows.len() + self.rejected.len() + self.suppressed.len()
+    }
+
+    /// True if no record was taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When its first record was read.
+    pub fn opened(&self) -> Millis {
+        self.opened
+    }
+
+    /// Counts its age from `now` on, if the clock has been set back to before its first record.
+    pub(super) fn not_after(&mut self, now: Millis) {
+        self.opened = self.opened.min(now);
+    }
+
+    /// Bytes held by its rows.
+    pub fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+
+    /// Closes it.
+    pub fn close(mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<ClosedWindow, TooWide> {
+        self.count_all(encoder)?;
+        let dictionaries = encoder.dictionaries();
+        Ok(ClosedWindow {
+            id: self.id,
+            opened: self.opened,
+            closed: now,
+            reason,
+            rows: Arc::new(self.rows),
+            rejected: self.rejected,
+            suppressed: self.suppressed,
+            sets: self.counter.store(&dictionaries.quasi),
+            dictionaries,
+            held: Rows::default(),
+            epoch: 0,
+            replay: None,
+        })
+    }
+
+    fn count_all(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
+        if !(self.counted..self.rows.len()).all(|i| self.counter.fits(self.rows.quasi(i))) {
+            // A dictionary has outgrown its field: count again with wider ones. Sizes double, so this is rare.
+            let sizes = layout_sizes(&encoder.sizes());
+            self.counter = store::counter(&sizes, (*self.counting).clone()).ok_or(TooWide)?;
+            self.counted = 0;
+        }
+        self.counter.add(&self.rows, self.counted..self.rows.len());
+        self.counted = self.rows.len();
+        Ok(())
+    }
+}

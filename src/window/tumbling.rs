@@ -1,0 +1,139 @@
+//! Tumbling windows: by count and age there is one open window; by event time there is one per boundary still waited for.
+//!
+//! A record that comes when its event-time window is no longer waited for joins the oldest one still open, never a
+//! published one, and opens none of its own that would close at once with hardly a record in it.
+//! A record from the future does not move the watermark: it joins the newest open window.
+
+use std::collections::BTreeMap;
+
+use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
+use crate::encode::{Encoded, Encoder};
+use crate::model::event::{Millis, Partition, Position};
+
+/// How far ahead of the clock an event time may lie and still be believed. Larger lets a wrong clock close windows early;
+/// smaller distrusts clocks that are merely a little fast.
+const MAX_AHEAD_MS: i64 = 60_000;
+
+/// The windows that are open now.
+pub struct Tumbling {
+    rules: CloseRules,
+    counting: SharedCounting,
+    /// By event-time start; without event time the only one starts at 0.
+    open: BTreeMap<i64, OpenWindow>,
+    /// No record older than this is waited for.
+    watermark: i64,
+    next_id: u64,
+}
+
+impl Tumbling {
+    /// No window open yet.
+    pub fn new(rules: CloseRules, counting: SharedCounting) -> Self {
+        Self { rules, counting, open: BTreeMap::new(), watermark: i64::MIN, next_id: 0 }
+    }
+
+    /// Puts the record at `position`, which `encoder` encoded last, into its window. Call [`Tumbling::due`] next.
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
+        let start = self.start_of(event_time, now);
+        if !self.open.contains_key(&start) {
+            let window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            self.next_id += 1;
+            self.open.insert(start, window);
+        }
+        match self.open.get_mut(&start) {
+            Some(window) => window.add(encoder, position, now, encoded),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes one window that is due at `now`, oldest first; `None` when none is.
+    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.open.values_mut().for_each(|window| window.not_after(now));
+        let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
+        let Some((start, reason)) = due else { return Ok(None) };
+        self.close(start, now, reason, encoder)
+    }
+
+    /// Closes one of the open windows whatever the rules say; `None` when none is left.
+    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        match self.open.keys().next().copied() {
+            Some(start) => self.close(start, now, CloseReason::Drained, encoder),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes every record of a partition out of every open window.
+    pub fn retract(&mut self, partition: Partition, encoder: &Encoder) -> Result<(), TooWide> {
+        for window in self.open.values_mut() {
+            window.retract(partition, encoder)?;
+        }
+        self.open.retain(|_, window| !window.is_empty());
+        Ok(())
+    }
+
+    /// Records in all open windows.
+    pub fn len(&self) -> usize {
+        self.open.values().map(OpenWindow::len).sum()
+    }
+
+    /// True if no window holds a record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the oldest open window got its first record.
+    pub fn opened(&self) -> Option<Millis> {
+        self.open.values().map(OpenWindow::opened).min()
+    }
+
+    /// When [`Tumbling::due`] should be asked again by the clock, if nothing arrives before.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.opened().map(|opened| Millis(opened.0.saturating_add(self.rules.max_age.as_millis() as i64)))
+    }
+
+    fn close(
+        &mut self,
+        start: i64,
+        now: Millis,
+        reason: CloseReason,
+        encoder: &Encoder,
+    ) -> Result<Option<ClosedWindow>, TooWide> {
+        self.open.remove(&start).map(|window| window.close(now, reason, encoder)).transpose()
+    }
+
+    fn reason(&self, start: i64, window: &OpenWindow, now: Millis) -> Option<CloseReason> {
+        let ended = |size: i64| start.saturating_add(size) <= self.watermark;
+        if window.len() >= self.rules.max_records {
+            Some(CloseReason::Full)
+        } else if self.rules.event_time.as_ref().is_some_and(|e| ended(e.size.as_millis() as i64)) {
+            Some(CloseReason::EventTime)
+        } else if age(now, window.opened()) >= self.rules.max_age {
+            Some(CloseReason::Aged)
+        } else {
+            None
+        }
+    }
+
+    fn start_of(&mut self, event_time: Option<Millis>, now: Millis) -> i64 {
+        let Some(rules) = &self.rules.event_time else { return 0 };
+        let size = rules.size.as_millis() as i64;
+        // Saturating, because an event time can be any number at all.
+        let start = |time: i64| time.div_euclid(size).saturating_mul(size);
+        match event_time {
+            Some(Millis(time)) if time <= now.0.saturating_add(MAX_AHEAD_MS) => {
+                let lateness = rules.allowed_lateness.as_millis() as i64;
+                self.watermark = self.watermark.max(time.saturating_sub(lateness));
+                let (own, waited_for) = (start(time), start(self.watermark));
+                if own < waited_for && !self.open.contains_key(&own) {
+                    self.open.keys().next().copied().unwrap_or(waited_for)
+                } else {
+                    own
+                }
+            }
+            _ => {
+                let newest = self.open.keys().next_back().copied();
+                newest.unwrap_or_else(|| start(self.watermark).max(start(now.0)))
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Every command as a user runs it: what it writes, what it says, and its exit code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod program;
+
+use std::io::{BufRead as _, BufReader};
+
+use program::service::{HTTP, Service};
+use program::{Desk, csv, jsonl, people, policy, wait_until};
+use serde_json::Value;
+
+const REPORT_KEYS: [&str; 13] = [
+    "algorithm",
+    "recoding",
+    "satisfies",
+    "loss",
+    "k_achieved",
+    "records_in",
+    "records_published",
+    "records_suppressed",
+    "nodes_total",
+    "nodes_checked",
+    "nodes_predicted",
+    "elapsed_ms",
+    "stop",
+];
+
+#[track_caller]
+fn adds_up(summary: &Value) {
+    let of = |key: &str| summary[key].as_u64().unwrap_or_else(|| panic!("{key} in {summary}"));
+    let outcomes = ["records_published", "records_suppressed", "records_held", "records_rejected"].map(of);
+    assert_eq!(of("records_in"), outcomes.iter().sum::<u64>(), "{summary}");
+    of("releases");
+}
+
+#[test]
+fn demo_in_a_pipe_is_plain_lines_that_add_up() {
+    let desk = Desk::new();
+    let left = desk.run(&["demo", "--records", "6000", "--rate", "0"]).expect(0);
+    assert!(left.out.contains("6,000 records in = "), "{}", left.out);
+    assert!(!left.out.contains('\u{1b}') && left.err.is_empty(), "no colours and no progress: {:?}", left.err);
+}
+
+#[test]
+fn demo_as_json_is_one_object_and_the_seed_decides() {
+    let desk = Desk::new();
+    let run = |seed: &str| desk.run(&["demo", "--json", "--records", "10000", "--rate", "0", "--seed", seed]).expect(0);
+    let first = run("7").json();
+    adds_up(&first);
+    assert_eq!(first["records_in"], 10_000);
+    assert_eq!(first["releases"], 2);
+    assert!(first["records_published"].as_u64() > Some(8000), "{first}");
+    for release in first["per_release"].as_array().unwrap() {
+        assert!(release["k_achieved"].as_u64() >= Some(5), "{release}");
+    }
+    let published = |object: &Value| (object["records_published"].clone(), object["per_release"][0]["loss"].clone());
+    assert_eq!(published(&first), published(&run("7").json()));
+    assert_ne!(published(&first), published(&run("8").json()));
+}
+
+/// `anonymize | verify` for one policy and one input.
+#[track_caller]
+fn anonymized_is_verified(desk: &Desk, config: &str, input: &str, output: &str) -> Value {
+    desk.write("policy.yaml", config);
+    desk.run(&["anonymize", "-c", "policy.yaml", input, "-o", output, "--report", "report.json"]).expect(0);
+    let left = desk.run(&["verify", "-c", "policy.yaml", output]).expect(0);
+    assert!(left.out.contains("satisfies the policy"), "{}", left.out);
+    let report: Value = serde_json::from_str(&desk.read("report.json")).unwrap();
+    for key in REPORT_KEYS {
+        assert!(report.get(key).is_some(), "{key} in {report}");
+    }
+    assert_eq!(report["satisfies"], true);
+    let of = |key: &str| report[key].as_u64().unwrap();
+    assert_eq!(of("records_in"), of("records_published") + of("records_suppressed") + of("records_rejected"));
+    report
+}
+
+#[test]
+fn every_format_and_delimiter_is_read_and_written() {
+    let desk = Desk::new();
+    let people = people(400);
+    desk.write("comma.csv", csv(',', &people));
+    desk.write("semicolon.csv", csv(';', &people));
+    desk.write("tab.tsv", csv('\t', &people));
+    desk.write("pipe.csv", csv('|', &people));
+    desk.write("lines.jsonl", jsonl(&people));
+    desk.write("noextension", jsonl(&people));
+    let config = policy("");
+    for input in ["comma.csv", "semicolon.csv", "tab.tsv", "lines.jsonl", "noextension"] {
+        for output in ["out.csv", "out.jsonl", "out.avro", "out"] {
+            let report = anonymized_is_verified(&desk, &config, input, output);
+            assert_eq!((&report["records_in"], &report["records_published"]), (&400.into(), &400.into()));
+        }
+    }
+    // A file in Avro goes in as well as out.
+    let avro = desk.command(&["generate", "--records", "2000", "--format", "avro"]).output().unwrap().stdout;
+    desk.write("people.avro", avro);
+    let generated = "policy:\n  quasi_identifiers:\n    - { name: age, hierarchy: { intervals: { widths: [10, 40], min: 0, max: 120 } } \
+                     }\n    - { name: zip, hierarchy: { prefix: { length: 5 } } }\n  sensitive: [{ name: occupation }]\n  keep: [score]\n  \
+                     subject: user_id\n  privacy: [{ k-anonymity: 5 }]\n  suppression: { limit: 5% }\n";
+    for output in ["from-avro.avro", "from-avro.csv", "from-avro.jsonl"] {
+        anonymized_is_verified(&desk, generated, "people.avro", output);
+    }
+    // A delimiter that is not sniffed must be given.
+    let unknown = desk.run(&["anonymize", "-c", "policy.yaml", "pipe.csv", "-o", "x.csv"]).expect(2);
+    assert!(unknown.err.contains("--delimiter"), "{}", unknown.err);
+    desk.write("policy.yaml", config);
+    desk.run(&["anonymize", "-c", "policy.yaml", "pipe.csv", "--delimiter", "|", "-o", "x.csv"]).expect(0);
+    assert!(desk.read("x.csv").starts_with("age|job\n"), "the output keeps the delimiter");
+    desk.run(&["verify", "-c", "policy.yaml", "x.csv", "--delimiter", "|"]).expect(0);
+}
+
+#[test]
+fn anonymize_and_verify_make_a_pipe() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy(""));
+    let released =
+        desk.pipe(&["anonymize", "-c", "policy.yaml", "-", "-o", "-"], csv(';', &people(300)).as_bytes()).expect(0);
+    assert!(released.out.starts_with("age;job\n"), "{}", released.out);
+    desk.pipe(&["verify", "-c", "policy.yaml", "-"], released.out.as_bytes()).expect(0);
+}
+
+#[test]
+fn anonymize_and_verify_agree_on_every_policy() {
+    let desk = Desk::new();
+    desk.write("in.csv", csv(',', &people(600)));
+    let base = policy("");
+    let policies = [
+        base.clone(),
+        base.replace("k-anonymity: 5 }", "k-anonymity: 5 }, { l-diversity: { field: job, l: 3, variant: distinct } }"),
+        base.replace("k-anonymity: 5 }", "k-anonymity: 2 }, { l-diversity: { field: job, l: 2.5, variant: entropy } }"),
+        base.replace("k-anonymity: 5 }", "l-diversity: { field: job, l: 2, variant: recursive, c: 3 } }"),
+        policy("  suppression: { limit: 10% }\n  loss: dm\n"),
+        policy("  suppression: { limit: 10%, action: hold }\n  loss: aecs\n"),
+        policy("  loss: precision\n").replace("  subject: id\n", ""),
+        policy("search: { algorithm: bottom-up, seed: 3 }\n"),
+    ];
+    for policy in policies {
+        anonymized_is_verified(&desk, &policy, "in.csv", "out.csv");
+    }
+}
+
+#[test]
+fn a_class_of_k_minus_1_is_named_with_its_size() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy(""));
+    let class = |age: &str, size: usize| format!("\"{age}\",cook\n").repeat(size);
+    for (name, other) in [("good.csv", 5), ("bad.csv", 4)] {
+        desk.write(name, format!("age,job\n{}{}", class("[20, 30[", 7), class("[30, 40[", other)));
+    }
+    desk.run(&["verify", "-c", "policy.yaml", "good.csv"]).expect(0);
+    let left = desk.run(&["verify", "-c", "policy.yaml", "bad.csv"]).expect(1);
+    assert!(left.err.contains("age = [30, 40[") && left.err.contains("size: 4"), "{}", left.err);
+    let json = desk.run(&["verify", "-c", "policy.yaml", "bad.csv", "--json"]).expect(1).json();
+    assert_eq!((&json["class"]["age"], &json["size"]), (&"[30, 40[".into(), &4.into()));
+    desk.write("broken.csv", "age,job\n\"[20, 30[,cook\n");
+    let broken = desk.run(&["verify", "-c", "policy.yaml", "broken.csv"]).expect(1);
+    assert!(broken.err.contains("record 1") && !broken.err.contains("cook"), "{}", broken.err);
+}
+
+#[test]
+fn a_policy_that_cannot_be_met_writes_nothing() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy(""));
+    desk.write("few.csv", csv(',', &people(4)));
+    let arguments = ["anonymize", "-c", "policy.yaml", "few.csv", "-o", "out.csv", "--report", "report.json"];
+    let left = desk.run(&arguments).expect(1);
+    assert!(left.err.contains("policy is not met"), "{}", left.err);
+    assert!(!desk.path("out.csv").exists() && !desk.path("out.csv.partial").exists());
+    let report: Value = serde_json::from_str(&desk.read("report.json")).unwrap();
+    assert_eq!((&report["satisfies"], &report["records_published"]), (&false.into(), &0.into()));
+    // One person many times is one person.
+    desk.write(
+        "one.csv",
+        csv(',', &people(50))
+            .lines()
+            .map(|l| format!("same{}\n", &l[l.find(',').unwrap()..]))
+            .collect::<String>()
+            .replacen("same", "id", 1),
+    );
+    desk.run(&["anonymize", "-c", "policy.yaml", "one.csv", "-o", "out.csv"]).expect(1);
+    assert!(!desk.path("out.csv").exists());
+}
+
+#[test]
+fn search_tells_what_it_found() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy(""));
+    desk.write("in.csv", csv(',', &people(500)));
+    let mut losses = Vec::new();
+    for algorithm in ["optimal", "exhaustive", "bottom-up", "auto"] {
+        let left =
+            desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", algorithm, "--seed", "1", "--json"]);
+        let json = left.expect(0).json();
+        for key in REPORT_KEYS {
+            assert!(json.get(key).is_some(), "{key} in {json}");
+        }
+        losses.push(json["loss"]["glm"].clone());
+    }
+    assert!(losses.iter().all(|loss| *loss == losses[0]), "{losses:?}");
+    let all = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", "all", "--json"]).expect(0).json();
+    assert!(all["searches"].as_array().unwrap().len() >= 4);
+    let table = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0);
+    assert!(table.out.contains("glm") && table.out.contains("age "), "{}", table.out);
+    let unknown = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", "magic"]).expect(2);
+    assert!(unknown.err.contains("optimal"), "{}", unknown.err);
+}
+
+#[test]
+fn ten_mistakes_are_ten_messages() {
+    let desk = Desk::new();
+    desk.write("bad.csv", "a;x;*\nb;x\n");
+    desk.write(
+        "ten.yaml",
+        "policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [5, 12], min: 0, max: 120 } } }
+    - { name: zip, hierarchy: { prefix: { length: 0 } } }
+    - { name: city, hierarchy: { csv: nowhere.csv } }
+    - { name: town, hierarchy: trivial, weight: -1 }
+    - { name: town, hierarchy: trivial }
+  privacy:
+    - { k-anonymity: 0 }
+    - { l-diversity: { field: job, l: 3 } }
+  suppression: { limit: 1.5 }
+serach: { algorithm: auto }
+window: { tumbling: { max_records: 0 } }
+",
+    );
+    let left = desk.run(&["validate", "-c", "ten.yaml"]).expect(2);
+    let lines: Vec<&str> = left.err.lines().collect();
+    assert_eq!(lines.last(), Some(&"10 problems"), "{}", left.err);
+    for line in &lines[..10] {
+        let number = line.strip_prefix("ten.yaml:").and_then(|rest| rest.split_once(':')).map(|(number, _)| number);
+        assert!(number.is_some_and(|number| number.parse::<u32>().is_ok()), "a line number: {line}");
+    }
+    // The same messages from whatever command is given the file.
+    let run = desk.run(&["run", "-c", "ten.yaml"]).expect(2);
+    assert_eq!(run.err, left.err);
+    desk.write("fine.yaml", policy(""));
+    desk.run(&["validate", "-c", "fine.yaml"]).expect(0);
+    let schema: Value = serde_json::from_str(&desk.run(&["schema"]).expect(0).out).unwrap();
+    assert!(schema["properties"]["policy"].is_object());
+}
+
+#[test]
+fn mistakes_are_named_with_a_remedy_and_without_values() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy(""));
+    desk.write("in.csv", csv(',', &people(100)));
+    desk.write("lacks.csv", "id,years\nsecret1,30\n");
+    desk.write("empty.csv", "");
+    desk.write("unknown.csv", format!("{}p,secret2,cook\n", csv(',', &people(100))));
+    let check = |arguments: &[&str], code: i32, words: &[&str]| {
+        let left = desk.run(arguments).expect(code);
+        for word in words {
+            assert!(left.err.contains(word), "{word} in {}", left.err);
+        }
+        assert!(!left.err.contains("secret") && !left.out.contains("secret"), "{}", left.err);
+    };
+    let anonymize = |input: &'static str| ["anonymize", "-c", "policy.yaml", input, "-o", "out.csv"];
+    check(&anonymize("nowhere.csv"), 2, &["nowhere.csv"]);
+    check(&anonymize("lacks.csv"), 2, &["`age`", "`job`"]);
+    check(&anonymize("empty.csv"), 2, &["header"]);
+    check(&anonymize("policy.yaml"), 2, &["no field"]);
+    check(
+        &anonymize("unknown.csv"),
+        0,
+        &["1 x unknown_value in `age`, first in record 101", "unknown_value: suppress"],
+    );
+    check(&["anonymize", "-c", "policy.yaml", "in.csv", "-o", "in.csv"], 2, &["another file"]);
+    check(&["anonymize", "-c", "policy.yaml", "in.csv", "-o", "no/such/out.csv"], 2, &["no/such/out.csv"]);
+    check(&["anonymize", "-c", "nowhere.yaml", "in.csv", "-o", "out.csv"], 2, &["nowhere.yaml"]);
+    check(&["anonymize", "-c", "policy.yaml", "in.csv"], 2, &["--output"]);
+    check(&["frobnicate"], 2, &["frobnicate"]);
+    check(&["--log", "=,=", "schema"], 2, &["log filter"]);
+}
+
+#[test]
+fn run_reads_and_writes_files_and_sums_up_on_stdout() {
+    let desk = Desk::new();
+    let mut lines = jsonl(&people(1000));
+    lines.push_str("{not json\n{\"id\":\"x\",\"age\":999,\"job\":\"cook\"}\n");
+    desk.write("in.jsonl", lines);
+    for sink in ["out.csv", "out.jsonl", "out.avro"] {
+        let config = format!(
+            "{}window: {{ tumbling: {{ max_records: 300 }} }}\nsource: {{ file: {{ path: in.jsonl }} }}\nsink: {{ file: {{ path: {sink}, \
+             manifest: manifest.jsonl }} }}\n",
+            policy("  suppression: { limit: 5% }\n")
+        );
+        desk.write("pipeline.yaml", config);
+        let summary = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0).json();
+        adds_up(&summary);
+        assert_eq!((&summary["records_in"], &summary["records_rejected"]), (&1002.into(), &2.into()));
+        assert_eq!(summary["releases"].as_u64(), Some(desk.read("manifest.jsonl").lines().count() as u64));
+        desk.run(&["verify", "-c", "pipeline.yaml", sink]).expect(0);
+    }
+}
+
+#[test]
+fn run_with_a_generator_ends_by_itself() {
+    let desk = Desk::new();
+    let config = policy("window: { tumbling: { max_records: 500 } }\nsource: { generator: { records: 2000, subjects: 1000 } }\nsink: { file: { path: out.jsonl } }\n")
+        .replace("name: job", "name: occupation").replace("subject: id", "subject: user_id");
+    desk.write("pipeline.yaml", config);
+    let summary = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0).json();
+    adds_up(&summary);
+    assert_eq!(summary["records_in"], 2000);
+    desk.run(&["verify", "-c", "pipeline.yaml", "out.jsonl"]).expect(0);
+}
+
+/// Like `tail -f x.jsonl | veilstream run`: releases come while the input stays open, and a stop drains.
+#[test]
+fn a_pipe_that_stays_open_publishes_and_drains_on_a_signal() {
+    for name in ["TERM", "INT"] {
+        let desk = Desk::new();
+        desk.write(
+            "pipeline.yaml",
+            policy(&format!("window: {{ tumbling: {{ max_records: 100, max_age: 1h }} }}\n{HTTP}")),
+        );
+        let mut service = Service::start(&desk, "pipeline.yaml", "info");
+        // Two full windows: 200 rows must come out although the input goes on.
+        service.send(jsonl(&people(200)).as_bytes());
+        wait_until("two releases", || service.out().lines().count() == 200);
+        for line in service.out().lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            assert!(row.get("age").is_some() && row.get("id").is_none(), "{row}");
+        }
+        // A window that is not full, but large enough to be protected: published by the drain.
+        service.send(jsonl(&people(60)).as_bytes());
+        service.wait_for_records(260);
+        service.signal(name);
+        let left = service.end().expect(0);
+        let summary: Value = serde_json::from_str(left.err.lines().last().unwrap()).unwrap();
+        adds_up(&summary);
+        assert_eq!(summary["records_in"], 260);
+        assert_eq!(summary["records_published"].as_u64(), Some(left.out.lines().count() as u64), "{summary}");
+        assert!(left.out.lines().count() > 200, "the drain published");
+    }
+}
+
+#[test]
+fn a_half_filled_window_below_k_is_never_flushed() {
+    let desk = Desk::new();
+    desk.write("pipeline.yaml", policy("window: { tumbling: { max_records: 100, max_age: 1h } }\n"));
+    let left = desk.pipe(&["run", "-c", "pipeline.yaml"], jsonl(&people(4)).as_bytes()).expect(0);
+    assert_eq!(left.out, "");
+    let summary: Value = serde_json::from_str(left.err.lines().last().unwrap()).unwrap();
+    adds_up(&summary);
+    assert_eq!((&summary["records_suppressed"], &summary["releases"]), (&4.into(), &0.into()));
+}
+
+#[test]
+fn generate_says_the_same_for_the_same_seed() {
+    let desk = Desk::new();
+    let run = |seed: &str| desk.run(&["generate", "--records", "50", "--seed", seed, "--format", "csv"]).expect(0).out;
+    assert_eq!(run("1"), run("1"));
+    assert_ne!(run("1"), run("2"));
+    assert_eq!(run("1").lines().count(), 51);
+    // A reader that goes away is no failure.
+    let mut child = desk.command(&["generate", "--records", "0"]).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with('{'));
+    wait_until("generate ends with its reader", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

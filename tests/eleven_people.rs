@@ -1,0 +1,193 @@
+//! The table of eleven people of Wang, Liao and Hsu (2007): its classes, what is secure at which node, and its generalized
+//! form, exactly.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "criteria/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use table::Engine;
+use veilstream::model::confidential::{Field, Formula, Sentence};
+use veilstream::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec, PrefixSpec};
+use veilstream::model::lattice::{Lattice, Node};
+use veilstream::model::policy::{
+    Criterion, Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+};
+use veilstream::model::record::Value;
+use veilstream::model::schema::{Role, Schema};
+use veilstream::search::evaluator::Evaluator;
+use veilstream::search::granulation_ga::Code;
+use veilstream::search::{Algorithm, Budget, StopReason};
+
+const PEOPLE: [[&str; 5]; 11] = [
+    ["1956-09-24", "24126", "161", "400K", "1"],
+    ["1956-09-06", "24129", "167", "300K", "1"],
+    ["1956-09-30", "24133", "163", "300K", "1"],
+    ["1956-03-23", "10427", "160", "300K", "0"],
+    ["1956-03-18", "10431", "165", "100K", "2"],
+    ["1956-03-05", "10466", "168", "100K", "2"],
+    ["1955-04-20", "26015", "175", "400K", "2"],
+    ["1955-04-18", "26032", "170", "300K", "1"],
+    ["1955-04-09", "26617", "173", "100K", "0"],
+    ["1955-04-01", "26628", "171", "400K", "0"],
+    ["1955-04-23", "26328", "176", "400K", "0"],
+];
+
+/// (mm/yy, d1d2***, width 10).
+fn paper() -> Node {
+    Node::new([1, 3, 2])
+}
+
+fn health(value: &str) -> Formula {
+    Formula::In(Field::Sensitive(1), vec![value.to_owned()])
+}
+
+fn sentence(says: Formula, when: Option<Formula>) -> Sentence {
+    Sentence { name: "s".into(), says, when, damage: 1.0 }
+}
+
+/// Only u1 has this income and this health.
+fn is_u1() -> Formula {
+    Formula::All(vec![Formula::In(Field::Sensitive(0), vec!["400K".into()]), health("1")])
+}
+
+fn engine(criteria: Vec<Criterion>) -> Engine {
+    let units = [DateUnit::Day, DateUnit::Month, DateUnit::Year];
+    let born = DateSpec::new(units);
+    let height = IntervalSpec::new([5, 10, 20].map(Decimal::from), 100.into(), 220.into());
+    let hierarchies = [
+        Hierarchy::dates(born).unwrap(),
+        Hierarchy::prefix(PrefixSpec::new(5)).unwrap(),
+        Hierarchy::intervals(height).unwrap(),
+    ];
+    let quasi = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
+        name: name.into(),
+        max_level: hierarchy.height(),
+        hierarchy: Arc::new(hierarchy),
+        weight: 1.0,
+        min_level: 0,
+        priority: 1,
+    };
+    let policy = Policy {
+        schema: Schema::new([
+            ("born", Role::Quasi),
+            ("zip", Role::Quasi),
+            ("height", Role::Quasi),
+            ("income", Role::Sensitive),
+            ("health", Role::Sensitive),
+        ]),
+        quasi: ["born", "zip", "height"].into_iter().zip(hierarchies).map(quasi).collect(),
+        criteria,
+        suppression: SuppressionLimit(0.0),
+        action: SuppressionAction::Drop,
+        loss: Loss::Ql,
+        unknown_value: Fallback::Reject,
+        missing_value: Fallback::Reject,
+        null_value: Fallback::Reject,
+        render: Render::Label,
+        fingerprint: String::new(),
+    };
+    let values = |person: &[&'static str; 5]| {
+        let text = |i: usize| Value::Text(person[i].into());
+        vec![text(0), text(1), text(2), text(3), Value::Number(person[4].into())]
+    };
+    Engine::new(policy, PEOPLE.iter().map(values))
+}
+
+fn secure(engine: &Engine, node: &Node) -> bool {
+    let evaluator = Evaluator::new(&engine.policy, &engine.rules, Arc::clone(&engine.sets));
+    let satisfies = evaluator.evaluate(node).satisfies;
+    let all: Vec<usize> = (0..PEOPLE.len()).collect();
+    assert_eq!(engine.release(node, &all).is_ok(), satisfies, "gate and evaluator differ");
+    satisfies
+}
+
+#[test]
+fn the_lattice_is_the_papers() {
+    let engine = engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]);
+    let code = Code::new(&engine.policy.lattice());
+    let text: String = code.encode(&paper()).iter().map(|&bit| if bit { '1' } else { '0' }).collect();
+    assert_eq!((code.len(), text.as_str()), (8, "01011010"));
+}
+
+#[test]
+fn classes_and_generalized_table() {
+    let engine = engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]);
+    let classes: BTreeSet<Vec<usize>> = (0..11)
+        .map(|i| (0..11).filter(|&j| engine.class_of(&paper(), i) == engine.class_of(&paper(), j)).collect())
+        .collect();
+    assert_eq!(classes, BTreeSet::from([vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8, 9, 10]]));
+    let release = engine.release(&paper(), &(0..11).collect::<Vec<_>>()).unwrap();
+    let mut shown = Vec::new();
+    let row = |quasi: &[&str], values: &[&str]| -> Result<(), ()> {
+        shown.push([quasi.join(" "), values.join(" ")].join(" "));
+        Ok(())
+    };
+    release.rows(row).unwrap();
+    shown.sort();
+    let class = |who: &[usize], generalized: &str| -> Vec<String> {
+        who.iter().map(|&i| format!("{generalized} \"{}\" {}", PEOPLE[i][3], PEOPLE[i][4])).collect()
+    };
+    let mut expected = [
+        class(&[0, 1, 2], "1956-09 24*** [160,170)"),
+        class(&[3, 4, 5], "1956-03 10*** [160,170)"),
+        class(&[6, 7, 8, 9, 10], "1955-04 26*** [170,180)"),
+    ]
+    .concat();
+    expected.sort();
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn security_at_the_papers_node() {
+    assert!(secure(&engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]), &paper()));
+    let for_u1 = || vec![sentence(health("2"), None), sentence(health("1"), Some(is_u1()))];
+    assert!(!secure(&engine(vec![Criterion::Confidential(for_u1())]), &paper()));
+    // u1 alone is exposed: the class reports one person.
+    let refusal = engine(vec![Criterion::Confidential(for_u1())]).release(&paper(), &(0..11).collect::<Vec<_>>());
+    let refusal = refusal.unwrap_err();
+    assert_eq!((refusal.achieved, refusal.size), (1.0, 3));
+    // With the years instead of the months, u1 joins u4, who falsifies it.
+    assert!(secure(&engine(vec![Criterion::Confidential(for_u1())]), &Node::new([2, 5, 2])));
+}
+
+#[test]
+fn security_measure_of_the_papers_node() {
+    let engine = engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]);
+    let evaluator = Evaluator::new(&engine.policy, &engine.rules, Arc::clone(&engine.sets));
+    // health = 2 for 3 of 11; for none, 2 of 3 and 1 of 5 in the classes. Only the second is above the release's share.
+    let (release, class) = ((3.0f64 / 11.0).ln(), (2.0f64 / 3.0).ln());
+    let mean = 3.0 / 11.0 * (release - class) / release;
+    assert!((evaluator.evaluate(&paper()).security - (1.0 - mean)).abs() < 1e-12);
+}
+
+#[test]
+fn every_minimal_secure_node_and_the_fittest() {
+    let engine = engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]);
+    let lattice: Lattice = engine.policy.lattice();
+    let run = |algorithm: Algorithm| {
+        let evaluator = Evaluator::new(&engine.policy, &engine.rules, Arc::clone(&engine.sets));
+        let rng = &mut ChaCha8Rng::seed_from_u64(11);
+        let outcome = algorithm.search().run(&lattice, &evaluator, &Budget::unlimited(), rng);
+        (outcome, evaluator.checks())
+    };
+    let (all, every) = run(Algorithm::Exhaustive);
+    let (minimal, checks) = run(Algorithm::Granulation);
+    let levels = |nodes: &[Node]| nodes.iter().map(|n| n.levels().to_vec()).collect::<BTreeSet<_>>();
+    assert_eq!(levels(&minimal.minimal), levels(&all.minimal));
+    assert_eq!(minimal.stop, StopReason::Proven);
+    assert_eq!(minimal.best, all.best);
+    assert!(checks < every, "{checks} of {every}");
+    // The genetic search finds the greatest security times quality among the secure nodes.
+    let evaluator = Evaluator::new(&engine.policy, &engine.rules, Arc::clone(&engine.sets));
+    let fitness = |node: &Node| evaluator.evaluate(node).security * (1.0 - evaluator.evaluate(node).loss);
+    let greatest = lattice.nodes().filter(|n| evaluator.evaluate(n).satisfies).map(|n| fitness(&n)).fold(0.0, f64::max);
+    let (fittest, _) = run(Algorithm::GranulationGa);
+    let found = fittest.best.unwrap().recoding.node().unwrap();
+    assert!((fitness(&found) - greatest).abs() < 1e-12, "{found:?}: {} of {greatest}", fitness(&found));
+}

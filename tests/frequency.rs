@@ -1,0 +1,154 @@
+//! Frequency sets against recounts: rollups along random ways, adds and retracts in random order, subjects in many
+//! classes, and all four key widths. The twin counts the rows of every node by their labels, in sets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Rule, Table, tables};
+use proptest::prelude::*;
+use veilstream::encode::Dictionaries;
+use veilstream::frequency::key::{Layout, Width};
+use veilstream::frequency::set::{Classes, Origin};
+use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::model::counting::{Counting, Facet};
+use veilstream::model::lattice::Node;
+use veilstream::model::policy::Loss;
+use veilstream::model::recoding::Recoding;
+
+/// Classes by their labels: records, people, and people per value of each sensitive field.
+type Counts = BTreeMap<Vec<String>, (usize, usize, Vec<BTreeMap<String, usize>>)>;
+
+fn of_engine(set: &dyn Classes, dictionaries: &Dictionaries) -> Counts {
+    let levels = set.node().levels();
+    let label = |class: usize, a: usize| dictionaries.quasi[a].level(levels[a]).label(set.code(class, a)).to_owned();
+    let facet = |class: usize, field: usize| {
+        let histogram = set.histogram(field, class);
+        assert!(histogram.codes.windows(2).all(|w| w[0] < w[1]), "codes ascend");
+        let value = |&code: &u32| dictionaries.sensitive[field].level(0).label(code).to_owned();
+        histogram.codes.iter().map(value).zip(histogram.counts.iter().map(|&c| c as usize)).collect()
+    };
+    let class = |class: usize| {
+        let key = (0..levels.len()).map(|a| label(class, a)).collect();
+        let facets = (0..dictionaries.sensitive.len()).map(|field| facet(class, field)).collect();
+        (key, (set.rows()[class] as usize, set.sizes()[class] as usize, facets))
+    };
+    let counts: Counts = (0..set.len()).map(class).collect();
+    assert_eq!(counts.len(), set.len(), "no class twice");
+    counts
+}
+
+fn of_rows(table: &Table, which: impl IntoIterator<Item = usize>, node: &Node) -> Counts {
+    let classes = table.count(which, &Recoding::from(node.clone()));
+    let facets = |values: &BTreeMap<u8, std::collections::BTreeSet<u64>>| {
+        values.iter().map(|(value, who)| (format!("\"v{value}\""), who.len())).collect()
+    };
+    let class = |(key, class): (Vec<String>, common::Counted)| {
+        (key, (class.rows, class.members.len(), class.values.iter().map(facets).collect()))
+    };
+    classes.into_iter().map(class).collect()
+}
+
+fn counting(table: &Table) -> Counting {
+    Counting { subjects: table.with_subject, facets: (0..table.sensitive).map(Facet::Sensitive).collect() }
+}
+
+/// Rows of the table, counted with keys for domains of `sizes` (the real ones, if none are given).
+fn engine(table: &Table, sizes: Option<&[usize]>) -> (Arc<dyn FrequencySets>, Dictionaries) {
+    let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+    let (encoder, rows) = table.encode(&policy);
+    let mut counter = store::counter(sizes.unwrap_or(&encoder.sizes()), counting(table)).expect("narrow enough");
+    counter.add(&rows, 0..rows.len());
+    let dictionaries = encoder.dictionaries();
+    (counter.store(&dictionaries.quasi), dictionaries)
+}
+
+/// Nodes of the full hierarchies, drawn by `dice`.
+fn drawn(table: &Table, dice: &[u16]) -> Vec<Node> {
+    let level = |a: usize, die: u16| (die >> (a % 13)) as u8 % (table.attributes[a].height() + 1);
+    dice.iter().map(|&die| Node::new((0..table.attributes.len()).map(|a| level(a, die)))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Any order of questions: each set is rolled up from whatever finer one is at hand.
+    #[test]
+    fn rollup_is_recount(table in tables(1..=4, 60), dice in prop::collection::vec(any::<u16>(), 1..25)) {
+        let (sets, dictionaries) = engine(&table, None);
+        for node in drawn(&table, &dice) {
+            let set = sets.set(&node);
+            prop_assert_eq!(set.node(), &node);
+            prop_assert_eq!(of_engine(&*set, &dictionaries), of_rows(&table, 0..table.lines.len(), &node));
+        }
+    }
+
+    /// Every node of the lattice, finest first, so that rollups build on rollups.
+    #[test]
+    fn rollup_of_rollups_is_recount(table in tables(2..=3, 40)) {
+        let (sets, dictionaries) = engine(&table, None);
+        let mut nodes = table.all_nodes();
+        nodes.sort_by_key(Node::height);
+        for node in &nodes {
+            let set = sets.set(node);
+            prop_assert_eq!(set.origin() == Origin::Scanned, node.height() == 0);
+            prop_assert_eq!(of_engine(&*set, &dictionaries), of_rows(&table, 0..table.lines.len(), node));
+        }
+        let origins = sets.origins();
+        prop_assert_eq!((origins.scanned, origins.rolled_up as usize), (1, nodes.len() - 1));
+    }
+
+    /// Rows come, go and come again; what is left is as if the others had never been there.
+    #[test]
+    fn incremental_is_rebuilt(
+        table in tables(1..=4, 50),
+        steps in prop::collection::vec((any::<u16>(), any::<bool>()), 1..120),
+        dice in prop::collection::vec(any::<u16>(), 1..6),
+    ) {
+        let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let mut counter = store::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        // How often each row is in.
+        let mut times = vec![0usize; rows.len()];
+        for (die, add) in steps {
+            let i = usize::from(die) % rows.len();
+            if add || times[i] == 0 {
+                counter.add(&rows, i..i + 1);
+                times[i] += 1;
+            } else {
+                counter.retract(&rows, &[i]);
+                times[i] -= 1;
+            }
+        }
+        let left = || (0..rows.len()).flat_map(|i| std::iter::repeat_n(i, times[i]));
+        // Without subjects the same row twice is two records; the twin numbers them.
+        let twin = Table { lines: left().map(|i| table.lines[i].clone()).collect(), ..table.clone() };
+        let sets = counter.store(&dictionaries.quasi);
+        for node in drawn(&table, &dice) {
+            let counts = of_engine(&*sets.set(&node), &dictionaries);
+            prop_assert_eq!(counts, of_rows(&twin, 0..twin.lines.len(), &node));
+        }
+    }
+
+    /// The same table with keys of 64, 128, 256 and 1,024 bits.
+    #[test]
+    fn all_key_widths_agree(
+        (table, width) in prop::sample::select(vec![(2, Width::W64), (3, Width::W128), (5, Width::W256), (9, Width::W1024), (32, Width::W1024)])
+            .prop_flat_map(|(attributes, width)| (tables(attributes..=attributes, 40), Just(width))),
+        dice in prop::collection::vec(any::<u16>(), 1..8),
+    ) {
+        // Two fields of 31 bits fill a word.
+        let sizes = vec![1 << 31; table.attributes.len()];
+        prop_assert_eq!(Layout::new(&sizes).map(|layout| layout.width()), Some(width));
+        let (wide, dictionaries) = engine(&table, Some(&sizes));
+        let (narrow, _) = engine(&table, None);
+        for node in drawn(&table, &dice) {
+            let counts = of_engine(&*wide.set(&node), &dictionaries);
+            prop_assert_eq!(&counts, &of_engine(&*narrow.set(&node), &dictionaries));
+            prop_assert_eq!(counts, of_rows(&table, 0..table.lines.len(), &node));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+"""The oracle: judges a run by what kcat reads from the topics. Shares no code with the engine.
+
+Statements (see the README's promise):
+  I1 nothing lost     every input offset is covered by exactly one release manifest, or still held; the counts add up
+  I2 nothing twice    no input record is published twice under read_committed
+  I3 nothing unsafe   every class of every release has at least k distinct subjects, and l distinct sensitive values
+  I4 replay identical every physical copy of a published record, aborted ones included, has the same bytes
+
+A record is recognised by a kept field that is unique in the input (`ts`). Its subject is looked up in the input.
+"""
+
+import json
+import subprocess
+from collections import defaultdict
+
+SEPARATOR = "\x1f"
+
+
+def read(bootstrap, topic, isolation="read_committed"):
+    """Every message of a topic as (partition, offset, headers, payload)."""
+    fields = SEPARATOR.join(["%p", "%o", "%h", "%s"]) + "\n"
+    command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-f", fields,
+               "-X", f"isolation.level={isolation}", "-X", "check.crcs=true"]
+    done = subprocess.run(command, capture_output=True, timeout=300, check=True)
+    messages = []
+    for line in done.stdout.decode().split("\n"):
+        if line:
+            partition, offset, headers, payload = line.split(SEPARATOR, 3)
+            messages.append((int(partition), int(offset), headers, payload))
+    return messages
+
+
+def release_of(headers):
+    for header in headers.split(","):
+        name, _, value = header.partition("=")
+        if name == "veilstream-release":
+            return value
+    return None
+
+
+def runs(offsets):
+    """Sorted runs of offsets, for people."""
+    found = []
+    for offset in sorted(offsets):
+        if found and found[-1][1] + 1 == offset:
+            found[-1][1] = offset
+        else:
+            found.append([offset, offset])
+    return found
+
+
+class Verdict:
+    def __init__(self):
+        self.problems = defaultdict(list)
+        self.figures = {}
+
+    left = None
+
+    def fail(self, statement, text):
+        self.problems[statement].append(text)
+
+    @property
+    def ok(self):
+        return not self.problems
+
+    def show(self):
+        for statement in ("I1", "I2", "I3", "I4"):
+            problems = self.problems.get(statement, [])
+            print(f"{statement}: {'ok' if not problems else f'{len(problems)} violations, first: {problems[0]}'}")
+        if self.left:
+            print(f"without an outcome: {self.left}")
+        print("figures: " + ", ".join(f"{name} {value}" for name, value in self.figures.items()))
+
+
+def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts",
+          rows_as_subjects=False):
+    verdict = Verdict()
+    inputs = {}
+    offsets = defaultdict(set)
+    for partition, offset, _, payload in read(bootstrap, source):
+        offsets[partition].add(offset)
+        try:
+            record = json.loads(payload)
+            inputs[record[key]] = record
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass  # garbage is covered by its offset alone
+    total = sum(len(o) for o in offsets.values())
+
+    covered = defaultdict(set)
+    counts = defaultdict(int)
+    published_by_release = {}
+    seen_releases = set()
+    for _, _, _, payload in read(bootstrap, manifests):
+        manifest = json.loads(payload)
+        name = manifest["release_id"]
+        if name in seen_releases:
+            verdict.fail("I2", f"release {name} was committed twice")
+        seen_releases.add(name)
+        published_by_release[name] = manifest["records_published"]
+        for outcome in ("published", "suppressed", "rejected"):
+            counts[outcome] += manifest[f"records_{outcome}"]
+        for part in manifest["offsets"]:
+            for first, last in part["spans"]:
+                for offset in range(first, last + 1):
+                    if offset in covered[part["partition"]]:
+                        verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
+                    covered[part["partition"]].add(offset)
+    left = {p: o - covered[p] for p, o in offsets.items()}
+    for partition, extra in ((p, covered[p] - offsets[p]) for p in covered):
+        if extra:
+            verdict.fail("I1", f"partition {partition}: {len(extra)} offsets covered that hold no record")
+    missing = sum(len(o) for o in left.values())
+    if sum(counts.values()) + missing != total:
+        verdict.fail("I1", f"{dict(counts)} and {missing} open do not add up to {total}")
+
+    rows = defaultdict(list)
+    once = defaultdict(int)
+    for _, _, headers, payload in read(bootstrap, output):
+        record = json.loads(payload)
+        once[record[key]] += 1
+        rows[release_of(headers)].append(record)
+    for value, times in once.items():
+        if times > 1:
+            verdict.fail("I2", f"a record was published {times} times")
+        if value not in inputs:
+            verdict.fail("I2", "a record was published that was never in the input")
+    for name, records in rows.items():
+        if published_by_release.get(name) != len(records):
+            verdict.fail("I1", f"release {name}: {len(records)} rows, the manifest says {published_by_release.get(name)}")
+        classes = defaultdict(list)
+        for record in records:
+            classes[tuple(record[q] for q in quasi)].append(record)
+        for members in classes.values():
+            people = [r[key] if rows_as_subjects else inputs[r[key]][subject] for r in members if r[key] in inputs]
+            if len(set(people)) < k:
+                verdict.fail("I3", f"release {name}: a class of {len(set(people))} people")
+            if len({r[sensitive] for r in members}) < l:
+                verdict.fail("I3", f"release {name}: a class with fewer than {l} values of {sensitive}")
+
+    copies = defaultdict(set)
+    physical = 0
+    for _, _, _, payload in read(bootstrap, output, "read_uncommitted"):
+        physical += 1
+        copies[json.loads(payload)[key]].add(payload)
+    for texts in copies.values():
+        if len(texts) > 1:
+            verdict.fail("I4", f"{len(texts)} different generalizations of one record")
+
+    verdict.figures = {
+        "records": total, "published": counts["published"], "suppressed": counts["suppressed"],
+        "rejected": counts["rejected"], "open": missing, "releases": len(rows),
+        "physical copies": physical, "aborted copies": physical - sum(once.values()),
+    }
+    verdict.missing = missing
+    verdict.left = {p: runs(o) for p, o in left.items() if o}
+    return verdict

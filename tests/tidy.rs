@@ -1,0 +1,142 @@
+//! The house stays as the map in `src/lib.rs` says: edges between modules, headers, file lengths, nothing left undone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longer files hold more than one thought. The tests at the end of a file count less.
+const MAX_LINES: usize = 750;
+const MAX_LINES_BEFORE_TESTS: usize = 500;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below `folder`, relative to the root.
+fn rust_files(folder: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path.strip_prefix(root()).unwrap().to_owned());
+            }
+        }
+    }
+    assert!(!files.is_empty() || folder == "benches");
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The text before the tests at its end; empty for files that are tests as a whole.
+fn before_tests<'a>(path: &Path, text: &'a str) -> &'a str {
+    let stem = path.file_stem().unwrap().to_str().unwrap();
+    let parent = path.parent().unwrap();
+    let above = [parent.join("mod.rs"), parent.join("lib.rs")].into_iter().find(|p| root().join(p).exists());
+    let only_for_tests = above.is_some_and(|above| {
+        let above = read(&above);
+        ["", "pub(crate) ", "pub(super) "]
+            .iter()
+            .any(|seen| above.contains(&format!("#[cfg(test)]\n{seen}mod {stem};")))
+    });
+    if only_for_tests || path.components().any(|part| part.as_os_str() == "tests") {
+        return "";
+    }
+    text.split("\nmod tests {").next().unwrap()
+}
+
+/// The edges listed in the map.
+fn map() -> BTreeMap<String, BTreeSet<String>> {
+    let names =
+        |list: &str| list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    read(Path::new("src/lib.rs"))
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! ")?.split_once("->"))
+        .filter(|(from, _)| from.trim().chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .map(|(from, to)| (from.trim().to_owned(), names(to)))
+        .collect()
+}
+
+#[test]
+fn only_listed_edges_exist() {
+    let map = map();
+    let mut strangers = BTreeSet::new();
+    for path in rust_files("src") {
+        let from = path.components().nth(1).unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if matches!(from.as_str(), "lib" | "main") {
+            continue;
+        }
+        let Some(allowed) = map.get(&from) else {
+            strangers.insert(format!("{from} is not in the map"));
+            continue;
+        };
+        let text = read(&path);
+        for line in before_tests(&path, &text).lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for (at, _) in line.match_indices("crate::") {
+                let to: String = line[at + 7..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+                if !to.is_empty() && to != from && !allowed.contains(&to) {
+                    strangers.insert(format!("{from} -> {to} ({})", path.display()));
+                }
+            }
+        }
+    }
+    assert!(strangers.is_empty(), "not in the map of src/lib.rs: {strangers:#?}");
+}
+
+#[test]
+fn the_core_stays_pure() {
+    let map = map();
+    let edge = ["cli", "config", "kafka", "pipeline", "sink", "source", "telemetry"];
+    for core in ["model", "frequency", "privacy", "loss", "search", "window", "generalize", "gate", "encode"] {
+        for edge in edge {
+            assert!(!map[core].contains(edge), "{core} must not use {edge}");
+        }
+    }
+    for path in rust_files("src") {
+        let allowed = path == Path::new("src/frequency/store.rs");
+        assert!(allowed || !read(&path).contains("use dashmap"), "{} names dashmap", path.display());
+    }
+}
+
+#[test]
+fn files_have_a_header_and_an_end() {
+    let mut wrong = Vec::new();
+    for path in ["src", "tests", "benches"].into_iter().flat_map(rust_files) {
+        let text = read(&path);
+        if !text.starts_with("//!") {
+            wrong.push(format!("{}: no `//!` header", path.display()));
+        }
+        let (all, before) = (text.lines().count(), before_tests(&path, &text).lines().count());
+        if all > MAX_LINES || before > MAX_LINES_BEFORE_TESTS {
+            wrong.push(format!("{}: {all} lines, {before} before its tests", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    // Put together here, so that this file does not find itself.
+    let marks = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
+    let ignored = ["#[", "ignore"].concat();
+    let mut found = Vec::new();
+    for path in ["src", "tests", "benches"].into_iter().flat_map(rust_files) {
+        let text = read(&path);
+        for (number, line) in text.lines().enumerate() {
+            let macros = marks.iter().any(|mark| line.contains(mark.as_str()));
+            if macros || line.trim_start().starts_with(&ignored) {
+                found.push(format!("{}:{}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

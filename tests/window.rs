@@ -1,0 +1,502 @@
+//! Windows and what becomes of their records: when they close, which one a record joins, what waits, and that every
+//! record is accounted for exactly once. Time is passed in; nothing sleeps.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Line, Rule, Table, flat, hold, tables};
+use proptest::prelude::*;
+use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::encode::Encoder;
+use veilstream::gate::Release;
+use veilstream::model::event::{Millis, Partition, Position};
+use veilstream::model::policy::{Fallback, Loss, Policy, SuppressionAction};
+use veilstream::model::record::{Record, Value};
+use veilstream::privacy::Rules;
+use veilstream::search::choose::{Choice, Levels};
+use veilstream::search::{Algorithm, Tuning};
+use veilstream::window::{CloseReason, CloseRules, ClosedWindow, EventTime, Tumbling};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// A Tuesday in 2023.
+const NOW: i64 = 1_700_000_000_000;
+
+/// The windows of one stream, with a clock.
+struct Stream {
+    table: Table,
+    encoder: Encoder,
+    windows: Tumbling,
+    next: BTreeMap<u32, i64>,
+}
+
+impl Stream {
+    fn new(table: &Table, policy: &Arc<Policy>, rules: CloseRules) -> Self {
+        let counting = Arc::new(Rules::new(policy).counting());
+        Self {
+            table: table.clone(),
+            encoder: Encoder::new(Arc::clone(policy)),
+            windows: Tumbling::new(rules, counting),
+            next: BTreeMap::new(),
+        }
+    }
+
+    fn add_record(&mut self, partition: u32, record: &Record<'_>, time: Option<i64>, now: i64) -> Vec<ClosedWindow> {
+        let offset = self.next.entry(partition).or_default();
+        let position = Position::new(partition, *offset);
+        *offset += 1;
+        let encoded = self.encoder.encode(record, time.map(Millis));
+        self.windows.add(&self.encoder, position, Millis(now), encoded).expect("narrow enough");
+        self.due(now)
+    }
+
+    fn add(&mut self, line: &Line, time: Option<i64>, now: i64) -> Vec<ClosedWindow> {
+        let record = self.table.record(line);
+        self.add_record(0, &record, time, now)
+    }
+
+    fn due(&mut self, now: i64) -> Vec<ClosedWindow> {
+        let due = || self.windows.due(Millis(now), &self.encoder).expect("narrow enough");
+        std::iter::from_fn(due).collect()
+    }
+
+    fn drain(&mut self, now: i64) -> Vec<ClosedWindow> {
+        let drained = || self.windows.drain(Millis(now), &self.encoder).expect("narrow enough");
+        std::iter::from_fn(drained).collect()
+    }
+}
+
+fn by_count(max_records: usize) -> CloseRules {
+    CloseRules { max_records, max_age: HOUR, event_time: None }
+}
+
+fn by_event_time(size: u64, allowed_lateness: u64) -> CloseRules {
+    let [size, allowed_lateness] = [size, allowed_lateness].map(Duration::from_millis);
+    CloseRules { event_time: Some(EventTime { size, allowed_lateness }), ..by_count(1000) }
+}
+
+/// A stream of one-attribute records, all alike.
+fn plain(rules: CloseRules) -> (Stream, Line) {
+    let table = flat(&["a", "b"], &[(0, 0, 0)], false);
+    let policy = table.policy(&[Rule::K(2)], 0.2, Loss::Glm);
+    (Stream::new(&table, &policy, rules), table.lines[0].clone())
+}
+
+/// Every position in a window, however it ended up there.
+fn positions(window: &ClosedWindow) -> Vec<Position> {
+    let rejected = window.rejected.iter().map(|(position, _)| *position);
+    window.rows.positions().iter().copied().chain(rejected).chain(window.suppressed.iter().copied()).collect()
+}
+
+fn offsets(window: &ClosedWindow) -> Vec<i64> {
+    let mut offsets: Vec<i64> = positions(window).iter().map(|position| position.offset.0).collect();
+    offsets.sort_unstable();
+    offsets
+}
+
+#[test]
+fn closes_at_its_count() {
+    let (mut stream, line) = plain(by_count(10));
+    let closed: Vec<ClosedWindow> = (0..25).flat_map(|_| stream.add(&line, None, NOW)).collect();
+    assert_eq!(closed.len(), 2);
+    assert!(closed.iter().all(|w| w.reason == CloseReason::Full && w.rows.len() == 10));
+    let rest = stream.drain(NOW);
+    assert_eq!((rest.len(), rest[0].rows.len(), rest[0].reason), (1, 5, CloseReason::Drained));
+    assert!(stream.windows.is_empty());
+}
+
+#[test]
+fn closes_at_its_age() {
+    let (mut stream, line) = plain(CloseRules { max_age: Duration::from_secs(30), ..by_count(10) });
+    assert!(stream.add(&line, None, NOW).is_empty());
+    assert_eq!(stream.windows.next_due(), Some(Millis(NOW + 30_000)));
+    assert!(stream.due(NOW + 29_999).is_empty());
+    let closed = stream.due(NOW + 30_000);
+    assert_eq!((closed.len(), closed[0].reason), (1, CloseReason::Aged));
+    assert_eq!((closed[0].opened, closed[0].closed), (Millis(NOW), Millis(NOW + 30_000)));
+    // The next window's age counts from its own first record.
+    assert!(stream.add(&line, None, NOW + 40_000).is_empty());
+    assert!(stream.due(NOW + 69_999).is_empty());
+}
+
+#[test]
+fn a_clock_that_jumps_back_neither_closes_a_window_nor_keeps_it_open() {
+    let (mut stream, line) = plain(CloseRules { max_age: Duration::from_secs(30), ..by_count(10) });
+    assert!(stream.add(&line, None, NOW).is_empty());
+    let back = NOW - 7_200_000;
+    assert!(stream.due(back).is_empty());
+    assert!(stream.add(&line, None, back + 1000).is_empty());
+    // Two hours must not pass before it closes: at most its age from when the jump was seen.
+    assert_eq!(stream.windows.next_due(), Some(Millis(back + 30_000)));
+    assert_eq!(stream.due(back + 30_000).len(), 1);
+    // A jump ahead closes at once.
+    assert!(stream.add(&line, None, back + 30_000).is_empty());
+    assert_eq!(stream.due(NOW + 86_400_000).len(), 1);
+}
+
+#[test]
+fn event_time_waits_for_late_records_and_then_no_longer() {
+    let (mut stream, line) = plain(by_event_time(1000, 500));
+    assert!(stream.add(&line, Some(NOW + 100), NOW).is_empty());
+    assert!(stream.add(&line, Some(NOW + 1499), NOW).is_empty());
+    // Late, but waited for.
+    assert!(stream.add(&line, Some(NOW + 900), NOW).is_empty());
+    let closed = stream.add(&line, Some(NOW + 1500), NOW);
+    assert_eq!((closed.len(), closed[0].reason), (1, CloseReason::EventTime));
+    assert_eq!(offsets(&closed[0]), [0, 2]);
+    // Too late: it goes with the oldest that is open, and opens none of its own.
+    assert!(stream.add(&line, Some(NOW + 901), NOW).is_empty());
+    let rest = stream.drain(NOW);
+    assert_eq!(rest.len(), 1);
+    assert_eq!(offsets(&rest[0]), [1, 3, 4]);
+}
+
+#[test]
+fn a_late_record_without_an_open_window_joins_the_one_that_is_waited_for() {
+    let (mut stream, line) = plain(by_event_time(1000, 0));
+    assert!(stream.add(&line, Some(NOW), NOW).is_empty());
+    assert_eq!(stream.add(&line, Some(NOW + 5000), NOW).len(), 1);
+    // The window of NOW + 3000 never was; it would close as soon as it opened.
+    assert!(stream.add(&line, Some(NOW + 3000), NOW).is_empty());
+    assert_eq!(offsets(&stream.drain(NOW)[0]), [1, 2]);
+    // Nothing is open now, and the watermark stands at NOW + 5000.
+    assert!(stream.add(&line, Some(NOW + 3000), NOW).is_empty());
+    assert!(stream.add(&line, Some(NOW + 5900), NOW).is_empty());
+    assert_eq!(offsets(&stream.drain(NOW)[0]), [3, 4]);
+}
+
+#[test]
+fn a_time_from_the_future_moves_nothing() {
+    let (mut stream, line) = plain(by_event_time(1000, 0));
+    let year_2099 = 4_070_908_800_000;
+    assert!(stream.add(&line, Some(year_2099), NOW).is_empty());
+    assert!(stream.add(&line, Some(NOW + 10), NOW).is_empty());
+    assert!(stream.add(&line, Some(year_2099), NOW).is_empty());
+    assert!(stream.add(&line, Some(i64::MAX), NOW).is_empty());
+    assert!(stream.add(&line, Some(NOW + 20), NOW).is_empty());
+    let closed = stream.add(&line, Some(NOW + 1000), NOW + 1000);
+    assert_eq!(closed.len(), 1);
+    assert_eq!(offsets(&closed[0]), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_time_from_1970_moves_nothing() {
+    let (mut stream, line) = plain(by_event_time(1000, 0));
+    assert!(stream.add(&line, Some(NOW + 10), NOW).is_empty());
+    for ancient in [0, -1, i64::MIN, i64::MIN + 1] {
+        assert!(stream.add(&line, Some(ancient), NOW).is_empty(), "{ancient} closed a window");
+    }
+    assert!(stream.add(&line, Some(NOW + 20), NOW).is_empty());
+    let closed = stream.add(&line, Some(NOW + 1000), NOW);
+    assert_eq!(closed.len(), 1);
+    assert_eq!(offsets(&closed[0]), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn the_first_record_may_have_any_time() {
+    for time in [i64::MIN, -1, 0, i64::MAX] {
+        let (mut stream, line) = plain(by_event_time(777, 10));
+        stream.add(&line, Some(time), NOW);
+        stream.add(&line, Some(NOW), NOW);
+        stream.drain(NOW);
+    }
+}
+
+/// One step of a random stream.
+#[derive(Debug, Clone)]
+enum Step {
+    Record { line: u16, partition: u32, kind: u8, time: i64, pass: i64 },
+    Retract(u32),
+}
+
+fn steps(retract: u32) -> impl Strategy<Value = Vec<Step>> {
+    // Mostly in order, sometimes hours late or early, sometimes absurd.
+    let time = prop_oneof![
+        12 => -1500i64..1500,
+        2 => -9_000_000i64..9_000_000,
+        1 => prop::sample::select(vec![i64::MIN / 2, -NOW, i64::MAX / 2]),
+    ];
+    let pass = prop_oneof![10 => 0i64..300, 1 => -20_000i64..20_000];
+    let record = (any::<u16>(), 0u32..3, 0u8..12, time, pass)
+        .prop_map(|(line, partition, kind, time, pass)| Step::Record { line, partition, kind, time, pass });
+    let step = prop_oneof![60 => record, retract => (0u32..3).prop_map(Step::Retract)];
+    prop::collection::vec(step, 1..150)
+}
+
+fn close_rules() -> impl Strategy<Value = CloseRules> {
+    let event_time = prop::option::of((1u64..3000, 0u64..2000));
+    (1usize..40, 1u64..30_000, event_time).prop_map(|(max_records, max_age, event_time)| CloseRules {
+        max_records,
+        max_age: Duration::from_millis(max_age),
+        event_time: event_time.map(|(size, lateness)| EventTime {
+            size: Duration::from_millis(size),
+            allowed_lateness: Duration::from_millis(lateness),
+        }),
+    })
+}
+
+/// The record of a step: mostly a good one, sometimes one that is turned away or suppressed on arrival.
+fn record_of(table: &Table, line: u16, kind: u8) -> Record<'static> {
+    let mut record = table.record(&table.lines[usize::from(line) % table.lines.len()]);
+    match kind {
+        0 => record.values[0] = Value::Missing,
+        1 => record.values[0] = Value::Text("nowhere".into()),
+        _ => {}
+    }
+    record
+}
+
+fn lenient(policy: &Policy) -> Arc<Policy> {
+    Arc::new(Policy { unknown_value: Fallback::Suppress, ..policy.clone() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_record_is_in_exactly_one_window(table in tables(1..=2, 30), rules in close_rules(), steps in steps(1)) {
+        let policy = lenient(&table.policy(&[Rule::K(2)], 0.2, Loss::Glm));
+        let mut stream = Stream::new(&table, &policy, rules.clone());
+        let mut now = NOW;
+        let mut expected: BTreeSet<Position> = BTreeSet::new();
+        let mut closed: Vec<ClosedWindow> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Record { line, partition, kind, time, pass } => {
+                    now += pass;
+                    let offset = stream.next.get(&partition).copied().unwrap_or(0);
+                    expected.insert(Position::new(partition, offset));
+                    let record = record_of(&table, line, kind);
+                    closed.extend(stream.add_record(partition, &record, Some(now.saturating_add(time)), now));
+                }
+                Step::Retract(partition) => {
+                    let done: BTreeSet<Position> = closed.iter().flat_map(positions).collect();
+                    expected.retain(|p| p.partition != Partition(partition) || done.contains(p));
+                    stream.windows.retract(Partition(partition), &stream.encoder).expect("narrow enough");
+                }
+            }
+            let waiting = expected.len() - closed.iter().map(|w| positions(w).len()).sum::<usize>();
+            prop_assert_eq!(stream.windows.len(), waiting);
+        }
+        closed.extend(stream.drain(now));
+        let all: Vec<Position> = closed.iter().flat_map(positions).collect();
+        prop_assert_eq!(all.len(), expected.len());
+        prop_assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), expected);
+        for window in &closed {
+            prop_assert!(positions(window).len() <= rules.max_records);
+            // Its frequency sets count just its rows.
+            let base = window.sets.base();
+            let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+            for i in 0..window.rows.len() {
+                *counted.entry(window.rows.quasi(i).to_vec()).or_default() += 1;
+            }
+            let codes = |class: usize| (0..table.attributes.len()).map(|a| base.code(class, a)).collect();
+            let sets: BTreeMap<Vec<u32>, u32> = (0..base.len()).map(|c| (codes(c), base.rows()[c])).collect();
+            prop_assert_eq!(sets, counted);
+        }
+        let ids: BTreeSet<_> = closed.iter().map(|w| w.id).collect();
+        prop_assert_eq!(ids.len(), closed.len());
+    }
+}
+
+fn anonymizer(policy: &Arc<Policy>, levels: Levels) -> Anonymizer {
+    let choice = Choice {
+        algorithm: Algorithm::Optimal,
+        time_budget: HOUR,
+        max_checks: None,
+        levels,
+        keep_within: 0.1,
+        tuning: Tuning::default(),
+    };
+    Anonymizer::new(Arc::clone(policy), choice, "test", 5)
+}
+
+fn released(closing: Closing) -> Box<Release> {
+    match closing {
+        Closing::Release(release) => release,
+        Closing::Refused(refusal) => panic!("refused: {refusal}"),
+    }
+}
+
+/// What all manifests say together.
+#[derive(Default)]
+struct Books {
+    records_in: u64,
+    published: u64,
+    suppressed: u64,
+    rejected: u64,
+    finished: BTreeSet<Position>,
+}
+
+impl Books {
+    fn enter(&mut self, release: &Release, waiting: usize) {
+        let p = &release.manifest().provenance;
+        assert_eq!(p.records_published, release.len() as u64);
+        assert_eq!(p.records_rejected, release.rejected().len() as u64);
+        assert_eq!(p.records_held, waiting as u64);
+        self.records_in += p.records_in;
+        self.published += p.records_published;
+        self.suppressed += p.records_suppressed;
+        self.rejected += p.records_rejected;
+        let mut here = 0;
+        for partition in &p.offsets {
+            for &[first, last] in &partition.spans {
+                for offset in first..=last {
+                    here += 1;
+                    let position = Position::new(partition.partition, offset);
+                    assert!(self.finished.insert(position), "{position} is finished twice");
+                }
+            }
+        }
+        assert_eq!(here, p.records_published + p.records_suppressed + p.records_rejected);
+        assert_eq!(self.records_in, self.published + self.suppressed + self.rejected + waiting as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// published + suppressed + held + rejected = in, after every release; every record is finished exactly once.
+    #[test]
+    fn the_books_balance(
+        (table, criteria, limit) in common::cases(1..=2, 30),
+        rules in close_rules(),
+        steps in steps(0),
+        max_hold in prop::option::of(0u64..20_000),
+        sticky in any::<bool>(),
+    ) {
+        let action = max_hold.map_or(SuppressionAction::Drop, |ms| hold(Duration::from_millis(ms)));
+        let policy = lenient(&table.policy_with(&criteria, limit, Loss::Glm, action));
+        let mut stream = Stream::new(&table, &policy, rules);
+        let mut anonymizer = anonymizer(&policy, if sticky { Levels::Sticky } else { Levels::Free });
+        let mut books = Books::default();
+        let mut now = NOW;
+        let mut windows = Vec::new();
+        for step in steps {
+            if let Step::Record { line, partition, kind, time, pass } = step {
+                now += pass;
+                let record = record_of(&table, line, kind);
+                windows.extend(stream.add_record(partition, &record, Some(now.saturating_add(time)), now));
+            }
+            for window in windows.drain(..) {
+                let release = released(anonymizer.release(window).expect("narrow enough"));
+                books.enter(&release, anonymizer.waiting());
+            }
+            if let Some(closing) = anonymizer.tick(Millis(now)).expect("narrow enough") {
+                books.enter(&released(closing), anonymizer.waiting());
+            }
+        }
+        for window in stream.drain(now) {
+            let release = released(anonymizer.release(window).expect("narrow enough"));
+            books.enter(&release, anonymizer.waiting());
+        }
+        // Long after the last record nothing waits any more.
+        if let Some(closing) = anonymizer.tick(Millis(now + 10_000_000)).expect("narrow enough") {
+            books.enter(&released(closing), anonymizer.waiting());
+        }
+        prop_assert_eq!(anonymizer.waiting(), 0);
+        let all: BTreeSet<Position> =
+            stream.next.iter().flat_map(|(&p, &next)| (0..next).map(move |o| Position::new(p, o))).collect();
+        prop_assert_eq!(books.finished, all);
+        prop_assert_eq!(books.records_in, stream.next.values().sum::<i64>() as u64);
+    }
+}
+
+/// Windows by count over leaves a, b, c; k = 2; a fifth may be held for a minute.
+struct Held {
+    stream: Stream,
+    anonymizer: Anonymizer,
+}
+
+impl Held {
+    fn new() -> Self {
+        let table = flat(&["a", "b", "c"], &[(0, 0, 0)], false);
+        let policy = table.policy_with(&[Rule::K(2)], 0.2, Loss::Glm, hold(Duration::from_secs(60)));
+        let stream = Stream::new(&table, &policy, by_count(1000));
+        Self { stream, anonymizer: anonymizer(&policy, Levels::Free) }
+    }
+
+    /// Closes a window of these leaves at `now`.
+    fn window(&mut self, leaves: &[usize], now: i64) -> Box<Release> {
+        for &leaf in leaves {
+            let line = Line { leaves: vec![leaf], sensitive: vec![0], subject: 0 };
+            assert!(self.stream.add(&line, None, now).is_empty());
+        }
+        let window = self.stream.drain(now).remove(0);
+        released(self.anonymizer.release(window).expect("narrow enough"))
+    }
+}
+
+fn labels(release: &Release) -> BTreeMap<String, usize> {
+    let mut labels = BTreeMap::new();
+    let seen: Result<(), ()> = release.rows(|quasi, _| {
+        *labels.entry(quasi.join(" ")).or_default() += 1;
+        Ok(())
+    });
+    assert!(seen.is_ok());
+    labels
+}
+
+#[test]
+fn a_held_record_joins_a_class_that_is_good_without_it() {
+    let mut held = Held::new();
+    let first = held.window(&[0, 0, 0, 0, 1], NOW);
+    assert_eq!(labels(&first), [("a".to_string(), 4)].into());
+    assert_eq!(held.anonymizer.waiting(), 1);
+    // One more b: together they would be two, but one of them was seen to be missing.
+    let second = held.window(&[0, 0, 0, 0, 1], NOW + 1000);
+    assert_eq!(labels(&second), [("a".to_string(), 4)].into());
+    assert_eq!(held.anonymizer.waiting(), 2);
+    let third = held.window(&[0, 0, 1, 1], NOW + 2000);
+    assert_eq!(labels(&third), [("a".to_string(), 2), ("b".to_string(), 4)].into());
+    assert_eq!(held.anonymizer.waiting(), 0);
+}
+
+#[test]
+fn a_held_record_is_suppressed_after_max_hold() {
+    let mut held = Held::new();
+    held.window(&[0, 0, 0, 0, 1], NOW);
+    assert!(held.anonymizer.tick(Millis(NOW + 60_000)).expect("narrow enough").is_none());
+    let closing = held.anonymizer.tick(Millis(NOW + 60_001)).expect("narrow enough").expect("overdue");
+    let release = released(closing);
+    assert!(release.is_empty());
+    let p = &release.manifest().provenance;
+    assert_eq!((p.records_in, p.records_suppressed, p.records_held), (0, 1, 0));
+    assert_eq!(p.offsets[0].spans, [[4, 4]]);
+    assert_eq!(held.anonymizer.waiting(), 0);
+}
+
+#[test]
+fn a_window_too_small_to_publish_starts_over_with_the_next() {
+    let mut held = Held::new();
+    let first = held.window(&[1], NOW);
+    assert!(first.is_empty());
+    assert_eq!((first.manifest().provenance.records_held, held.anonymizer.waiting()), (1, 1));
+    // Nobody has seen a release without it, so it counts towards k.
+    let second = held.window(&[1], NOW + 1000);
+    assert_eq!(labels(&second), [("b".to_string(), 2)].into());
+    assert_eq!(second.manifest().provenance.offsets[0].spans, [[0, 1]]);
+    // It does not wait for ever either.
+    held.window(&[2], NOW + 2000);
+    let closing = held.anonymizer.tick(Millis(NOW + 62_001)).expect("narrow enough").expect("overdue");
+    assert_eq!(released(closing).manifest().provenance.records_suppressed, 1);
+}
+
+#[test]
+fn what_waits_leaves_with_its_partition() {
+    let mut held = Held::new();
+    held.anonymizer.reset(Some(vec![Partition(0)]), None);
+    held.window(&[0, 0, 0, 0, 1], NOW);
+    assert_eq!((held.anonymizer.retract_others(), held.anonymizer.waiting()), (0, 1));
+    // Another assignment starts with nothing, and lets go of what is not its own.
+    held.anonymizer.reset(Some(vec![Partition(1)]), None);
+    assert_eq!(held.anonymizer.waiting(), 0);
+    held.window(&[0, 0, 0, 0, 1], NOW + 1000);
+    assert_eq!((held.anonymizer.retract_others(), held.anonymizer.waiting()), (1, 0));
+    let next = held.window(&[0, 0, 1, 1], NOW + 2000);
+    assert_eq!(next.len(), 4);
+    assert_eq!(next.manifest().provenance.offsets[0].spans, [[10, 13]]);
+}
