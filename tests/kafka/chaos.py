@@ -67,6 +67,7 @@ def main():
         c.wait_for(drained, 120, "the lag to return to zero")
         for instance in instances:
             instance.kill(15)
+        cluster.settle()
         verdict = oracle.judge(cluster.bootstrap, "people", "safe", "safe-manifests", c.QUASI, "diagnosis", 5, 2)
         verdict.figures["kills"] = args.kills
         verdict.figures["seconds of chaos"] = round(chaos)
