@@ -116,7 +116,7 @@ fn all_satisfied(criteria: &[Criterion], lines: &[(u64, &Line)], node: &Node) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(table::instances(200))]
 
     #[test]
     fn the_gate_counts_by_the_definitions(
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn granulation_finds_what_exhaustive_finds(
+    fn every_search_is_sound_under_every_criterion(
         lines in prop::collection::vec(line(), 1..16),
         criteria in criteria(),
         subjects in any::<bool>(),
@@ -248,16 +248,20 @@ proptest! {
         };
         let (truth, _) = run(Algorithm::Exhaustive, 0, u64::MAX);
         let least = truth.best.as_ref().map(|b| b.evaluation.loss);
-        for algorithm in [Algorithm::Granulation, Algorithm::GranulationGa, Algorithm::BottomUp] {
+        for algorithm in Algorithm::ALL {
             let (outcome, _) = run(algorithm, 1, u64::MAX);
             prop_assert_eq!(&outcome.best, &run(algorithm, 1, u64::MAX).0.best);
             let own = outcome.best.as_ref().map(|b| b.evaluation.loss);
             prop_assert!(outcome.best.iter().all(|b| b.evaluation.satisfies));
-            prop_assert!(own.is_none_or(|own| own >= least.unwrap() && own >= outcome.bound));
+            prop_assert!(own.is_none_or(|own| own >= outcome.bound));
+            // A cut may lose less than any node does.
+            if outcome.best.as_ref().is_some_and(|b| b.recoding.node().is_some()) {
+                prop_assert!(own >= least, "{:?}", algorithm);
+            }
             if outcome.stop == StopReason::Proven {
                 prop_assert_eq!(own, least, "{:?}", algorithm);
             }
-            if algorithm != Algorithm::GranulationGa {
+            if [Algorithm::Exhaustive, Algorithm::BottomUp, Algorithm::Granulation].contains(&algorithm) {
                 prop_assert_eq!(sorted(&outcome.minimal), sorted(&truth.minimal), "{:?}", algorithm);
                 prop_assert_eq!(own.is_some(), least.is_some());
             }

@@ -109,7 +109,7 @@ fn losses() -> impl Strategy<Value = Loss> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(common::instances(96))]
 
     #[test]
     fn every_search_is_right_and_repeatable((table, rules, limit) in cases(1..=4, 50), loss in losses(), seed in any::<u64>()) {
@@ -190,7 +190,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(common::instances(400))]
 
     /// Where the policy says that it is monotone, no node above a satisfying one fails.
     #[test]
@@ -254,13 +254,12 @@ fn a_deadline_holds_where_nothing_is_counted() {
         Table { attributes: vec![attribute; 12], lines: vec![line(0), line(1)], with_subject: false, sensitive: 0 };
     let policy = table.policy(&[Rule::K(2)], 0.0, Loss::Glm);
     for algorithm in Algorithm::ALL {
-        let started = Instant::now();
-        let budget = Budget::within(started, Duration::from_millis(200));
+        let budget = Budget::within(Instant::now(), Duration::from_millis(200));
         let rules = Rules::new(&policy);
         let evaluator = Evaluator::new(&policy, &rules, table.sets(&policy));
         let mut rng = ChaCha8Rng::seed_from_u64(1);
+        // Walking the whole lattice would take days: that this returns at all is what is asked.
         algorithm.search().run(&policy.lattice(), &evaluator, &budget, &mut rng);
-        // Far more than it should take, far less than walking the whole lattice does.
-        assert!(started.elapsed() < Duration::from_secs(8), "{}: {:?}", algorithm.as_str(), started.elapsed());
+        assert!(evaluator.checks() < 1_000_000, "{}", algorithm.as_str());
     }
 }

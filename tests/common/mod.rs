@@ -359,6 +359,12 @@ pub fn rules(sensitive: usize) -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
+/// How many random instances a property is tried on: `usual`, or what VEILSTREAM_INSTANCES says.
+pub fn instances(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("VEILSTREAM_INSTANCES").ok().and_then(|n| n.parse().ok());
+    ProptestConfig::with_cases(asked.unwrap_or(usual))
+}
+
 /// A table, criteria for it and a suppression limit.
 pub fn cases(
     attributes: std::ops::RangeInclusive<usize>,

@@ -22,6 +22,12 @@ use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 
+/// How many random instances a property is tried on: `usual`, or what VEILSTREAM_INSTANCES says.
+pub fn instances(usual: u32) -> proptest::prelude::ProptestConfig {
+    let asked = std::env::var("VEILSTREAM_INSTANCES").ok().and_then(|n| n.parse().ok());
+    proptest::prelude::ProptestConfig::with_cases(asked.unwrap_or(usual))
+}
+
 /// Four leaves, two groups, one top.
 pub const LEAVES: [[&str; 3]; 4] = [["a", "p", "*"], ["b", "p", "*"], ["c", "q", "*"], ["d", "q", "*"]];
 /// The same shape for the sensitive values 0 to 3.
