@@ -220,6 +220,7 @@ impl Pipeline {
                         }
                     }
                 }
+                Ok(Some(SourceItem::Revoked)) => self.telemetry.set_ready(false),
                 Ok(Some(SourceItem::Assigned(assignment))) => {
                     windowed.returned += (windows.len() + held.len()) as u64;
                     held = empty.clone();
@@ -237,6 +238,7 @@ impl Pipeline {
                     sent = close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
                 }
                 Ok(Some(SourceItem::End) | None) => {
+                    self.telemetry.set_ready(false);
                     while drain && let Some(window) = windows.drain(now, &encoder)? {
                         if to_search.blocking_send(Closed::Window(Box::new(window))).is_err() {
                             break;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Stdout, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -25,12 +26,15 @@ use crate::sink::file::{self as file_sink, WriterSink};
 use crate::sink::kafka::KafkaSink;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::generator::{GeneratorSettings, GeneratorSource};
-use crate::source::kafka::{self as kafka_source, KafkaSource};
+use crate::source::kafka::{self as kafka_source, KafkaSource, Left};
 use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file, stdio};
 use crate::telemetry::{Telemetry, http};
 
 /// Fetched ahead without a memory limit. Larger: more memory. Smaller: the window waits for the network.
 const DEFAULT_FETCH_BYTES: usize = 64 << 20;
+/// How long leaving the group may take. Longer: a broker that is away holds up the end. Shorter: the others wait for the
+/// session's timeout although a busy broker would have answered.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// Runs the service: records in, safe releases out
 ///
@@ -79,9 +83,11 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
         let schemas = schemas(source, &policy.schema)?;
         let decoder = message_decoder(config, source, schemas.as_ref(), &policy.schema)?;
-        let (source, sink) = kafka(config, source, sink, &policy.schema, schemas)?;
+        let (source, sink, left) = kafka(config, source, sink, &policy.schema, schemas)?;
         let ended = pipeline.run(source, decoder, sink, stop).await;
-        telemetry.set_ready(false);
+        if tokio::time::timeout(LEAVE, left).await.is_err() {
+            tracing::warn!("the group was not left in time: others wait for the session's timeout");
+        }
         return Ok(ended?);
     }
     let opened = tokio::select! {
@@ -94,9 +100,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let decoder = preamble.decoder(&policy.schema, max_record_bytes)?;
     let sink = AnySink::open(config, &preamble)?;
     telemetry.set_ready(true);
-    let ended = pipeline.run(source, decoder, sink, stop).await;
-    telemetry.set_ready(false);
-    Ok(ended?)
+    Ok(pipeline.run(source, decoder, sink, stop).await?)
 }
 
 /// The seed of shuffles and searches. Never a given one with Kafka: it also names releases and their plans, which must
@@ -125,12 +129,12 @@ fn kafka(
     sink: &KafkaSinkConfig,
     schema: &Schema,
     schemas: Option<Arc<SchemaCache>>,
-) -> Result<(KafkaSource, KafkaSink), Failure> {
+) -> Result<(KafkaSource, KafkaSink, Left), Failure> {
     let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap));
     let memory = config.limits.memory.map_or(DEFAULT_FETCH_BYTES, |m| usize::try_from(m / 4).unwrap_or(usize::MAX));
-    let (events, consumer) = kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory)?;
+    let (events, consumer, left) = kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory)?;
     let sink = KafkaSink::open(sink.clone(), session, consumer, Arc::new(schema.clone()), schemas)?;
-    Ok((events, sink))
+    Ok((events, sink, left))
 }
 
 /// What is known of the registry's schemas, shared by source, decoder and sink.

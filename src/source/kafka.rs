@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::schemas::Schemas;
 use super::{Assignment, BATCH, Replay, Source, SourceError, SourceItem};
@@ -22,7 +22,7 @@ use crate::codec::confluent::SchemaCache;
 use crate::kafka::client::{self, KafkaSourceConfig};
 use crate::kafka::metadata::PlanPart;
 use crate::kafka::progress::Delivered;
-use crate::kafka::session::{AssignmentFault, Found, GroupConsumer, GroupContext, Session};
+use crate::kafka::session::{Found, GroupConsumer, GroupContext, Session};
 use crate::model::batch::Spans;
 use crate::model::event::{Event, Millis, Partition, Position};
 use crate::model::lattice::Node;
@@ -42,13 +42,17 @@ pub struct KafkaSource {
     items: mpsc::Receiver<Result<SourceItem, SourceError>>,
 }
 
-/// Joins the group. The consumer is shared with the sink, which commits with it.
+/// Resolves once the instance has left the group.
+pub type Left = oneshot::Receiver<()>;
+
+/// Joins the group. The consumer is shared with the sink, which commits with it. Who ends the process before [`Left`] does
+/// leaves the others waiting for the session's timeout.
 pub fn open(
     config: KafkaSourceConfig,
     session: Arc<Session>,
     schemas: Option<Arc<SchemaCache>>,
     memory: usize,
-) -> Result<(KafkaSource, Arc<GroupConsumer>), SourceError> {
+) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
     let context = GroupContext(Arc::clone(&session));
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
     consumer.subscribe(&session.topics.names())?;
@@ -63,10 +67,17 @@ pub fn open(
         batch: Vec::new(),
         foreign: Vec::new(),
         looked: Instant::now(),
+        revoked: false,
         schemas: schemas.map(|cache| Schemas::new(cache, Handle::current())),
     };
-    std::thread::Builder::new().name("kafka".into()).spawn(move || poller.run()).map_err(|_| SourceError::Thread)?;
-    Ok((KafkaSource { items }, consumer))
+    let (leaving, left) = oneshot::channel();
+    let run = move || {
+        poller.run();
+        // Nobody may wait for it any more.
+        let _ = leaving.send(());
+    };
+    std::thread::Builder::new().name("kafka".into()).spawn(run).map_err(|_| SourceError::Thread)?;
+    Ok((KafkaSource { items }, consumer, left))
 }
 
 impl Source for KafkaSource {
@@ -87,6 +98,8 @@ struct Poller {
     /// Partitions of which somebody else carries a plan out.
     foreign: Vec<Found>,
     looked: Instant,
+    /// The pipeline has been told that the assignment is gone.
+    revoked: bool,
     /// Resolves the schemas of messages in the Confluent wire format.
     schemas: Option<Schemas>,
 }
@@ -137,6 +150,7 @@ impl Poller {
             }
             if self.epoch != self.session.epoch() {
                 self.batch.clear();
+                self.revoked = self.revoked || self.sender.try_send(Ok(SourceItem::Revoked)).is_ok();
                 continue;
             }
             self.batch.extend(taken.flatten());
@@ -239,6 +253,7 @@ impl Poller {
     /// Starts on a new assignment; false if the pipeline is gone.
     fn take_up(&mut self, found: Vec<Found>) -> Result<bool, SourceError> {
         self.epoch = self.session.epoch();
+        self.revoked = false;
         self.foreign.clear();
         let own: BTreeSet<Partition> = found.iter().map(|f| f.partition).collect();
         let plans = self.plans(&found)?;
@@ -477,10 +492,4 @@ fn fatal(error: &KafkaError) -> Result<(), SourceError> {
         )
     );
     if hopeless { Err(SourceError::Kafka(error.clone())) } else { Ok(()) }
-}
-
-impl From<AssignmentFault> for SourceError {
-    fn from(fault: AssignmentFault) -> Self {
-        Self::Assignment(fault)
-    }
 }

@@ -39,6 +39,8 @@ pub enum SourceItem {
     Events(Vec<Event>),
     /// Records that were left out of a release before a restart, and wait for a later one.
     Held(Vec<Event>),
+    /// What this instance reads belongs to nobody until the next assignment.
+    Revoked,
     /// A new assignment: everything that was read before belongs to others, or will be read again.
     Assigned(Assignment),
     /// A release that was planned before a crash, with the records it was made of.
@@ -119,7 +121,7 @@ pub enum SourceError {
     Kafka(#[from] rdkafka::error::KafkaError),
     /// An assignment cannot be taken up.
     #[error(transparent)]
-    Assignment(crate::kafka::session::AssignmentFault),
+    Assignment(#[from] crate::kafka::session::AssignmentFault),
     /// The records of a planned release cannot be read any more.
     #[error("the records of a release that was planned before cannot be read again")]
     Reread,

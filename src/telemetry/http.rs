@@ -85,7 +85,7 @@ async fn ready(State(telemetry): State<Arc<Telemetry>>) -> Response {
     if telemetry.is_ready() {
         "ready\n".into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: no input assigned yet\n").into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: nothing is assigned, or it is draining\n").into_response()
     }
 }
 
