@@ -14,6 +14,7 @@
 //!   oldest first: one level of one attribute, and once all those are known, a second such step, a few per iteration.
 //! - Selection and neighbours use all non-dominated nodes rather than the archive, which with large boxes forgets the
 //!   stepping stones between them. The archive is offered every node measured, by the paper's rule.
+//! - It ends before its iterations do once many nodes in a row were counted of which none entered the front.
 
 use std::sync::Arc;
 
@@ -39,7 +40,11 @@ const CROSSOVER_RATE: f64 = 0.8;
 
 /// How many nodes two steps from the front are tried per iteration. More leaves the iteration less to the population;
 /// fewer misses parts of the front that no chain of single steps connects.
-const SECOND_STEPS: usize = 3;
+const SECOND_STEPS: usize = 1;
+
+/// After this many counted nodes of which none entered the front, it is taken as found. More counts nodes for little;
+/// fewer gives up between two parts of the front.
+const PATIENCE: usize = 90;
 
 /// The most nodes of the front that take part in selection. More makes a generation slow, for every pair is compared;
 /// fewer forgets the oldest of a large front.
@@ -132,6 +137,7 @@ impl PbgEa {
             hopeless: FxHashSet::default(),
             closed: [FxHashSet::default(), FxHashSet::default()],
             best: None,
+            barren: 0,
         };
         let stop = run.generations(self, rng).err().unwrap_or(StopReason::Exhausted);
         Evolved {
@@ -156,6 +162,8 @@ struct Run<'a, 'e> {
     /// Nodes whose neighbours one and two steps away are all known.
     closed: [FxHashSet<Node>; 2],
     best: Option<Candidate>,
+    /// Nodes counted since one entered the front.
+    barren: usize,
 }
 
 impl Run<'_, '_> {
@@ -190,6 +198,9 @@ impl Run<'_, '_> {
             }
             next.retain(|node| self.measured.contains_key(node));
             population = next;
+            if self.barren >= PATIENCE {
+                break;
+            }
         }
         Ok(())
     }
@@ -214,7 +225,8 @@ impl Run<'_, '_> {
         }
         let (evaluation, indices) = self.objectives.measure(self.evaluator, node);
         keep_best(&mut self.best, node, &evaluation);
-        self.front.offer(Point { item: node.clone(), indices: indices.own.clone() });
+        let entered = self.front.offer(Point { item: node.clone(), indices: indices.own.clone() });
+        self.barren = if entered { 0 } else { self.barren + 1 };
         self.archive.offer(Point { item: (node.clone(), evaluation), indices: indices.own.clone() });
         self.measured.insert(node.clone(), indices);
         Ok(())
