@@ -5,19 +5,20 @@
 //! nothing at all was published (too small, say), so they start over with the next window. Both wait at most `max_hold`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::encode::Dictionaries;
-use crate::frequency::store::{self, FrequencySets};
+use crate::frequency::store::{self, FrequencySets, Origins};
 use crate::gate::{self, Refusal, Release};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Spans};
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
-use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance};
+use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance, Work};
 use crate::model::plan::ReleasePlan;
 use crate::model::policy::{Loss, Policy, SuppressionAction};
 use crate::model::recoding::{Column, Recoding};
@@ -25,6 +26,7 @@ use crate::privacy::Rules;
 use crate::render::render;
 use crate::search::choose::{Choice, Chosen, choose};
 use crate::search::evaluator::Evaluator;
+use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide};
 
 /// Makes releases, window after window.
@@ -41,6 +43,9 @@ pub struct Anonymizer {
     dictionaries: Option<Dictionaries>,
     /// Whose waiting records are ours; all, if `None`.
     partitions: Option<Vec<Partition>>,
+    /// How long the next release may be looked at, if it is to be.
+    look: Option<Duration>,
+    insight: Option<Insight>,
 }
 
 /// What became of a window.
@@ -67,7 +72,19 @@ impl Anonymizer {
             carried: empty,
             dictionaries: None,
             partitions: None,
+            look: None,
+            insight: None,
         }
+    }
+
+    /// Lets the operator look at the search of the next window, for which it may take `time`.
+    pub fn look(&mut self, time: Duration) {
+        self.look = Some(time);
+    }
+
+    /// What was seen since the last call, if anything.
+    pub fn take_insight(&mut self) -> Option<Insight> {
+        self.insight.take()
     }
 
     /// The rules of the policy.
@@ -133,6 +150,9 @@ impl Anonymizer {
         };
         let mut plan = self.plan(&evaluator, &chosen, &rows);
         let losses = self.losses(&evaluator, &chosen, &plan);
+        if let Some(time) = self.look.take() {
+            self.insight = Some(insight::look(&lattice, &evaluator, &chosen, time));
+        }
         drop(evaluator);
         let batch = |this: &Self, plan: &Plan| {
             let mut batch =
@@ -368,6 +388,21 @@ impl Anonymizer {
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
+            work: self.work(plan, rows, chosen),
+        }
+    }
+
+    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
+        let arrived = |row: &RowRef| match row {
+            RowRef::Fresh(i) => rows.arrived(*i as usize).0,
+            RowRef::Held(i) => self.held.arrived(*i as usize).0,
+        };
+        let origins = chosen.map_or_else(Origins::default, |c| c.origins);
+        Work {
+            oldest_arrival: plan.published.iter().map(arrived).min(),
+            sets_scanned: origins.scanned,
+            sets_rolled_up: origins.rolled_up,
+            sets_cached: origins.cached,
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod count;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ use count::Count;
 pub struct Release {
     batch: GeneralizedBatch,
     manifest: Manifest,
+    class_sizes: BTreeMap<u32, u32>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
@@ -77,10 +79,14 @@ pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal
     }
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
     let groups = count.groups(&all);
-    let k_achieved = groups.iter().map(|rows| count.tally(rows, &rules, false).size).min();
+    let mut class_sizes = BTreeMap::new();
+    for rows in &groups {
+        *class_sizes.entry(count.tally(rows, &rules, false).size).or_default() += 1;
+    }
+    let k_achieved = class_sizes.keys().next().copied();
     let classes = groups.len() as u64;
     let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes };
-    Ok(Release { batch, manifest })
+    Ok(Release { batch, manifest, class_sizes })
 }
 
 impl Release {
@@ -119,6 +125,12 @@ impl Release {
     /// True if it only accounts for records that are not published.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
+    }
+
+    /// How many classes there are of each size, in subjects (records, without a subject field). A reader of the rows
+    /// could count the same.
+    pub fn class_sizes(&self) -> &BTreeMap<u32, u32> {
+        &self.class_sizes
     }
 
     /// What is said about it.

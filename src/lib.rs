@@ -68,7 +68,7 @@
 //! shutdown   ->
 //! sink       -> codec, failpoint, gate, kafka, model
 //! source     -> codec, kafka, model
-//! telemetry  -> gate, model, privacy, search, window
+//! telemetry  -> config, gate, model, plot, privacy, search, window
 //! window     -> encode, frequency, model
 //! ```
 

@@ -33,6 +33,9 @@ const EVENT_BATCHES: usize = 8;
 const CLOSED_WINDOWS: usize = 1;
 /// Releases on their way to the sink: one is sent while the next one is searched. More would hold whole releases.
 const RELEASES: usize = 1;
+/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in ten
+/// seconds; shorter finds no trade-off in larger windows.
+const LOOK: Duration = Duration::from_millis(50);
 /// How often records that wait are looked at when no window closes.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -160,7 +163,10 @@ impl Pipeline {
                         summary.add(&release);
                         telemetry.released(&release, (this.clock)());
                     }
-                    Delivery::Discarded => summary.records_returned += release.lineage().finished.count(),
+                    Delivery::Discarded => {
+                        summary.records_returned += release.lineage().finished.count();
+                        telemetry.discarded(&release);
+                    }
                 }
             }
             sink.finish().await?;
@@ -209,10 +215,11 @@ impl Pipeline {
                         windows.add(&encoder, event.position, now, encoded)?;
                         sent &= close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
                     }
-                    self.telemetry.read(batch.len(), windows.len());
+                    self.telemetry.read(batch.len());
                 }
                 Ok(Some(SourceItem::Held(batch))) => {
                     windowed.read += batch.len() as u64;
+                    self.telemetry.read(batch.len());
                     for event in &batch {
                         match self.read(event, &mut *decoder, &mut encoder) {
                             Encoded::Row => held.push(event.position, now, encoder.row()),
@@ -231,6 +238,7 @@ impl Pipeline {
                 }
                 Ok(Some(SourceItem::Replay(replay))) => {
                     windowed.read += replay.events.len() as u64;
+                    self.telemetry.read(replay.events.len());
                     let window = self.replay(*replay, epoch, &mut *decoder, &mut encoder, &counting)?;
                     sent = to_search.blocking_send(Closed::Window(Box::new(window))).is_ok();
                 }
@@ -248,6 +256,7 @@ impl Pipeline {
                     return Ok(windowed);
                 }
             }
+            self.telemetry.filling(windows.len(), windows.opened());
             if !sent {
                 // A later stage has failed, and says why.
                 return Ok(windowed);
@@ -312,7 +321,13 @@ impl Pipeline {
                 Ok(Some(Closed::Window(window))) => {
                     self.telemetry.closed(&window);
                     let replayed = window.replay.is_some();
+                    if self.telemetry.look_due((self.clock)()) {
+                        anonymizer.look(LOOK);
+                    }
                     let closing = anonymizer.release(*window)?;
+                    if let Some(insight) = anonymizer.take_insight() {
+                        self.telemetry.looked(insight, (self.clock)());
+                    }
                     if replayed {
                         searched.returned += anonymizer.retract_others();
                     }

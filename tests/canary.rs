@@ -59,7 +59,10 @@ fn nothing_of_a_record_is_logged_measured_or_reported_by_the_service() {
         sent += 2;
     }
     service.wait_for_records(sent);
-    silent("metrics", &service.get("/metrics", &[]).1);
+    program::wait_until("a release", || !service.get("/", &[]).1.contains("Nothing has been published yet"));
+    for path in ["/", "/status.json", "/metrics"] {
+        silent(path, &service.get(path, &[]).1);
+    }
     silent("errors over HTTP", &service.get("/canary", &[]).1.replace("/canary", ""));
     service.signal("TERM");
     let left = service.end().expect(0);
@@ -99,8 +102,12 @@ fn nothing_of_a_file_is_told_by_the_commands() {
     for input in ["in.jsonl", "in.csv", "invalid.csv", "headless.csv", "other.avro", "truncated.avro"] {
         let made = trace(&["anonymize", "-c", "policy.yaml", input, "-o", "out.jsonl", "--report", "report.json"]);
         silent(&format!("anonymize {input}"), &format!("{}{}", made.out, made.err));
-        if desk.path("report.json").exists() {
-            silent("report", &desk.read("report.json"));
+        let page = trace(&["anonymize", "-c", "policy.yaml", input, "-o", "out.jsonl", "--report", "report.html"]);
+        silent(&format!("anonymize {input}"), &format!("{}{}", page.out, page.err));
+        for report in ["report.json", "report.html"] {
+            if desk.path(report).exists() {
+                silent(report, &desk.read(report));
+            }
         }
         for arguments in
             [&["search", "-c", "policy.yaml", input, "--json"][..], &["search", "-c", "policy.yaml", input]]

@@ -158,6 +158,43 @@ fn a_class_of_k_minus_1_is_named_with_its_size() {
     assert!(broken.err.contains("record 1") && !broken.err.contains("cook"), "{}", broken.err);
 }
 
+/// A page that stands alone: what was asked, what was done, and what is left of the risk, in figures that are right.
+#[test]
+fn a_report_can_be_a_page() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy("  suppression: { limit: 20% }\n"));
+    // Decades of 100 people each, one person alone, and one that cannot be read.
+    let mut lines = jsonl(&people(500));
+    lines
+        .push_str("{\"id\":\"alone\",\"age\":111,\"job\":\"cook\"}\n{\"id\":\"x\",\"age\":\"old\",\"job\":\"cook\"}\n");
+    desk.write("in.jsonl", lines);
+    let arguments = ["anonymize", "-c", "policy.yaml", "in.jsonl", "-o", "out.jsonl", "--report", "report.html"];
+    desk.run(&arguments).expect(0);
+    let page = desk.read("report.html");
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    for wanted in [
+        "the policy is met",
+        "<th scope=\"row\">k-anonymity</th><td>at least 5</td>",
+        "in no class that meets every criterion</td><td>1</td>",
+        "unknown value in age</td><td>1</td>",
+        "counted, never published",
+        "every other field",
+        "Prosecutor",
+        "Journalist",
+        "Marketer",
+        // Fifty ages of ten people each stay as they are.
+        "<th scope=\"row\">prosecutor</th><td>10 %</td><td>10 %</td>",
+        "<th scope=\"row\">marketer</th><td>-</td><td>10 %</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("<link"), "nothing from elsewhere");
+    desk.write("few.jsonl", jsonl(&people(3)));
+    let arguments = ["anonymize", "-c", "policy.yaml", "few.jsonl", "-o", "none.jsonl", "--report", "none.html"];
+    desk.run(&arguments).expect(1);
+    assert!(desk.read("none.html").contains("the policy is not met"));
+}
+
 #[test]
 fn a_policy_that_cannot_be_met_writes_nothing() {
     let desk = Desk::new();

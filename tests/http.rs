@@ -55,6 +55,43 @@ fn figures_have_help_and_type() {
     assert!(described >= 15, "{described} metrics");
 }
 
+/// Everything that can be read over HTTP is closed in the same way, and says so in its headers.
+#[test]
+fn the_console_is_sealed() {
+    let (_desk, service) = started(HTTP);
+    let (status, page) = service.get("/", &[]);
+    assert!(status == 200 && page.contains("Nothing has been published yet"), "{page}");
+    assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains("onclick"), "nothing inline");
+    for path in ["/", "/status.json", "/metrics"] {
+        assert_eq!(service.get(path, &[("Host", "evil.example")]).0, 403, "{path}");
+    }
+    for (path, part) in [("/console.css", "prefers-color-scheme"), ("/console.js", "refresh")] {
+        assert!(service.get(path, &[]).1.contains(part), "{path}");
+    }
+}
+
+/// `top` in a pipe is one snapshot, and one object with `--json`.
+#[test]
+fn top_shows_what_happens() {
+    let (desk, mut service) = started("http: { listen: 127.0.0.1:0, token: tr0ub4dor }\n");
+    let token = [("Authorization", "Bearer tr0ub4dor")];
+    service.send(jsonl(&people(100)).as_bytes());
+    wait_until("a release", || service.get("/status.json", &token).1.contains("\"releases\":1,"));
+    desk.write("token", "tr0ub4dor\n");
+    let address = service.address().to_owned();
+    let top = |more: &[&str]| desk.run(&[&["top", "--url", &address][..], more].concat());
+    let text = top(&["--token-file", "token"]).expect(0).out;
+    for wanted in ["publishing; 1 releases", "100 published", "k-anonymity", "age"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let json = top(&["--token-file", "token", "--json"]).expect(0).json();
+    assert_eq!((&json["records_published"], &json["criteria"][0]["required"]), (&100.into(), &5.0.into()));
+    let left = top(&[]).expect(2);
+    assert!(left.err.contains("--token-file"), "{}", left.err);
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    desk.run(&["top", "--url", &gone]).expect(3);
+}
+
 #[test]
 fn a_foreign_name_is_refused() {
     let (_desk, service) = started(HTTP);
@@ -82,4 +119,24 @@ fn an_address_that_is_taken_is_told() {
     desk.write("pipeline.yaml", policy(&format!("http: {{ listen: '{address}' }}\n")));
     let left = desk.run(&["run", "-c", "pipeline.yaml"]).expect(3);
     assert!(left.err.contains(&address), "{}", left.err);
+}
+
+/// Whoever imports the dashboard or loads the rules finds every series: no name is used that the service does not have.
+#[test]
+fn dashboard_and_rules_speak_of_metrics_that_exist() {
+    let (_desk, service) = started(HTTP);
+    let (_, text) = service.get("/metrics", &[]);
+    let known: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    for path in ["grafana/veilstream.json", "prometheus/veilstream.rules.yaml"] {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        let mut used = 0;
+        for (at, _) in text.match_indices("veilstream_") {
+            let name: String = text[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part)).unwrap_or(&name);
+            assert!(known.contains(&family) || known.contains(&name.as_str()), "{path}: {name}");
+            used += 1;
+        }
+        assert!(used > 10, "{path}");
+    }
 }

@@ -3,19 +3,22 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
 use super::batch::{Batch, progress};
 use super::input::{is_standard, name};
 use super::search::algorithm;
-use super::{Failure, InputArgs, Report};
+use super::{Failure, InputArgs, Report, report};
 use crate::codec::{Encode, EncodeError, Format, PublishedRow};
 use crate::config::{Config, Purpose};
 use crate::gate::Release;
 use crate::search::Algorithm;
 use crate::source::Preamble;
 
+/// How long the trade-off of a report may take. Longer keeps people waiting; shorter finds less in large files.
+const LOOK: Duration = Duration::from_secs(2);
 /// How much is written at once. Larger: more memory. Smaller: more system calls.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -35,7 +38,7 @@ pub struct AnonymizeArgs {
     /// Where to write the release; - is standard output. Its extension tells the format; without one it is the input's
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Where to write the report, as one JSON object
+    /// Where to write the report: a page to hand on if it ends in .html, else one JSON object
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// The search [default: `search.algorithm` of the configuration]
@@ -56,14 +59,21 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     choice.algorithm = args.algorithm.unwrap_or(choice.algorithm);
     let seed = args.seed.or(config.search.seed);
     progress.set_message("searching");
-    let release = batch.release(choice, seed.unwrap_or_else(rand::random))?;
+    let page = args.report.as_deref().is_some_and(is_page);
+    let look = page.then_some(LOOK);
+    let (release, insight) = batch.release_and_look(choice, seed.unwrap_or_else(rand::random), look)?;
     progress.finish_and_clear();
     if let Some(rejections) = batch.rejections() {
         eprintln!("{rejections}");
     }
     let report = Report::new(&release, seed);
     if let Some(path) = &args.report {
-        write_report(path, &report)?;
+        let text = if page {
+            report::html::page(&report, &batch, &release, insight.as_ref())
+        } else {
+            serde_json::to_string_pretty(&report).map_err(|error| Failure::Outside(error.to_string()))? + "\n"
+        };
+        fs::write(path, text).map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))?;
     }
     if !report.satisfies {
         return Err(not_met(&report));
@@ -104,9 +114,8 @@ fn refuse_same_file(input: &Path, output: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(report).map_err(|error| Failure::Outside(error.to_string()))?;
-    fs::write(path, json + "\n").map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
 }
 
 /// Writes the rows beside `output` and moves them there when all are written: no half file is ever seen under that name.

@@ -19,6 +19,7 @@ use crate::model::policy::{Policy, SuppressionAction};
 use crate::model::schema::Schema;
 use crate::privacy::Rules;
 use crate::search::choose::Choice;
+use crate::search::insight::Insight;
 use crate::source::{Preamble, file};
 use crate::window::{CloseReason, ClosedWindow, OpenWindow, TooWide, WindowId};
 
@@ -62,10 +63,23 @@ impl Batch {
 
     /// Makes the release of all its records; it may be empty. Each call counts anew, so that searches can be compared.
     pub(super) fn release(&self, choice: Choice, seed: u64) -> Result<Release, Failure> {
+        self.release_and_look(choice, seed, None).map(|(release, _)| release)
+    }
+
+    /// The same, with a look at the search if there is `time` for one and anything to search.
+    pub(super) fn release_and_look(
+        &self,
+        choice: Choice,
+        seed: u64,
+        time: Option<Duration>,
+    ) -> Result<(Release, Option<Insight>), Failure> {
         let mut anonymizer = Anonymizer::new(Arc::clone(&self.policy), choice, "file", seed);
         let window = self.window.recounted(anonymizer.rules().counting())?;
+        if let Some(time) = time {
+            anonymizer.look(time);
+        }
         match anonymizer.release(window)? {
-            Closing::Release(release) => Ok(*release),
+            Closing::Release(release) => Ok((*release, anonymizer.take_insight())),
             Closing::Refused(refusal) => Err(Failure::NotMet(format!("the gate refused the release: {refusal}"))),
         }
     }

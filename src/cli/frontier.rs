@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 
 use super::batch::{Batch, progress};
 use super::{Failure, InputArgs, print};
-use crate::config::{Config, Purpose};
+use crate::config::{Config, Purpose, snippet};
 use crate::model::policy::Policy;
-use crate::plot::{Plot, PlotPoint, svg};
+use crate::plot::standalone;
 use crate::search::evaluator::Evaluator;
 use crate::search::frontier::{Frontier, Method, frontier};
 use crate::search::objectives::{FrontPoint, Objective};
 use crate::search::{Algorithm, Budget};
+use crate::telemetry::pictures;
 
 /// Shows the trade-off between privacy and loss in a file, each point a recoding for the configuration
 ///
@@ -94,8 +95,9 @@ pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
         eprintln!("{rejections}");
     }
     if let Some(path) = &args.plot {
-        let picture = svg(&picture(&found, &batch.policy)).map_err(|error| Failure::Outside(error.to_string()))?;
-        fs::write(path, picture).map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))?;
+        let picture = pictures::trade_off(&found.front).map_err(|error| Failure::Outside(error.to_string()))?;
+        fs::write(path, standalone(&picture))
+            .map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))?;
     }
     print(&if args.json { object(&found, &batch.policy, elapsed_ms) } else { text(&found, &batch.policy, elapsed_ms) })
 }
@@ -153,8 +155,8 @@ fn text(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
     text.push_str("\nto release at a point, write its levels into the configuration:");
     let example = front.picked.or(if front.points.is_empty() { None } else { Some(0) });
     if let Some(point) = example {
-        let levels = levels(&front.points[point], policy);
-        text.push_str(&format!("\n\n# point {}\nwindow:\n  levels: fixed\n  fixed_levels: {levels}", point + 1));
+        let section = snippet::fixed_window(policy, &front.points[point].node);
+        text.push_str(&format!("\n\n# point {}\n{}", point + 1, section.trim_end()));
     }
     text
 }
@@ -170,18 +172,7 @@ fn figure(objective: Objective, value: f64) -> String {
 
 /// The levels as `fixed_levels` reads them.
 fn levels(point: &FrontPoint, policy: &Policy) -> String {
-    let one = |(name, level): (String, u8)| format!("{}: {level}", key(&name));
-    format!("{{ {} }}", recoding(point, policy).map(one).collect::<Vec<_>>().join(", "))
-}
-
-/// A field's name as a YAML key; quoted unless it is plainly a word.
-fn key(name: &str) -> String {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let reserved = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
-    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(word)
-        && !reserved.contains(&name.to_ascii_lowercase().as_str());
-    if plain { name.into() } else { json!(name).to_string() }
+    snippet::levels(policy, &point.node)
 }
 
 fn recoding<'a>(point: &'a FrontPoint, policy: &'a Policy) -> impl Iterator<Item = (String, u8)> + 'a {
@@ -220,40 +211,9 @@ fn object(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
     object.to_string()
 }
 
-fn picture(found: &Frontier, policy: &Policy) -> Plot {
-    let front = &found.front;
-    let better =
-        |o: &Objective| format!("{} ({} is better)", o.as_str(), if o.higher_is_better() { "higher" } else { "lower" });
-    let point = |(at, p): (usize, &FrontPoint)| PlotPoint {
-        label: (at + 1).to_string(),
-        values: p.values.clone(),
-        satisfies: p.evaluation.satisfies,
-        picked: front.picked == Some(at),
-    };
-    let names: Vec<&str> = front.objectives.iter().map(|o| o.as_str()).collect();
-    Plot {
-        title: format!(
-            "Trade-off between {} over {} quasi-identifiers, {}",
-            names.join(", "),
-            policy.quasi.len(),
-            if front.exact { "exact" } else { "by pbg-ea" }
-        ),
-        axes: front.objectives.iter().map(better).collect(),
-        points: front.points.iter().enumerate().map(point).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_that_yaml_would_misread_are_quoted() {
-        assert_eq!((key("age"), key("native-country")), ("age".into(), "native-country".into()));
-        for odd in ["no", "1st", "a: b", "", "Größe", "#x"] {
-            assert!(key(odd).starts_with('"'), "{odd}");
-        }
-    }
 
     #[test]
     fn names_on_the_command_line() {

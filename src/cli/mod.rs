@@ -15,6 +15,7 @@ mod report;
 pub mod run;
 pub mod schema;
 pub mod search;
+pub mod top;
 pub mod validate;
 pub mod verify;
 
@@ -58,6 +59,7 @@ pub enum Command {
     Search(search::SearchArgs),
     Frontier(frontier::FrontierArgs),
     Generate(generate::GenerateArgs),
+    Top(top::TopArgs),
     Validate(validate::ValidateArgs),
     Schema(schema::SchemaArgs),
 }
@@ -86,6 +88,7 @@ impl Cli {
             Command::Search(args) => search::run(args)?,
             Command::Frontier(args) => frontier::run(args)?,
             Command::Generate(args) => generate::run(args)?,
+            Command::Top(args) => top::run(args)?,
             Command::Validate(args) => return Ok(validate::run(args)),
             Command::Schema(args) => return Ok(schema::run(args)),
         }

@@ -67,7 +67,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let telemetry = Arc::new(telemetry);
     if let Some(http) = &config.http {
         let failed = |error: io::Error| Failure::Outside(format!("cannot listen on {}: {error}", http.listen));
-        http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry)).await.map_err(failed)?;
+        http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
     let (stopper, mut stop) = shutdown::channel();
     shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;

@@ -16,6 +16,7 @@ mod problem;
 mod properties;
 pub mod raw;
 pub mod scalar;
+pub mod snippet;
 #[cfg(test)]
 mod tests;
 mod topics;

@@ -43,6 +43,22 @@ pub struct Provenance {
     pub policy_fingerprint: String,
     /// When the window closed, in milliseconds since the epoch.
     pub closed_at: i64,
+    /// What it took, for the operator's figures; not part of what is published.
+    #[serde(skip)]
+    pub work: Work,
+}
+
+/// What a release took, beside what its manifest says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// When the oldest of its records came in, in milliseconds since the epoch; none without a record.
+    pub oldest_arrival: Option<i64>,
+    /// Frequency sets counted from rows.
+    pub sets_scanned: u64,
+    /// Frequency sets summed from finer ones.
+    pub sets_rolled_up: u64,
+    /// Frequency sets that were there already.
+    pub sets_cached: u64,
 }
 
 /// Offsets of one partition.

@@ -9,6 +9,7 @@ pub mod event;
 pub mod hierarchy;
 pub mod lattice;
 pub mod manifest;
+pub mod meter;
 pub mod plan;
 pub mod policy;
 pub mod recoding;

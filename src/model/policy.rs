@@ -206,6 +206,11 @@ impl Loss {
     pub const ALL: [Self; 8] =
         [Self::Glm, Self::Dm, Self::Precision, Self::Aecs, Self::Cm, Self::Score, Self::Ql, Self::Entropy];
 
+    /// True if it lies between nothing and everything.
+    pub fn is_share(self) -> bool {
+        self != Self::Aecs
+    }
+
     /// The name a user writes.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ use rand::Rng;
 use super::evaluator::{Evaluation, Evaluator};
 use super::objectives::Front;
 use super::{Algorithm, Budget, Outcome, StopReason, Tuning};
+use crate::frequency::store::Origins;
 use crate::model::lattice::{Lattice, Node};
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
@@ -80,6 +81,8 @@ pub struct Chosen {
     pub elapsed: Duration,
     /// The trade-off the node was picked from, if the search looks for one.
     pub front: Option<Front>,
+    /// How the frequency sets were made that it looked at.
+    pub origins: Origins,
 }
 
 impl Chosen {
@@ -97,6 +100,7 @@ impl Chosen {
             nodes: 1,
             elapsed: Duration::ZERO,
             front: None,
+            origins: evaluator.origins(),
         }
     }
 }
@@ -138,6 +142,7 @@ pub fn choose(
         nodes: permitted.size(),
         elapsed: started.elapsed(),
         front: outcome.front,
+        origins: evaluator.origins(),
     }
 }
 

@@ -112,6 +112,12 @@ impl<'a> Evaluator<'a> {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
     }
 
+    /// Every node that was counted.
+    pub fn counted(&self) -> Vec<(Node, Evaluation)> {
+        let memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.iter().map(|(node, evaluation)| (node.clone(), evaluation.clone())).collect()
+    }
+
     /// True if the attributes of a subset lattice, the others fully generalized, meet the policy at `node`. Counted, but
     /// not remembered as an answer about the whole lattice.
     pub fn satisfies_projection(&self, node: &Node) -> bool {

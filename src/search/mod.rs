@@ -17,6 +17,7 @@ pub mod frontier;
 pub mod genetic;
 pub mod granulation;
 pub mod granulation_ga;
+pub mod insight;
 pub mod objectives;
 pub mod operators;
 pub mod optimal;
@@ -215,6 +216,9 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [Self::Exhausted, Self::Proven, Self::Budget, Self::Deadline, Self::Cancelled];
+
     /// The word for reports and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

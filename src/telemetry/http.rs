@@ -1,7 +1,9 @@
-//! `/metrics`, `/healthz`, `/readyz`: read-only, loopback unless configured.
+//! The console at `/`, `/status.json`, `/metrics`, `/healthz`, `/readyz`: read-only, loopback unless configured.
 //!
-//! With a token every request for figures must show it. Without one, requests must be for a loopback name: a page in a
-//! browser on the same machine could otherwise read the figures under a name of its own.
+//! With a token every request for figures must show it: as a bearer token, or, for browsers, as the password of any user.
+//! Without one, requests must be for a loopback name: a page in a browser on the same machine could otherwise read the
+//! figures under a name of its own. No other origin may read, frame or embed anything, and nothing is loaded from
+//! elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,47 +11,76 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use bytes::Bytes;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
-use super::Telemetry;
+use super::{Telemetry, console, html};
+use crate::model::event::Millis;
 
 /// Starts to serve on `listen`; returns the address it got. Ends with the runtime.
 pub async fn serve(
     listen: SocketAddr,
     token: Option<SecretString>,
     telemetry: Arc<Telemetry>,
+    clock: fn() -> Millis,
 ) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router(token, telemetry)).await {
+        if let Err(error) =
+            axum::serve(listener, router(token, Served { telemetry, clock, drawn: Arc::default() })).await
+        {
             tracing::error!(%error, "the HTTP side has stopped");
         }
     });
-    tracing::info!(%address, "serving /metrics, /healthz and /readyz");
+    tracing::info!(%address, "serving the console, /metrics, /healthz and /readyz");
     Ok(address)
 }
 
-fn router(token: Option<SecretString>, telemetry: Arc<Telemetry>) -> Router {
+/// What every page is made from.
+#[derive(Clone)]
+struct Served {
+    telemetry: Arc<Telemetry>,
+    clock: fn() -> Millis,
+    /// The last page and when it was drawn.
+    drawn: Arc<Mutex<Option<(Millis, Bytes)>>>,
+}
+
+/// Milliseconds for which a page is good for everybody. Longer hides a release; shorter lets many readers cost more.
+const FRESH_MS: i64 = 1000;
+
+/// Nothing from elsewhere, nothing inline, nobody's frame.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const SCRIPT: &str = include_str!("console.js");
+
+fn router(token: Option<SecretString>, served: Served) -> Router {
     Router::new()
+        .route("/", get(console))
+        .route("/status.json", get(status))
         .route("/metrics", get(metrics))
         .route_layer(from_fn_with_state(Arc::new(token), guard))
         // Probes carry no token and learn nothing but that the service is there.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(telemetry)
+        .route("/console.css", get(|| async { typed("text/css", html::STYLE) }))
+        .route("/console.js", get(|| async { typed("text/javascript", SCRIPT) }))
+        .layer(map_response(sealed))
+        .with_state(served)
 }
 
 async fn guard(State(token): State<Arc<Option<SecretString>>>, request: Request, next: Next) -> Response {
     match &*token {
         Some(token) if !shows(request.headers(), token) => {
-            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            (StatusCode::UNAUTHORIZED, challenge, "a bearer token is needed\n").into_response()
+            let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"veilstream\", charset=\"UTF-8\"")];
+            (StatusCode::UNAUTHORIZED, challenge, "the token is needed, as bearer or as password\n").into_response()
         }
         None if !is_for_loopback(request.headers()) => {
             (StatusCode::FORBIDDEN, "ask for localhost, or configure a token\n").into_response()
@@ -61,8 +92,16 @@ async fn guard(State(token): State<Arc<Option<SecretString>>>, request: Request,
 /// True if the request shows the token. Looks at every byte, so that the time taken tells nothing about it.
 fn shows(headers: &HeaderMap, token: &SecretString) -> bool {
     let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let Some(shown) = shown.and_then(|value| value.strip_prefix("Bearer ")) else { return false };
-    let (shown, token) = (shown.as_bytes(), token.expose_secret().as_bytes());
+    let password;
+    let shown = match shown.and_then(|value| value.split_once(' ')) {
+        Some(("Bearer", shown)) => shown.as_bytes(),
+        Some(("Basic", encoded)) => {
+            password = BASE64_STANDARD.decode(encoded).unwrap_or_default();
+            password.splitn(2, |byte| *byte == b':').nth(1).unwrap_or_default()
+        }
+        _ => return false,
+    };
+    let token = token.expose_secret().as_bytes();
     shown.len() == token.len() && shown.iter().zip(token).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
@@ -74,15 +113,61 @@ fn is_for_loopback(headers: &HeaderMap) -> bool {
     })
 }
 
-async fn metrics(State(telemetry): State<Arc<Telemetry>>) -> Response {
-    match telemetry.metrics_text() {
+/// What holds for every answer.
+async fn sealed(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn typed(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// Draws at most once in [`FRESH_MS`], whoever asks, on a thread where it does not hold up sources and sinks.
+async fn console(State(served): State<Served>) -> Response {
+    let mut drawn = served.drawn.lock().await;
+    let now = (served.clock)();
+    let fresh = drawn.as_ref().filter(|(at, _)| (0..FRESH_MS).contains(&(now.0 - at.0))).map(|(_, page)| page.clone());
+    let page = match fresh {
+        Some(page) => page,
+        None => {
+            let telemetry = Arc::clone(&served.telemetry);
+            let Ok(page) = tokio::task::spawn_blocking(move || console::page(&telemetry.view(now))).await else {
+                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            };
+            let page = Bytes::from(page);
+            *drawn = Some((now, page.clone()));
+            page
+        }
+    };
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+}
+
+async fn status(State(served): State<Served>) -> Response {
+    let status = served.telemetry.view((served.clock)()).json().to_string();
+    ([(header::CONTENT_TYPE, "application/json")], status).into_response()
+}
+
+async fn metrics(State(served): State<Served>) -> Response {
+    match served.telemetry.metrics_text((served.clock)()) {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
-async fn ready(State(telemetry): State<Arc<Telemetry>>) -> Response {
-    if telemetry.is_ready() {
+async fn ready(State(served): State<Served>) -> Response {
+    if served.telemetry.is_ready() {
         "ready\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready: nothing is assigned, or it is draining\n").into_response()
@@ -102,7 +187,19 @@ mod tests {
         let token = SecretString::from("s3cret");
         let shows = |value: &str| shows(&headers(header::AUTHORIZATION, value), &token);
         assert!(shows("Bearer s3cret"));
-        for other in ["Bearer s3cre", "Bearer s3cret ", "Bearer S3cret", "s3cret", "Basic s3cret", "Bearer "] {
+        assert!(shows("Basic YW55Ym9keTpzM2NyZXQ="), "anybody:s3cret");
+        for other in [
+            "Basic YW55Ym9keTpzM2NyZQ==",
+            "Basic czNjcmV0",
+            "Basic",
+            "Basic %%%",
+            "Bearer s3cre",
+            "Bearer s3cret ",
+            "Bearer S3cret",
+            "s3cret",
+            "Basic s3cret",
+            "Bearer ",
+        ] {
             assert!(!shows(other), "{other}");
         }
     }

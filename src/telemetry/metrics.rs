@@ -1,12 +1,17 @@
 //! Every metric name in one place. Base units, prefix `veilstream_`, bounded labels.
+//!
+//! Every series is declared at the start, from the policy and from enums: how many there are does not depend on the data.
+//! Deliberately absent: labels for partitions, topics, classes and releases.
 
+use prometheus::Encoder as _;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Registry, TextEncoder,
 };
 
+use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
-use crate::model::manifest::Manifest;
+use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::privacy::Rules;
 use crate::search::StopReason;
@@ -15,6 +20,10 @@ use crate::window::CloseReason;
 /// Seconds: a search or a publication takes from a fraction of a millisecond to minutes.
 const SECONDS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Subjects in a class: from what a policy asks for to what tells next to nothing.
+const SUBJECTS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 10_000.0];
+/// Seconds that a record may be under way: it waits for its window, and perhaps for later ones.
+const LONG_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
 /// Shares between nothing and everything.
 const SHARES: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
@@ -26,18 +35,38 @@ pub(super) struct Metrics {
     pub(super) held: IntGauge,
     pub(super) windows: IntCounterVec,
     pub(super) window_records: IntGauge,
+    window_age: Gauge,
     pub(super) frequency_set_entries: IntGauge,
+    sets: IntCounterVec,
     pub(super) releases: IntCounterVec,
-    pub(super) loss: GaugeVec,
-    pub(super) losses: HistogramVec,
-    pub(super) achieved: GaugeVec,
-    pub(super) k: Gauge,
-    pub(super) classes: IntGauge,
-    pub(super) level: IntGaugeVec,
-    pub(super) search: Histogram,
-    pub(super) checks: IntCounter,
-    pub(super) stops: IntCounterVec,
-    pub(super) close_to_publish: Histogram,
+    loss: GaugeVec,
+    losses: HistogramVec,
+    achieved: GaugeVec,
+    required: GaugeVec,
+    k: IntGauge,
+    classes: IntGauge,
+    class_subjects: Histogram,
+    level: IntGaugeVec,
+    search: Histogram,
+    checks: IntCounter,
+    stops: IntCounterVec,
+    close_to_publish: Histogram,
+    end_to_end: Histogram,
+    transactions: IntCounterVec,
+    transaction_age: Gauge,
+    lag: IntGauge,
+    partitions: IntGaugeVec,
+    ready: IntGauge,
+    memory: IntGauge,
+}
+
+/// What is measured only when somebody asks.
+pub(super) struct Asked<'a> {
+    pub(super) now: Millis,
+    /// When the oldest window that still fills got its first record.
+    pub(super) opened: Option<Millis>,
+    pub(super) meter: &'a Meter,
+    pub(super) ready: bool,
 }
 
 impl Metrics {
@@ -51,9 +80,15 @@ impl Metrics {
             held: make.gauge("records_held", "Records that wait for a later release.")?,
             windows: make.counters("windows_closed_total", "Windows closed, by reason.", "reason")?,
             window_records: make.gauge("window_records", "Records in windows that still fill.")?,
+            window_age: make.float_gauge("window_age_seconds", "Age of the oldest window that still fills.")?,
             frequency_set_entries: make.gauge("frequency_set_entries", "Distinct tuples in the last closed window.")?,
+            sets: make.counters(
+                "frequency_sets_total",
+                "Frequency sets that searches looked at, by origin.",
+                "origin",
+            )?,
             releases: make.counters("releases_total", "Releases by outcome.", "outcome")?,
-            loss: make.gauges("information_loss", "Information loss of the last release, by metric.", "metric")?,
+            loss: make.gauges("information_loss", "Information loss of the last release, by metric.", &["metric"])?,
             losses: make.histograms(
                 "information_loss_ratio",
                 "Normalised information loss of releases.",
@@ -63,15 +98,32 @@ impl Metrics {
             achieved: make.gauges(
                 "criterion_achieved",
                 "What the weakest class of the last release reaches.",
-                "criterion",
+                &["criterion"],
             )?,
-            k: make.float_gauge("achieved_k", "Distinct subjects in the smallest class of the last release.")?,
+            required: make.gauges(
+                "criterion_required",
+                "What the policy asks of every class, at least or at most.",
+                &["criterion", "bound"],
+            )?,
+            k: make.gauge("achieved_k", "Distinct subjects in the smallest class of the last release.")?,
             classes: make.gauge("classes", "Classes in the last release.")?,
+            class_subjects: make.histogram("class_subjects", "Distinct subjects in published classes.", SUBJECTS)?,
             level: make.int_gauges("attribute_level", "Generalization level of the last release.", "attribute")?,
             search: make.histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS)?,
             checks: make.counter("search_checks_total", "Nodes counted by searches.")?,
             stops: make.counters("search_stops_total", "Searches by why they ended.", "reason")?,
             close_to_publish: make.histogram("close_to_publish_seconds", "Time from close to publication.", SECONDS)?,
+            end_to_end: make.histogram(
+                "end_to_end_seconds",
+                "Time from the arrival of a release's oldest record to its publication.",
+                LONG_SECONDS,
+            )?,
+            transactions: make.counters("transactions_total", "Transactions by how they ended.", "outcome")?,
+            transaction_age: make.float_gauge("transaction_age_seconds", "Age of the open transaction.")?,
+            lag: make.gauge("consumer_lag_records", "Records in the assigned partitions not read yet.")?,
+            partitions: make.int_gauges("partitions", "Partitions of this instance, by state.", "state")?,
+            ready: make.gauge("ready", "1 while the service has its input and can publish.")?,
+            memory: make.gauge("resident_memory_bytes", "Memory of the process that is in RAM.")?,
             registry,
         };
         metrics.declare(policy);
@@ -80,28 +132,35 @@ impl Metrics {
 
     /// Every series exists from the start, so that a dashboard shows zero and not nothing.
     fn declare(&self, policy: &Policy) {
-        for outcome in ["published", "suppressed", "rejected"] {
-            self.records.with_label_values(&[outcome]);
-        }
-        for outcome in ["published", "empty", "refused"] {
-            self.releases.with_label_values(&[outcome]);
-        }
-        RejectCode::ALL.iter().for_each(|code| drop(self.rejected.with_label_values(&[code.as_str()])));
-        for reason in [CloseReason::Full, CloseReason::Aged, CloseReason::EventTime, CloseReason::Drained] {
-            self.windows.with_label_values(&[reason.as_str()]);
-        }
-        use StopReason::{Budget, Cancelled, Deadline, Exhausted, Proven};
-        for reason in [Exhausted, Proven, Budget, Deadline, Cancelled] {
-            self.stops.with_label_values(&[reason.as_str()]);
-        }
-        for loss in Loss::ALL {
+        let declare = |family: &IntCounterVec, values: &[&str]| {
+            values.iter().for_each(|value| drop(family.with_label_values(&[value])));
+        };
+        declare(&self.records, &["published", "suppressed", "rejected"]);
+        declare(&self.releases, &["published", "empty", "refused", "discarded"]);
+        declare(&self.rejected, &RejectCode::ALL.map(RejectCode::as_str));
+        declare(&self.windows, &CloseReason::ALL.map(CloseReason::as_str));
+        declare(&self.stops, &StopReason::ALL.map(StopReason::as_str));
+        declare(&self.sets, &["scanned", "rolled_up", "cached"]);
+        declare(&self.transactions, &Transaction::ALL.map(Transaction::as_str));
+        for loss in policy.losses() {
             self.loss.with_label_values(&[loss.as_str()]);
+            if loss.is_share() {
+                self.losses.with_label_values(&[loss.as_str()]);
+            }
+        }
+        for state in ["assigned", "paused"] {
+            self.partitions.with_label_values(&[state]);
         }
         policy.quasi.iter().for_each(|q| drop(self.level.with_label_values(&[&q.name])));
-        Rules::new(policy).iter().for_each(|rule| drop(self.achieved.with_label_values(&[&rule.name()])));
+        for rule in Rules::new(policy).iter() {
+            self.achieved.with_label_values(&[&rule.name()]);
+            let bound = if rule.at_most() { "at_most" } else { "at_least" };
+            self.required.with_label_values(&[rule.name().as_str(), bound]).set(rule.required());
+        }
     }
 
-    pub(super) fn released(&self, manifest: &Manifest, now: Millis) {
+    pub(super) fn released(&self, release: &Release, now: Millis) {
+        let manifest = release.manifest();
         let from = &manifest.provenance;
         for (outcome, count) in [
             ("published", from.records_published),
@@ -113,9 +172,13 @@ impl Metrics {
         self.held.set(from.records_held as i64);
         let outcome = if from.records_published > 0 { "published" } else { "empty" };
         self.releases.with_label_values(&[outcome]).inc();
-        for named in &from.losses {
-            self.loss.with_label_values(&[&named.name]).set(named.value);
-            self.losses.with_label_values(&[&named.name]).observe(named.value);
+        // Figures that are no metric of their own, such as sums as papers print them, are for reports.
+        for loss in Loss::ALL {
+            let Some(named) = from.losses.iter().find(|named| named.name == loss.as_str()) else { continue };
+            self.loss.with_label_values(&[loss.as_str()]).set(named.value);
+            if loss.is_share() {
+                self.losses.with_label_values(&[loss.as_str()]).observe(named.value);
+            }
         }
         for criterion in &manifest.criteria {
             if let Some(achieved) = criterion.achieved {
@@ -123,19 +186,63 @@ impl Metrics {
             }
         }
         if let Some(k) = manifest.k_achieved {
-            self.k.set(f64::from(k));
+            self.k.set(i64::from(k));
             self.classes.set(manifest.classes as i64);
+        }
+        for (&size, &classes) in release.class_sizes() {
+            (0..classes).for_each(|_| self.class_subjects.observe(f64::from(size)));
         }
         for level in &from.recoding {
             self.level.with_label_values(&[&level.attribute]).set(i64::from(level.level));
+        }
+        let work = &from.work;
+        for (origin, count) in
+            [("scanned", work.sets_scanned), ("rolled_up", work.sets_rolled_up), ("cached", work.sets_cached)]
+        {
+            self.sets.with_label_values(&[origin]).inc_by(count);
         }
         self.search.observe(from.search_ms / 1e3);
         self.checks.inc_by(from.nodes_checked);
         if from.algorithm != "none" {
             self.stops.with_label_values(&[&from.stop]).inc();
         }
-        self.close_to_publish.observe((now.0 - from.closed_at).max(0) as f64 / 1e3);
+        self.close_to_publish.observe(seconds(from.closed_at, now));
+        if let Some(arrived) = work.oldest_arrival {
+            self.end_to_end.observe(seconds(arrived, now));
+        }
     }
+
+    /// The text that Prometheus reads. One caller at a time: counters kept elsewhere are brought up to date first.
+    pub(super) fn text(&self, asked: &Asked<'_>) -> Result<String, prometheus::Error> {
+        self.window_age.set(asked.opened.map_or(0.0, |opened| seconds(opened.0, asked.now)));
+        self.ready.set(i64::from(asked.ready));
+        for outcome in Transaction::ALL {
+            let counter = self.transactions.with_label_values(&[outcome.as_str()]);
+            counter.inc_by(asked.meter.transactions(outcome).saturating_sub(counter.get()));
+        }
+        self.transaction_age.set(asked.meter.transaction_age(asked.now));
+        self.lag.set(asked.meter.lag() as i64);
+        let (assigned, paused) = asked.meter.partitions();
+        for (state, count) in [("assigned", assigned), ("paused", paused)] {
+            self.partitions.with_label_values(&[state]).set(count as i64);
+        }
+        self.memory.set(resident_bytes().unwrap_or(0) as i64);
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        String::from_utf8(text).map_err(|_| prometheus::Error::Msg("not UTF-8".into()))
+    }
+}
+
+fn seconds(since: i64, now: Millis) -> f64 {
+    now.0.saturating_sub(since).max(0) as f64 / 1e3
+}
+
+/// The resident set of this process; unknown where there is no `/proc`.
+pub(super) fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// Makes and registers metrics.
@@ -167,8 +274,8 @@ impl Make<'_> {
         self.register(Gauge::new(Self::name(name), help)?)
     }
 
-    fn gauges(&self, name: &str, help: &str, label: &str) -> Result<GaugeVec, prometheus::Error> {
-        self.register(GaugeVec::new(Opts::new(Self::name(name), help), &[label])?)
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, prometheus::Error> {
+        self.register(GaugeVec::new(Opts::new(Self::name(name), help), labels)?)
     }
 
     fn int_gauges(&self, name: &str, help: &str, label: &str) -> Result<IntGaugeVec, prometheus::Error> {

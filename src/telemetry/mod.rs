@@ -3,29 +3,68 @@
 //! Invariant: labels come from bounded sets known at start (codes, configured names). No value of a record is ever
 //! logged or counted under its own name; positions and codes only.
 
+pub mod console;
+pub mod history;
+pub mod html;
 pub mod http;
 mod metrics;
+pub mod pictures;
+pub mod view;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use prometheus::{Encoder as _, TextEncoder};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Refusal, Release};
 use crate::model::event::{Millis, Position, Reject};
+use crate::model::meter::Meter;
 use crate::model::policy::Policy;
+use crate::privacy::Rules;
+use crate::search::insight::Insight;
 use crate::window::ClosedWindow;
-use metrics::Metrics;
+use history::{History, Look};
+use metrics::{Asked, Metrics};
+use view::{Totals, View, Wanted};
 
 /// Counts and logs what happens.
 pub struct Telemetry {
     metrics: Metrics,
+    policy: Arc<Policy>,
+    wanted: Vec<Wanted>,
+    history: Mutex<History>,
     ready: AtomicBool,
+    meter: Arc<Meter>,
+    /// When the oldest window that still fills got its first record; `NEVER` if none fills.
+    opened: AtomicI64,
+    /// One scrape at a time.
+    scrape: Mutex<()>,
 }
+
+/// No window fills.
+const NEVER: i64 = i64::MAX;
 
 impl Telemetry {
     /// Everything at zero, every series of `policy` declared.
-    pub fn new(policy: &Policy) -> Result<Self, prometheus::Error> {
-        Ok(Self { metrics: Metrics::new(policy)?, ready: AtomicBool::new(false) })
+    pub fn new(policy: &Arc<Policy>) -> Result<Self, prometheus::Error> {
+        let wanted = |rule: &dyn crate::privacy::Rule| Wanted {
+            name: rule.name(),
+            required: rule.required(),
+            at_most: rule.at_most(),
+        };
+        Ok(Self {
+            metrics: Metrics::new(policy)?,
+            wanted: Rules::new(policy).iter().map(wanted).collect(),
+            policy: Arc::clone(policy),
+            history: Mutex::default(),
+            ready: AtomicBool::new(false),
+            meter: Arc::default(),
+            opened: AtomicI64::new(NEVER),
+            scrape: Mutex::new(()),
+        })
+    }
+
+    /// Where source and sink count what only they know.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// The service has its input and can publish, or no longer.
@@ -43,10 +82,15 @@ impl Telemetry {
         self.metrics.read.get()
     }
 
-    /// Some records were read; `open` are in windows that still fill.
-    pub fn read(&self, records: usize, open: usize) {
+    /// Some records were read.
+    pub fn read(&self, records: usize) {
         self.metrics.read.inc_by(records as u64);
-        self.metrics.window_records.set(open as i64);
+    }
+
+    /// So many records are in windows that still fill, the oldest of which got its first record at `opened`.
+    pub fn filling(&self, records: usize, opened: Option<Millis>) {
+        self.metrics.window_records.set(records as i64);
+        self.opened.store(opened.map_or(NEVER, |at| at.0), Ordering::Relaxed);
     }
 
     /// A record was turned away.
@@ -84,7 +128,68 @@ impl Telemetry {
             stop = from.stop,
             "release published"
         );
-        self.metrics.released(manifest, now);
+        self.metrics.released(release, now);
+        let (read, lag) = (self.records_read(), self.meter.lag());
+        self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+    }
+
+    /// True if the next search should be looked at: seldom, and more often while somebody watches.
+    pub fn look_due(&self, now: Millis) -> bool {
+        self.history().look_due(now)
+    }
+
+    /// A search was looked at.
+    pub fn looked(&self, insight: Insight, now: Millis) {
+        self.history().look = Some(Arc::new(Look { at: now, insight }));
+    }
+
+    /// Everything there is to see now, copied.
+    pub fn view(&self, now: Millis) -> View {
+        let history = {
+            let mut history = self.history();
+            history.asked(now);
+            history.clone()
+        };
+        let metrics = &self.metrics;
+        let outcome = |name: &str| metrics.records.with_label_values(&[name]).get();
+        View {
+            now,
+            ready: self.is_ready(),
+            policy: Arc::clone(&self.policy),
+            wanted: self.wanted.clone(),
+            totals: Totals {
+                read: self.records_read(),
+                published: outcome("published"),
+                suppressed: outcome("suppressed"),
+                held: metrics.held.get().max(0) as u64,
+                rejected: outcome("rejected"),
+            },
+            releases: metrics.releases.with_label_values(&["published"]).get(),
+            refused: metrics.releases.with_label_values(&["refused"]).get(),
+            window_records: metrics.window_records.get().max(0) as u64,
+            window_age: self.opened().map_or(0.0, |opened| (now.0 - opened.0).max(0) as f64 / 1e3),
+            lag: self.meter.lag(),
+            partitions: self.meter.partitions().0,
+            memory: metrics::resident_bytes().unwrap_or(0),
+            moments: history.moments.into(),
+            recent: history.recent.into(),
+            recoding: history.recoding,
+            look: history.look,
+        }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self) -> Option<Millis> {
+        Some(self.opened.load(Ordering::Relaxed)).filter(|&at| at != NEVER).map(Millis)
+    }
+
+    /// A release was given up: its records belong to another instance now.
+    pub fn discarded(&self, release: &Release) {
+        tracing::info!(release = release.manifest().provenance.release_id, "release left to another instance");
+        self.metrics.releases.with_label_values(&["discarded"]).inc();
     }
 
     /// The gate refused a release.
@@ -94,9 +199,8 @@ impl Telemetry {
     }
 
     /// The metrics in Prometheus's text format.
-    pub fn metrics_text(&self) -> Result<String, prometheus::Error> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.metrics.registry.gather(), &mut text)?;
-        String::from_utf8(text).map_err(|_| prometheus::Error::Msg("not UTF-8".into()))
+    pub fn metrics_text(&self, now: Millis) -> Result<String, prometheus::Error> {
+        let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        self.metrics.text(&Asked { now, opened: self.opened(), meter: &self.meter, ready: self.is_ready() })
     }
 }

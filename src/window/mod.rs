@@ -56,6 +56,9 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [Self::Full, Self::Aged, Self::EventTime, Self::Drained, Self::Waited, Self::Replayed];
+
     /// The word for manifests and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -43,7 +43,7 @@ impl Service {
         ];
         let mut service = Self { child, stdin, address: String::new(), logs, readers, out };
         let find = |logs: &str| {
-            let line = logs.lines().find(|line| line.contains("serving /metrics"))?;
+            let line = logs.lines().find(|line| line.contains("serving the console"))?;
             Some(line.split("address=").nth(1)?.split_whitespace().next()?.to_owned())
         };
         wait_until("the service listens", || {
@@ -51,6 +51,16 @@ impl Service {
             !service.address.is_empty()
         });
         service
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn logs(&self) -> String {

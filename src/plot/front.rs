@@ -1,30 +1,24 @@
-//! Pictures of trade-offs: data in, SVG text out. Pure; nothing here reads a clock, a file or a record.
+//! The trade-off: every point a recoding, the first axis against each other one.
 
 use plotters::prelude::*;
-use thiserror::Error;
 
-/// Wide enough for the labels of a few dozen points, narrow enough for a page.
-const WIDTH: u32 = 960;
+use super::{
+    Area, BLUE, Caption, GREY, GRID, INK, LABEL, Link, PALE_BLUE, PlotError, RED, WIDTH, failed, figure, picture,
+};
+
 /// The height of one panel.
-const PANEL_HEIGHT: u32 = 520;
-/// Room for the title.
-const TITLE_HEIGHT: u32 = 56;
+const PANEL_HEIGHT: u32 = 380;
 /// An axis whose largest value is so many times its smallest is shown by orders of magnitude: on a plain one all but the
 /// last few points would fall together.
 const LOGARITHMIC_FROM: f64 = 100.0;
-/// How many points are labelled at most; more labels would cover each other.
-const MAX_LABELS: usize = 40;
-
-const LINE: RGBColor = RGBColor(120, 140, 170);
-const POINT: RGBColor = RGBColor(31, 92, 160);
-const FAILING: RGBColor = RGBColor(160, 160, 160);
-const PICKED: RGBColor = RGBColor(200, 60, 30);
+/// The room that a label takes. Larger leaves points unnamed; smaller lets names cover each other.
+const LABEL_ROOM: (i32, i32) = (26, 16);
 
 /// A trade-off to draw. The first axis is the horizontal one of every panel; each other axis has a panel of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     /// What is seen.
-    pub title: String,
+    pub caption: Caption,
     /// The names of the axes; at least two.
     pub axes: Vec<String>,
     /// The points.
@@ -38,16 +32,13 @@ pub struct PlotPoint {
     pub label: String,
     /// One value per axis.
     pub values: Vec<f64>,
-    /// True if a release could be made there; the others are drawn pale.
+    /// True if a release could be made there; the others are drawn hollow.
     pub satisfies: bool,
     /// True for the point that was picked.
     pub picked: bool,
+    /// Where a click on it leads.
+    pub link: Option<String>,
 }
-
-/// The picture could not be drawn.
-#[derive(Debug, Error)]
-#[error("the picture could not be drawn: {0}")]
-pub struct PlotError(String);
 
 /// The plot as SVG.
 ///
@@ -58,34 +49,24 @@ pub fn svg(plot: &Plot) -> Result<String, PlotError> {
     if plot.axes.len() < 2 || plot.points.is_empty() || !plot.points.iter().all(finite) {
         return Err(PlotError("it takes two axes and at least one point of numbers".into()));
     }
-    let mut text = String::new();
-    {
-        let panels = plot.axes.len() - 1;
-        let height = TITLE_HEIGHT + PANEL_HEIGHT * panels as u32;
-        let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
-        root.fill(&WHITE).map_err(failed)?;
-        let root = root.titled(&plot.title, ("sans-serif", 24)).map_err(failed)?;
+    let panels = plot.axes.len() - 1;
+    picture(&plot.caption, (WIDTH, PANEL_HEIGHT * panels as u32), |root| {
+        let mut links = Vec::new();
         for (panel, area) in root.split_evenly((panels, 1)).iter().enumerate() {
-            draw(plot, panel + 1, area)?;
+            links.extend(draw(plot, panel + 1, area)?);
         }
-        root.present().map_err(failed)?;
-    }
-    Ok(text)
+        Ok(links)
+    })
 }
-
-fn failed(error: impl std::fmt::Display) -> PlotError {
-    PlotError(error.to_string())
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws the first axis against another.
-fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<(), PlotError> {
+fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, PlotError> {
     let (x, y) = (Axis::of(plot, 0), Axis::of(plot, vertical));
     let mut chart = ChartBuilder::on(area)
-        .margin(16)
-        .x_label_area_size(52)
-        .y_label_area_size(72)
+        .margin(10)
+        .margin_right(24)
+        .x_label_area_size(54)
+        .y_label_area_size(74)
         .build_cartesian_2d(x.range(), y.range())
         .map_err(failed)?;
     chart
@@ -94,35 +75,53 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<(), PlotError> 
         .y_desc(y.description(&plot.axes[vertical]))
         .x_label_formatter(&|v| x.text(*v))
         .y_label_formatter(&|v| y.text(*v))
-        .x_labels(10)
-        .y_labels(10)
-        .axis_desc_style(("sans-serif", 16))
-        .label_style(("sans-serif", 13))
-        .light_line_style(RGBColor(238, 238, 238))
-        .bold_line_style(RGBColor(222, 222, 222))
+        .x_labels(6)
+        .y_labels(6)
+        .axis_desc_style(LABEL.into_font().color(&INK))
+        .label_style(LABEL.into_font().color(&INK))
+        .axis_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
         .draw()
         .map_err(failed)?;
     let at = |p: &PlotPoint| (x.place(p.values[0]), y.place(p.values[vertical]));
     if plot.axes.len() == 2 {
-        let mut line: Vec<(f64, f64)> = plot.points.iter().map(at).collect();
+        // A point that leads nowhere among points that do is not part of the front.
+        let linked = plot.points.iter().any(|p| p.link.is_some());
+        let mut line: Vec<(f64, f64)> = plot.points.iter().filter(|p| !linked || p.link.is_some()).map(at).collect();
         line.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        chart.draw_series(LineSeries::new(line, LINE.stroke_width(1))).map_err(failed)?;
+        chart.draw_series(LineSeries::new(line, PALE_BLUE.stroke_width(1))).map_err(failed)?;
     }
-    let every = plot.points.len().div_ceil(MAX_LABELS);
-    for (number, point) in plot.points.iter().enumerate() {
-        let (size, colour) = match (point.picked, point.satisfies) {
-            (true, _) => (7, PICKED),
-            (false, true) => (4, POINT),
-            (false, false) => (4, FAILING),
-        };
-        chart.draw_series([Circle::new(at(point), size, colour.filled())]).map_err(failed)?;
-        if point.picked || number % every == 0 {
-            let style = ("sans-serif", 12).into_font().color(&colour);
-            let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), (7, -13), style);
-            chart.draw_series([label]).map_err(failed)?;
+    // The picked one last, on top of the others; but it is named first.
+    let mut order: Vec<&PlotPoint> = plot.points.iter().collect();
+    order.sort_by_key(|p| p.picked);
+    for point in &order {
+        match (point.picked, point.satisfies) {
+            (true, _) => chart.draw_series([Circle::new(at(point), 8, RED.filled())]),
+            (false, true) => chart.draw_series([Circle::new(at(point), 5, BLUE.filled())]),
+            (false, false) => chart.draw_series([Circle::new(at(point), 5, GREY.stroke_width(2))]),
         }
+        .map_err(failed)?;
     }
-    Ok(())
+    let mut taken: Vec<(i32, i32)> = Vec::new();
+    for point in order.iter().rev() {
+        let (px, py) = chart.backend_coord(&at(point));
+        let near = |(tx, ty): &(i32, i32)| (tx - px).abs() < LABEL_ROOM.0 && (ty - py).abs() < LABEL_ROOM.1;
+        if taken.iter().any(near) {
+            continue;
+        }
+        taken.push((px, py));
+        let style = LABEL.into_font().color(if point.picked { &RED } else { &INK });
+        let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), (8, -18), style);
+        chart.draw_series([label]).map_err(failed)?;
+    }
+    let link = |p: &&PlotPoint| {
+        let values: Vec<String> =
+            plot.axes.iter().zip(&p.values).map(|(a, v)| format!("{a}: {}", figure(*v))).collect();
+        let label = format!("Point {}: {}", p.label, values.join(", "));
+        Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label })
+    };
+    Ok(order.iter().filter_map(link).collect())
 }
 
 /// How the values of one axis become places on it.
@@ -177,9 +176,10 @@ mod tests {
             values: (0..axes).map(|a| ((i + 1) * 10usize.pow(a as u32 % 3)) as f64).collect(),
             satisfies: i.is_multiple_of(2),
             picked: i == 1,
+            link: Some(format!("#point-{i}")),
         };
         Plot {
-            title: "k against <glm>".into(),
+            caption: Caption { id: "front".into(), title: "k against <glm>".into(), description: "Points.".into() },
             axes: (0..axes).map(|a| format!("axis {a}")).collect(),
             points: (0..points).map(point).collect(),
         }
@@ -192,13 +192,15 @@ mod tests {
         for wanted in ["k against &lt;glm&gt;", "axis 0", "axis 1", "#0", "#4"] {
             assert!(text.contains(wanted), "{wanted}");
         }
-        assert_eq!(text.matches("<circle").count(), 5);
+        // Each point, and where it can be hit.
+        assert_eq!(text.matches("<circle").count(), 10);
+        assert_eq!(text.matches("<a href=\"#point-").count(), 5);
     }
 
     #[test]
     fn further_axes_have_panels_of_their_own() {
         let text = svg(&plot(4, 3)).unwrap();
-        assert_eq!(text.matches("<circle").count(), 9);
+        assert_eq!(text.matches("<circle").count(), 18);
         assert!(["axis 1", "axis 2", "axis 3"].iter().all(|axis| text.contains(axis)));
     }
 
@@ -207,7 +209,7 @@ mod tests {
         let mut wide = plot(2, 300);
         let text = svg(&wide).unwrap();
         assert!(text.contains("axis 0 (by orders of magnitude)"));
-        assert!(text.matches(">\n#").count() <= MAX_LABELS + 1);
+        assert!(text.matches(">\n#").count() < 100, "names do not cover each other");
         wide.points.truncate(1);
         assert!(svg(&wide).is_ok(), "one point is a front too");
     }

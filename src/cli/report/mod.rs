@@ -1,5 +1,7 @@
 //! What `anonymize --report` and `search --json` say about a release. The keys are stable.
 
+pub(super) mod html;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

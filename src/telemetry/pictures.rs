@@ -1,0 +1,267 @@
+//! From what is known to what is drawn: the pictures that console, report and command line share.
+
+use super::view::{View, Wanted};
+use crate::model::lattice::Node;
+use crate::model::policy::Policy;
+use crate::plot::bars::{Bar, Steps, columns, rows, steps};
+use crate::plot::front::{Plot, PlotPoint};
+use crate::plot::lattice::{Cell, Dot, Mark, cells, dots};
+use crate::plot::lines::{Lines, Series, Style};
+use crate::plot::{Caption, PlotError, count, figure, front, lines};
+use crate::search::insight::{BANDS, Insight, Seen, Status};
+use crate::search::objectives::{Front, FrontPoint, Objective};
+
+/// The most columns of a distribution. More names run into each other; fewer hide its shape.
+const MAX_COLUMNS: usize = 10;
+
+fn caption(id: &str, title: impl Into<String>, description: impl Into<String>) -> Caption {
+    Caption { id: id.into(), title: title.into(), description: description.into() }
+}
+
+/// Loss over time.
+pub fn loss(view: &View) -> Result<String, PlotError> {
+    let points = view.over_time(|m| m.loss);
+    let metric = view.policy.loss.as_str();
+    let last = points.last().map_or("-".into(), |(_, loss)| figure(*loss));
+    lines::svg(&Lines {
+        caption: caption(
+            "loss",
+            "Information loss over time",
+            format!("{} releases, the last at {last} by {metric}; 0 is no loss.", points.len()),
+        ),
+        unit: metric.into(),
+        series: vec![Series { name: metric.into(), style: Style::Measured, points }],
+    })
+}
+
+/// What one criterion's weakest class reached, against what the policy asks.
+pub fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, PlotError> {
+    let points = view.over_time(|m| m.achieved.get(at).copied().flatten());
+    let bound = if wanted.at_most { "at most" } else { "at least" };
+    let last = points.last().map_or("-".into(), |(_, achieved)| figure(*achieved));
+    let oldest = points.first().map_or(0.0, |p| p.0).min(-60.0);
+    let asked = vec![(oldest, wanted.required), (0.0, wanted.required)];
+    lines::svg(&Lines {
+        caption: caption(
+            &format!("criterion-{at}"),
+            format!("{} of the weakest class", wanted.name),
+            format!("Last {last}; the broken line is what the policy asks: {bound} {}.", figure(wanted.required)),
+        ),
+        unit: wanted.name.split('/').next().unwrap_or_default().into(),
+        series: vec![
+            Series { name: "reached".into(), style: Style::Measured, points },
+            Series { name: "asked".into(), style: Style::Bound, points: asked },
+        ],
+    })
+}
+
+/// Records per second between releases.
+pub fn throughput(view: &View) -> Result<String, PlotError> {
+    let points = view.throughput();
+    let last = points.last().map_or("-".into(), |(_, rate)| count(*rate));
+    lines::svg(&Lines {
+        caption: caption("throughput", "Records read per second", format!("Last {last}.")),
+        unit: "records/s".into(),
+        series: vec![Series { name: "read".into(), style: Style::Measured, points }],
+    })
+}
+
+/// Records not read yet.
+pub fn lag(view: &View) -> Result<String, PlotError> {
+    let mut points = view.over_time(|m| Some(m.lag as f64));
+    points.push((0.0, view.lag as f64));
+    lines::svg(&Lines {
+        caption: caption("lag", "Consumer lag", format!("{} records not read yet.", count(view.lag as f64))),
+        unit: "records".into(),
+        series: vec![Series { name: "lag".into(), style: Style::Measured, points }],
+    })
+}
+
+/// What became of the records, as shares of those that have an outcome.
+pub fn outcomes(published: u64, suppressed: u64, held: u64, rejected: u64) -> Result<String, PlotError> {
+    let whole = published + suppressed + held + rejected;
+    let bar = |(name, records): (&str, u64)| Bar {
+        name: name.into(),
+        value: records as f64,
+        shown: format!("{} %", figure(100.0 * records as f64 / whole.max(1) as f64)),
+    };
+    let bars = [("published", published), ("suppressed", suppressed), ("held", held), ("rejected", rejected)].map(bar);
+    let said = bars.iter().map(|bar| format!("{} {}", bar.name, bar.shown)).collect::<Vec<_>>().join(", ");
+    rows(&caption("outcomes", "What became of the records", format!("{said}.")), &bars, whole as f64)
+}
+
+/// The level of each attribute.
+pub fn levels(policy: &Policy, levels: &[u8]) -> Result<String, PlotError> {
+    let row = |(quasi, &level): (&crate::model::policy::QuasiIdentifier, &u8)| Steps {
+        name: quasi.name.to_string(),
+        level,
+        max_level: quasi.max_level,
+        height: quasi.hierarchy.height(),
+    };
+    let all: Vec<Steps> = policy.quasi.iter().zip(levels).map(row).collect();
+    let said = all.iter().map(|s| format!("{} {} of {}", s.name, s.level, s.height)).collect::<Vec<_>>().join(", ");
+    let description = format!("{said}. Level 0 is the value itself; the last level is one value for everything.");
+    steps(&caption("levels", "Generalization level of each attribute", description), &all)
+}
+
+/// What each attribute lost.
+pub fn attribute_losses(policy: &Policy, insight: &Insight) -> Result<String, PlotError> {
+    let bar = |(quasi, a): (&crate::model::policy::QuasiIdentifier, &crate::search::insight::AttributeInsight)| Bar {
+        name: quasi.name.to_string(),
+        value: a.loss,
+        shown: format!("{} %", figure(100.0 * a.loss)),
+    };
+    let bars: Vec<Bar> = policy.quasi.iter().zip(&insight.attributes).map(bar).collect();
+    let said = bars.iter().map(|bar| format!("{} {}", bar.name, bar.shown)).collect::<Vec<_>>().join(", ");
+    let description = format!("{said}; 100 % means that nothing can be told apart any more.");
+    rows(&caption("attribute-losses", "Loss of each attribute", description), &bars, 1.0)
+}
+
+/// How many classes there are of which size, as picture `id`, in at most [`MAX_COLUMNS`] columns.
+pub fn class_sizes(id: &str, sizes: &[(u32, u32)]) -> Result<String, PlotError> {
+    let bars = size_columns(sizes);
+    let said = bars.iter().map(|bar| format!("{} of size {}", bar.shown, bar.name)).collect::<Vec<_>>().join(", ");
+    columns(&caption(id, "Classes by size", format!("{said}.")), "classes", &bars)
+}
+
+/// Columns from the smallest class to the largest, each about twice as wide as the one before where sizes are many.
+fn size_columns(sizes: &[(u32, u32)]) -> Vec<Bar> {
+    let bar = |name: String, classes: u64| Bar { name, value: classes as f64, shown: count(classes as f64) };
+    if sizes.len() <= MAX_COLUMNS {
+        return sizes.iter().map(|&(size, classes)| bar(size.to_string(), u64::from(classes))).collect();
+    }
+    let (low, high) = (f64::from(sizes[0].0), f64::from(sizes[sizes.len() - 1].0));
+    let ratio = (high / low).powf(1.0 / MAX_COLUMNS as f64);
+    let mut bars = Vec::new();
+    let mut from = sizes[0].0;
+    for column in 1..=MAX_COLUMNS {
+        let end = if column == MAX_COLUMNS { high + 1.0 } else { (low * ratio.powi(column as i32)).ceil() };
+        // Narrow columns at the low end may hold no whole number of their own.
+        if end as u32 <= from {
+            continue;
+        }
+        let last = end as u32 - 1;
+        let classes = sizes.iter().filter(|(s, _)| (from..=last).contains(s)).map(|(_, c)| u64::from(*c)).sum();
+        let short = |size: u32| count(f64::from(size));
+        let name = if from == last { short(from) } else { format!("{}-{}", short(from), short(last)) };
+        bars.push(bar(name, classes));
+        from = last + 1;
+    }
+    bars
+}
+
+/// The lattice of a search.
+pub fn lattice(insight: &Insight) -> Result<String, PlotError> {
+    let size = insight.lattice.size();
+    let title = "The lattice of generalizations";
+    match &insight.seen {
+        Seen::Nodes(nodes) => {
+            let dot = |seen: &crate::search::insight::SeenNode| Dot {
+                levels: seen.node.levels().to_vec(),
+                mark: match (seen.status, seen.counted) {
+                    (Status::Satisfies, true) => Mark::Satisfies,
+                    (Status::Satisfies, false) => Mark::MustSatisfy,
+                    (Status::Fails, true) => Mark::Fails,
+                    (Status::Fails, false) => Mark::MustFail,
+                    (Status::Unchecked, _) => Mark::Unchecked,
+                },
+                loss: seen.loss,
+                chosen: seen.node == insight.chosen,
+            };
+            let many = |status: Status| nodes.iter().filter(|n| n.status == status).count();
+            let description = format!(
+                "{size} nodes: {} satisfy the policy, {} do not, {} unchecked; {} were counted.",
+                many(Status::Satisfies),
+                many(Status::Fails),
+                many(Status::Unchecked),
+                insight.checks
+            );
+            dots(&caption("lattice", title, description), &nodes.iter().map(dot).collect::<Vec<_>>())
+        }
+        Seen::Bands(heights) => {
+            let chosen = insight.chosen.height().saturating_sub(insight.lattice.bottom().height());
+            let band = ((insight.loss * BANDS as f64) as usize).min(BANDS - 1);
+            let row = |(height, (row, unchecked)): (usize, &([crate::search::insight::Cell; BANDS], u128))| {
+                let cell = |(at, cell): (usize, &crate::search::insight::Cell)| Cell {
+                    satisfying: cell.satisfying,
+                    failing: cell.failing,
+                    chosen: height == chosen && at == band,
+                };
+                (row.iter().enumerate().map(cell).collect(), *unchecked)
+            };
+            let rows: Vec<(Vec<Cell>, u128)> = heights.iter().enumerate().map(row).collect();
+            let description = format!("{size} nodes, {} of them counted, by height and loss.", insight.checks);
+            cells(&caption("lattice", title, description), &rows)
+        }
+    }
+}
+
+/// The trade-off with the preferred point marked, for a file.
+pub fn trade_off(front: &Front) -> Result<String, PlotError> {
+    front::svg(&plot(front, front.picked, false))
+}
+
+/// The trade-off with the release marked, which is on the front or near it; points lead to `#point-LEVELS`.
+pub fn trade_off_now(policy: &Policy, insight: &Insight, front: &Front) -> Result<String, PlotError> {
+    let now = front.points.iter().position(|p| p.node == insight.chosen);
+    let mut plot = plot(front, now, true);
+    if now.is_none() && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
+        plot.points.push(PlotPoint {
+            label: "now".into(),
+            values: vec![f64::from(insight.k), insight.loss],
+            satisfies: true,
+            picked: true,
+            link: None,
+        });
+    }
+    front::svg(&plot)
+}
+
+fn plot(front: &Front, picked: Option<usize>, linked: bool) -> Plot {
+    let better =
+        |o: &Objective| format!("{} ({} is better)", o.as_str(), if o.higher_is_better() { "higher" } else { "lower" });
+    let point = |(at, p): (usize, &FrontPoint)| PlotPoint {
+        label: (at + 1).to_string(),
+        values: p.values.clone(),
+        satisfies: p.evaluation.satisfies,
+        picked: picked == Some(at),
+        link: linked.then(|| format!("#{}", point_id(&p.node))),
+    };
+    let names: Vec<&str> = front.objectives.iter().map(|o| o.as_str()).collect();
+    Plot {
+        caption: caption(
+            "front",
+            format!("Trade-off between {}", names.join(", ")),
+            format!(
+                "{} points, {}; hollow ones do not meet the policy.",
+                front.points.len(),
+                if front.exact { "exact" } else { "as far as they were found" }
+            ),
+        ),
+        axes: front.objectives.iter().map(better).collect(),
+        points: front.points.iter().enumerate().map(point).collect(),
+    }
+}
+
+/// What a point is called in links: by its levels, so that it keeps its name when others come and go.
+pub fn point_id(node: &Node) -> String {
+    let levels: Vec<String> = node.levels().iter().map(u8::to_string).collect();
+    format!("point-{}", levels.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_hold_every_class_once() {
+        for most in [3u32, 9, 10, 11, 40, 5000] {
+            let sizes: Vec<(u32, u32)> = (5..5 + most).map(|size| (size, size % 3 + 1)).collect();
+            let bars = size_columns(&sizes);
+            let all: f64 = sizes.iter().map(|(_, classes)| f64::from(*classes)).sum();
+            assert_eq!(bars.iter().map(|bar| bar.value).sum::<f64>(), all, "{most}");
+            assert!(bars.len() <= MAX_COLUMNS, "{most}");
+        }
+        assert!(size_columns(&[]).is_empty());
+    }
+}

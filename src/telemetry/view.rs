@@ -1,0 +1,175 @@
+//! One moment of the service, copied: everything a page, a terminal or a script is told.
+//!
+//! Aggregates, generalized values and configured names only.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::history::{Look, Moment, Recent};
+use crate::model::event::Millis;
+use crate::model::manifest::AttributeLevel;
+use crate::model::policy::Policy;
+
+/// How many losses a script is told; a terminal shows no more.
+const LOSSES: usize = 60;
+
+/// Over less than this a rate says more about how windows happened to close than about the stream; over more it is late.
+const RATE_SECONDS: f64 = 1.0;
+
+/// A criterion of the policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// What it asks.
+    pub required: f64,
+    /// True if no more than that, false if no less.
+    pub at_most: bool,
+}
+
+/// Records by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Read.
+    pub read: u64,
+    /// Published.
+    pub published: u64,
+    /// Left out for good.
+    pub suppressed: u64,
+    /// Waiting.
+    pub held: u64,
+    /// Turned away.
+    pub rejected: u64,
+}
+
+/// What is seen at one moment.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The moment.
+    pub now: Millis,
+    /// True while the service has its input and can publish.
+    pub ready: bool,
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// Its criteria.
+    pub wanted: Vec<Wanted>,
+    /// What became of the records.
+    pub totals: Totals,
+    /// Releases with rows.
+    pub releases: u64,
+    /// Releases that the gate refused.
+    pub refused: u64,
+    /// Records in windows that still fill.
+    pub window_records: u64,
+    /// The age of the oldest of these windows in seconds.
+    pub window_age: f64,
+    /// Records not read yet.
+    pub lag: u64,
+    /// Partitions read; none without a broker.
+    pub partitions: u64,
+    /// Resident memory in bytes.
+    pub memory: u64,
+    /// The last releases in figures, oldest first.
+    pub moments: Vec<Moment>,
+    /// The last releases, newest first.
+    pub recent: Vec<Arc<Recent>>,
+    /// The recoding of the last release that had rows.
+    pub recoding: Vec<AttributeLevel>,
+    /// The last look at a search.
+    pub look: Option<Arc<Look>>,
+}
+
+impl View {
+    /// Seconds before now, negative, and records per second between releases that are at least [`RATE_SECONDS`] apart.
+    pub fn throughput(&self) -> Vec<(f64, f64)> {
+        let mut rates = Vec::new();
+        let Some(mut from) = self.moments.first() else { return rates };
+        for moment in &self.moments {
+            let seconds = (moment.at.0 - from.at.0) as f64 / 1e3;
+            if seconds >= RATE_SECONDS {
+                rates.push((self.ago(moment.at), moment.read.saturating_sub(from.read) as f64 / seconds));
+                from = moment;
+            }
+        }
+        rates
+    }
+
+    /// Seconds before now, negative, and a figure of each release that has one.
+    pub fn over_time(&self, figure: impl Fn(&Moment) -> Option<f64>) -> Vec<(f64, f64)> {
+        self.moments.iter().filter_map(|m| Some((self.ago(m.at), figure(m)?))).collect()
+    }
+
+    /// What the criterion's weakest class reached in the last release that had rows.
+    pub fn achieved(&self, criterion: usize) -> Option<f64> {
+        self.moments.iter().rev().find_map(|m| *m.achieved.get(criterion)?)
+    }
+
+    /// The last loss.
+    pub fn loss(&self) -> Option<f64> {
+        self.moments.iter().rev().find_map(|m| m.loss)
+    }
+
+    fn ago(&self, at: Millis) -> f64 {
+        -(self.now.0.saturating_sub(at.0).max(0) as f64) / 1e3
+    }
+
+    /// For scripts and terminals.
+    pub fn json(&self) -> Value {
+        let criterion = |(at, wanted): (usize, &Wanted)| {
+            json!({
+                "criterion": wanted.name,
+                "required": wanted.required,
+                "bound": if wanted.at_most { "at_most" } else { "at_least" },
+                "achieved": self.achieved(at),
+            })
+        };
+        let level = |(at, quasi): (usize, &crate::model::policy::QuasiIdentifier)| {
+            let level = self.recoding.get(at).map(|level| level.level);
+            json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height() })
+        };
+        let release = |recent: &Arc<Recent>| {
+            let from = &recent.manifest.provenance;
+            let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
+            json!({
+                "release_id": from.release_id,
+                "published_at": recent.at.0,
+                "records_published": from.records_published,
+                "records_suppressed": from.records_suppressed,
+                "records_held": from.records_held,
+                "records_rejected": from.records_rejected,
+                "k_achieved": recent.manifest.k_achieved,
+                "classes": recent.manifest.classes,
+                "loss": losses,
+                "algorithm": from.algorithm,
+                "stop": from.stop,
+                "search_ms": from.search_ms,
+            })
+        };
+        let losses = self.over_time(|m| m.loss);
+        json!({
+            "now": self.now.0,
+            "ready": self.ready,
+            "records_in": self.totals.read,
+            "records_published": self.totals.published,
+            "records_suppressed": self.totals.suppressed,
+            "records_held": self.totals.held,
+            "records_rejected": self.totals.rejected,
+            "records_per_second": self.throughput().last().map(|(_, rate)| *rate),
+            "releases": self.releases,
+            "releases_refused": self.refused,
+            "window_records": self.window_records,
+            "window_age_seconds": self.window_age,
+            "consumer_lag_records": self.lag,
+            "resident_memory_bytes": self.memory,
+            "loss": {
+                "metric": self.policy.loss.as_str(),
+                "last": self.loss(),
+                "history": losses.iter().skip(losses.len().saturating_sub(LOSSES)).map(|p| p.1).collect::<Vec<_>>(),
+            },
+            "criteria": self.wanted.iter().enumerate().map(criterion).collect::<Vec<_>>(),
+            "attributes": self.policy.quasi.iter().enumerate().map(level).collect::<Vec<_>>(),
+            "last_releases": self.recent.iter().map(release).collect::<Vec<_>>(),
+        })
+    }
+}
