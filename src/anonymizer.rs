@@ -4,6 +4,9 @@
 //! and may later join only classes that satisfy the policy without them. Carried records come from windows of which
 //! nothing at all was published (too small, say), so they start over with the next window. Both wait at most `max_hold`.
 
+mod difference;
+mod sliding;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use crate::encode::Dictionaries;
 use crate::frequency::store::{self, FrequencySets, Origins};
 use crate::gate::{self, Refusal, Release};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
-use crate::model::batch::{Rows, Spans};
+use crate::model::batch::{Rows, Span, Spans};
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
 use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance, Work};
@@ -39,6 +42,7 @@ pub struct Anonymizer {
     last: Option<Recoding>,
     held: Rows,
     carried: Rows,
+    snapshots: sliding::Snapshots,
     /// Those of the last window: what the codes of waiting records mean.
     dictionaries: Option<Dictionaries>,
     /// Whose waiting records are ours; all, if `None`.
@@ -70,6 +74,7 @@ impl Anonymizer {
             last: None,
             held: empty.clone(),
             carried: empty,
+            snapshots: sliding::Snapshots::default(),
             dictionaries: None,
             partitions: None,
             look: None,
@@ -94,7 +99,7 @@ impl Anonymizer {
 
     /// Records that wait for a later release.
     pub fn waiting(&self) -> usize {
-        self.held.len() + self.carried.len()
+        self.held.len() + self.carried.len() + self.snapshots.waiting()
     }
 
     /// Lets go of waiting records of other instances' partitions: a planned release may have had some. Returns how many.
@@ -116,6 +121,9 @@ impl Anonymizer {
 
     /// Makes the release of a window.
     pub fn release(&mut self, mut window: ClosedWindow) -> Result<Closing, TooWide> {
+        if let Some(slide) = window.slide.take() {
+            return Ok(self.snapshot(&window, &slide));
+        }
         let replay = window.replay.take();
         let mut expired = Vec::new();
         match &replay {
@@ -357,10 +365,6 @@ impl Anonymizer {
         rows: &Rows,
         columns: &[Arc<Column>],
     ) -> Provenance {
-        let spans = |(partition, spans): (Partition, &[crate::model::batch::Span])| PartitionSpans {
-            partition: partition.0,
-            spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect(),
-        };
         let levels = chosen.map(|c| c.recoding.coarsest());
         let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
             attribute: self.policy.quasi[attribute].name.to_string(),
@@ -372,7 +376,7 @@ impl Anonymizer {
             release_id: format!("{}-{seed:016x}", self.name),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
-            offsets: finished.iter().map(spans).collect(),
+            offsets: Self::offsets(finished),
             recoding: levels.iter().flat_map(|node| node.levels().iter().enumerate().map(level)).collect(),
             losses,
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
@@ -403,7 +407,16 @@ impl Anonymizer {
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
+            skipped: false,
         }
+    }
+
+    fn offsets(finished: &Spans) -> Vec<PartitionSpans> {
+        let spans = |(partition, spans): (Partition, &[Span])| PartitionSpans {
+            partition: partition.0,
+            spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect(),
+        };
+        finished.iter().map(spans).collect()
     }
 
     /// The labels of one attribute that occur among the published rows, in the order of the cut.

@@ -3,12 +3,15 @@
 //! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
 //! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
-//! the policy without them.
+//! the policy without them. Where a reader can subtract the last snapshot from this one, what left and what came must
+//! satisfy the policy too ([`verify_next`]).
 
 mod count;
+mod difference;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -20,16 +23,18 @@ use crate::model::manifest::{Achieved, Manifest};
 use crate::privacy::{Class, Rule, Rules, Scope};
 use count::Count;
 
+pub use difference::{Snapshot, verify_next};
+
 /// Rows that satisfy the policy, counted. There is no way to make one but [`verify`].
 pub struct Release {
-    batch: GeneralizedBatch,
+    batch: Arc<GeneralizedBatch>,
     manifest: Manifest,
     class_sizes: BTreeMap<u32, u32>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
 #[derive(Clone, PartialEq, thiserror::Error)]
-#[error("{criterion} is not met: a class of {size} reaches {achieved}, {} {required} is required{}", bound(*.at_most), held_note(*.without_held))]
+#[error("{criterion} is not met: a class of {size} reaches {achieved}, {} {required} is required{}", bound(*.at_most), note(*.without_held, *.difference))]
 pub struct Refusal {
     /// The criterion that fails.
     pub criterion: String,
@@ -43,6 +48,8 @@ pub struct Refusal {
     pub size: u32,
     /// True if the class fails only without the rows that were held.
     pub without_held: bool,
+    /// True if the class is one of those who left or came since the last snapshot.
+    pub difference: bool,
     class: Vec<String>,
 }
 
@@ -64,28 +71,40 @@ fn bound(at_most: bool) -> &'static str {
     if at_most { "at most" } else { "at least" }
 }
 
-fn held_note(without_held: bool) -> &'static str {
-    if without_held { " without the records that were held" } else { "" }
+fn note(without_held: bool, difference: bool) -> &'static str {
+    match (without_held, difference) {
+        (_, true) => " of those who left or came since the last snapshot",
+        (true, _) => " without the records that were held",
+        _ => "",
+    }
 }
 
 /// Counts the batch by the rules; a release if every class of every rule holds.
 pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
     let count = Count::new(&batch, rules);
+    counted(Arc::new(batch), &count, rules)
+}
+
+fn counted(batch: Arc<GeneralizedBatch>, count: &Count, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
-    let read = |without_held: bool| Reading { batch: &batch, rules: &rules, count: &count, without_held }.check();
+    let everything = count.everything();
+    let read = |without_held: bool| {
+        Reading { batch: &batch, rules: &rules, count, rows: &everything, without_held, difference: false }.check()
+    };
     let criteria = read(false)?;
     if count.any_held() {
         read(true)?;
     }
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
-    let groups = count.groups(&all);
+    let groups = count.groups(&everything, &all);
     let mut class_sizes = BTreeMap::new();
     for rows in &groups {
         *class_sizes.entry(count.tally(rows, &rules, false).size).or_default() += 1;
     }
     let k_achieved = class_sizes.keys().next().copied();
     let classes = groups.len() as u64;
-    let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes };
+    let rows = batch.len() as u64;
+    let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes, rows };
     Ok(Release { batch, manifest, class_sizes })
 }
 
@@ -145,12 +164,14 @@ impl fmt::Debug for Release {
     }
 }
 
-/// One reading of the batch: with the rows that were held, or without them.
+/// One reading of the batch: with the rows that were held, without them, or of those alone that left or came.
 struct Reading<'a> {
     batch: &'a GeneralizedBatch,
     rules: &'a Rules,
     count: &'a Count,
+    rows: &'a [usize],
     without_held: bool,
+    difference: bool,
 }
 
 impl Reading<'_> {
@@ -185,7 +206,7 @@ impl Reading<'_> {
         release: &Class<'_>,
         weakest: &mut [Option<f64>],
     ) -> Result<(), Refusal> {
-        for rows in self.count.groups(known) {
+        for rows in self.count.groups(self.rows, known) {
             if self.without_held && !self.count.holds_held(&rows) {
                 continue;
             }
@@ -214,7 +235,7 @@ impl Reading<'_> {
         }
         let mut sums = vec![0.0; weakest.len()];
         let mut people = 0.0;
-        for rows in self.count.groups(all) {
+        for rows in self.count.groups(self.rows, all) {
             let tally = self.count.tally(&rows, self.rules, self.without_held);
             if tally.size == 0 {
                 continue;
@@ -247,6 +268,7 @@ impl Reading<'_> {
             achieved,
             size,
             without_held: self.without_held,
+            difference: self.difference,
             class,
         }
     }

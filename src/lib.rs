@@ -33,7 +33,9 @@
 //!   [`Loss`](model::policy::Loss), all in a [`Policy`](model::policy::Policy).
 //! - Search: [`Search`](search::Search), [`Budget`](search::Budget), [`Outcome`](search::Outcome),
 //!   [`StopReason`](search::StopReason).
-//! - Stream: [`OpenWindow`](window::OpenWindow) closes into a [`ClosedWindow`](window::ClosedWindow);
+//! - Stream: [`OpenWindow`](window::OpenWindow) closes into a [`ClosedWindow`](window::ClosedWindow); a
+//!   [`Sliding`](window::Sliding) one shows itself whole again and again, and the gate compares each
+//!   [`Snapshot`](gate::Snapshot) with the last;
 //!   a [`GeneralizedBatch`](generalize::GeneralizedBatch) becomes a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
 //!

@@ -25,7 +25,7 @@ use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::{Assignment, Replay, Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
-use crate::window::{CloseReason, CloseRules, ClosedWindow, OpenWindow, Replayed, TooWide, Tumbling, WindowId};
+use crate::window::{CloseReason, ClosedWindow, OpenWindow, Replayed, TooWide, WindowId, WindowRules, Windows};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
 const EVENT_BATCHES: usize = 8;
@@ -39,12 +39,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often records that wait are looked at when no window closes.
 const TICK: Duration = Duration::from_millis(250);
 
+/// How long the window stage sleeps when no window waits for the clock; whatever arrives wakes it.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// Everything between source and sink.
 pub struct Pipeline {
     /// What a release must satisfy.
     pub policy: Arc<Policy>,
-    /// When windows close.
-    pub close: CloseRules,
+    /// Which windows there are.
+    pub windows: WindowRules,
     /// How recodings are searched and chosen.
     pub choice: Choice,
     /// The first part of every release id.
@@ -197,13 +200,13 @@ impl Pipeline {
     ) -> Result<Windowed, PipelineError> {
         let mut encoder = Encoder::new(Arc::clone(&self.policy));
         let counting = Arc::new(self.choice.rules(&self.policy).counting());
-        let mut windows = Tumbling::new(self.close.clone(), Arc::clone(&counting));
+        let mut windows = Windows::new(&self.windows, Arc::clone(&counting));
         let mut windowed = Windowed::default();
         let mut epoch = 0;
         let empty = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
         let mut held = empty.clone();
         loop {
-            let wait = windows.next_due().map_or(self.close.max_age, |due| until(due, (self.clock)()));
+            let wait = windows.next_due().map_or(IDLE, |due| until(due, (self.clock)()));
             let item = runtime.block_on(async { tokio::time::timeout(wait, events.recv()).await });
             let now = (self.clock)();
             let mut sent = true;
@@ -231,7 +234,7 @@ impl Pipeline {
                 Ok(Some(SourceItem::Assigned(assignment))) => {
                     windowed.returned += (windows.len() + held.len()) as u64;
                     held = empty.clone();
-                    windows = Tumbling::new(self.close.clone(), Arc::clone(&counting));
+                    windows = Windows::new(&self.windows, Arc::clone(&counting));
                     epoch = assignment.epoch;
                     self.telemetry.set_ready(true);
                     sent = to_search.blocking_send(Closed::Reset(assignment)).is_ok();
@@ -384,7 +387,7 @@ struct Searched {
 
 /// Sends every window that is due; false if nobody takes them any more.
 fn close_due(
-    windows: &mut Tumbling,
+    windows: &mut Windows,
     held: &mut Rows,
     now: Millis,
     encoder: &Encoder,

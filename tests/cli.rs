@@ -388,6 +388,27 @@ fn a_half_filled_window_below_k_is_never_flushed() {
 }
 
 #[test]
+fn a_sliding_window_publishes_snapshots_of_itself() {
+    let desk = Desk::new();
+    desk.write(
+        "pipeline.yaml",
+        policy(
+            "window: { sliding: { size: 200, slide: 50 } }\nsink: { file: { path: out.jsonl, manifest: m.jsonl } }\n",
+        ),
+    );
+    let left = desk.pipe(&["run", "-c", "pipeline.yaml"], jsonl(&people(620)).as_bytes()).expect(0);
+    let summary: Value = serde_json::from_str(left.out.lines().last().unwrap()).unwrap();
+    adds_up(&summary);
+    assert_eq!((&summary["records_in"], &summary["records_held"]), (&620.into(), &0.into()));
+    let manifests: Vec<Value> = desk.read("m.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sum = |key: &str| manifests.iter().map(|manifest| manifest[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("records_published"), summary["records_published"].as_u64().unwrap());
+    assert_eq!(sum("rows"), desk.read("out.jsonl").lines().count() as u64);
+    assert!(sum("rows") > sum("records_published"), "snapshots show records again");
+    assert_eq!(manifests.len(), 13, "one per slide, and the drain");
+}
+
+#[test]
 fn generate_says_the_same_for_the_same_seed() {
     let desk = Desk::new();
     let run = |seed: &str| desk.run(&["generate", "--records", "50", "--seed", seed, "--format", "csv"]).expect(0).out;

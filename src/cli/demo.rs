@@ -90,7 +90,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
     };
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
-        close: config.close_rules(),
+        windows: config.window_rules(),
         choice: config.choice(),
         name: "demo".into(),
         seed: args.seed,

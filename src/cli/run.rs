@@ -73,7 +73,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
-        close: config.close_rules(),
+        windows: config.window_rules(),
         choice: config.choice(),
         name: name(config),
         seed: seed(config),

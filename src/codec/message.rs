@@ -165,6 +165,7 @@ mod tests {
             criteria: vec![Achieved { criterion: "k-anonymity".into(), required: 5.0, achieved: Some(7.0) }],
             k_achieved: Some(7),
             classes: 2,
+            rows: 20,
         }
     }
 
@@ -203,6 +204,7 @@ mod tests {
             criteria: vec![Achieved { criterion: "k-anonymity".into(), required: 5.0, achieved: None }],
             k_achieved: None,
             classes: 0,
+            rows: 0,
         };
         fits(MANIFEST_SCHEMA, &serde_json::to_value(empty).unwrap(), &[]);
     }

@@ -16,6 +16,7 @@ mod problem;
 mod properties;
 pub mod raw;
 pub mod scalar;
+mod sliding;
 pub mod snippet;
 #[cfg(test)]
 mod tests;
@@ -42,7 +43,7 @@ use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
 use crate::model::policy::Policy;
 use crate::search::choose::{Choice, Levels};
 use crate::search::{Algorithm, Tuning};
-use crate::window::{self, CloseRules};
+use crate::window::{self, CloseRules, SlideRules, WindowRules};
 
 pub use self::problem::Problem;
 pub use self::raw::RawConfig;
@@ -101,6 +102,8 @@ pub struct SearchConfig {
 /// When a window closes, and how the recoding may move.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowConfig {
+    /// One window that moves on; what else is said of closing does not apply then.
+    pub sliding: Option<SlideRules>,
     /// Closes at this many records; positive.
     pub max_records: u64,
     /// Closes this long after its first record; positive. There is none only if event time closes windows.
@@ -223,17 +226,20 @@ impl Config {
         }
     }
 
-    /// When windows close.
-    pub fn close_rules(&self) -> CloseRules {
+    /// Which windows there are.
+    pub fn window_rules(&self) -> WindowRules {
         let window = &self.window;
-        CloseRules {
+        if let Some(sliding) = &window.sliding {
+            return WindowRules::Sliding(sliding.clone());
+        }
+        WindowRules::Tumbling(CloseRules {
             max_records: usize::try_from(window.max_records).unwrap_or(usize::MAX),
             max_age: window.max_age.unwrap_or(NEVER),
             event_time: window
                 .event_time
                 .as_ref()
                 .map(|e| window::EventTime { size: e.size, allowed_lateness: e.allowed_lateness }),
-        }
+        })
     }
 
     /// Reads a configuration, with the variables of the process.
@@ -344,6 +350,7 @@ fn build(
     let source = pipeline::source(raw.source.as_ref(), at.key("source"), &around, problems);
     let sink = pipeline::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around, problems);
     kafka::check_both(raw.source.as_ref(), raw.sink.as_ref(), &raw.search, at, problems);
+    sliding::check(&raw, at, problems);
     pipeline::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base, problems);
     let http = raw.http.as_ref().map(|http| pipeline::http(http, at.key("http"), problems));
     let limits = pipeline::limits(&raw.limits, at.key("limits"), problems);

@@ -11,14 +11,15 @@ use secrecy::ExposeSecret as _;
 use super::problem::{Problems, nearest};
 use super::raw::{
     RawAlgorithm, RawCriterion, RawEventTime, RawFileSink, RawFileSource, RawFormat, RawHttp, RawLevels, RawLimits,
-    RawPolicy, RawSearch, RawSink, RawSource, RawTumbling, RawWindow,
+    RawPolicy, RawSearch, RawSink, RawSliding, RawSource, RawTumbling, RawWindow,
 };
+use super::scalar::RawExtent;
 use super::tree::{At, shown};
-use super::tuning;
 use super::{
     EventTime, EventTimeSource, HttpConfig, LimitsConfig, Purpose, SearchConfig, SinkConfig, SourceConfig,
     WindowConfig, kafka, policy,
 };
+use super::{sliding, tuning};
 use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::lattice::Node;
 use crate::search::Algorithm;
@@ -40,7 +41,11 @@ const DEFAULT_SUBJECTS: u64 = 10_000;
 
 /// The most records in a window.
 pub(super) fn max_records(raw: &RawWindow) -> u64 {
-    raw.tumbling.max_records.unwrap_or(DEFAULT_MAX_RECORDS)
+    match &raw.sliding {
+        Some(RawSliding { size: RawExtent::Records(size), .. }) => *size,
+        Some(sliding) => sliding.max_records.unwrap_or(DEFAULT_MAX_RECORDS),
+        None => raw.tumbling.max_records.unwrap_or(DEFAULT_MAX_RECORDS),
+    }
 }
 
 /// The same, and how a message shows it; `None` if the file's own number is unusable.
@@ -48,6 +53,9 @@ pub(super) fn shown_max_records(raw: &RawWindow, root: At<'_>) -> Option<(u64, S
     let tumbling = root.key("window").key("tumbling");
     let lost = root.lost("window") || root.key("window").lost("tumbling") || tumbling.lost("max_records");
     let most = max_records(raw);
+    if raw.sliding.is_some() || root.key("window").lost("sliding") {
+        return (!lost && raw.sliding.is_some()).then(|| (most, format!("`{most}`")));
+    }
     (!lost).then(|| (most, tumbling.key("max_records").show(most)))
 }
 
@@ -106,9 +114,11 @@ pub(super) fn window(raw: &RawWindow, at: At<'_>, policy: &policy::Built, proble
     let tumbling = at.key("tumbling");
     let event_time = event_time(&raw.tumbling, tumbling, problems);
     let max_age = positive(raw.tumbling.max_age.map(|d| d.0), "max_age", tumbling, problems);
+    let max_records = max_records(raw);
     let default_age = event_time.is_none().then_some(DEFAULT_MAX_AGE);
     WindowConfig {
-        max_records: max_records(raw),
+        sliding: raw.sliding.as_ref().and_then(|raw| sliding::build(raw, at, max_records, problems)),
+        max_records,
         max_age: max_age.or(default_age),
         event_time,
         levels: levels(raw, at, policy, problems),

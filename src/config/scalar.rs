@@ -38,6 +38,7 @@ pub(super) fn check(kind: &str, value: &Json) -> Result<(), String> {
     }
     match kind {
         RawDuration::KIND => of::<RawDuration>(value),
+        RawExtent::KIND => of::<RawExtent>(value),
         RawShare::KIND => of::<RawShare>(value),
         RawSize::KIND => of::<RawSize>(value),
         RawAddress::KIND => of::<RawAddress>(value),
@@ -108,6 +109,37 @@ impl Notation for RawDuration {
 }
 
 notation!(RawDuration);
+
+/// How far a sliding window reaches: a number of records, or a time with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawExtent {
+    /// So many records.
+    Records(u64),
+    /// So long.
+    Time(Duration),
+}
+
+impl Notation for RawExtent {
+    const KIND: &'static str = "extent";
+    const EXPECTED: &'static str = "a number of records such as 10000, or a time with its unit such as 5m";
+
+    fn parse(value: &Json) -> Result<Self, String> {
+        let records = value.as_u64().map(Self::Records);
+        let parsed = records.or_else(|| RawDuration::parse(value).ok().map(|d| Self::Time(d.0)));
+        match parsed {
+            Some(Self::Records(0)) => Err("expected 1 record or more".into()),
+            Some(Self::Time(time)) if time.is_zero() => Err("expected a time longer than zero".into()),
+            Some(extent) => Ok(extent),
+            None => Err(format!("expected {}", Self::EXPECTED)),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": ["integer", "string"], "minimum": 1, "pattern": "^[0-9]+ *(ms|s|m|h|d)$" })
+    }
+}
+
+notation!(RawExtent);
 
 /// A share between 0 and 1, or between 0% and 100%.
 #[derive(Debug, Clone, Copy, PartialEq)]

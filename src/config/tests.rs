@@ -8,6 +8,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::{Criterion, Diversity, Fallback, K, SuppressionAction};
 
 mod kafka;
+mod window;
 
 const COUNTRY: &str = "DE;Europe;*\nFR;Europe;*\nUS;America;*\n";
 const SECRET: &str = "tr0ub4dor";

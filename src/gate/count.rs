@@ -75,6 +75,11 @@ impl Count {
         Self { members, cells: canonical_cells(batch), width: batch.quasi.len(), profiles: profiler.profiles() }
     }
 
+    /// The same rows looking otherwise: `cells` holds one code per text, row by row.
+    pub(super) fn seen_as(self, cells: Vec<Code>) -> Self {
+        Self { cells, ..self }
+    }
+
     /// What the profile codes mean here.
     pub(super) fn profiles(&self) -> &Arc<Vec<Profile>> {
         &self.profiles
@@ -90,11 +95,11 @@ impl Count {
         rows.iter().any(|&row| self.members[row].held)
     }
 
-    /// The rows that look alike in the columns `known`, in order of first appearance.
-    pub(super) fn groups(&self, known: &[usize]) -> Vec<Vec<usize>> {
+    /// Those of `rows` that look alike in the columns `known`, in order of first appearance.
+    pub(super) fn groups(&self, rows: &[usize], known: &[usize]) -> Vec<Vec<usize>> {
         let mut index: FxHashMap<SmallVec<[Code; 16]>, usize> = FxHashMap::default();
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        for at in 0..self.members.len() {
+        for &at in rows {
             let key = known.iter().map(|&column| self.cells[at * self.width + column]).collect();
             let group = *index.entry(key).or_insert_with(|| {
                 groups.push(Vec::new());

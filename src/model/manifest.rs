@@ -19,7 +19,7 @@ pub struct Provenance {
     pub losses: Vec<Named>,
     /// Records read into the window.
     pub records_in: u64,
-    /// Records in this release.
+    /// Records published, each with the first release that shows it.
     pub records_published: u64,
     /// Records left out for good.
     pub records_suppressed: u64,
@@ -59,6 +59,8 @@ pub struct Work {
     pub sets_rolled_up: u64,
     /// Frequency sets that were there already.
     pub sets_cached: u64,
+    /// True if a sliding window's snapshot was not published, because no way to do so was safe beside the last one.
+    pub skipped: bool,
 }
 
 /// Offsets of one partition.
@@ -114,4 +116,6 @@ pub struct Manifest {
     pub k_achieved: Option<u32>,
     /// Classes published.
     pub classes: u64,
+    /// Rows published: the snapshot of a sliding window shows records again that count as published once.
+    pub rows: u64,
 }

@@ -75,7 +75,7 @@ fn tiles(view: &View, html: &mut Html) {
     }
     let metric = view.policy.loss.as_str();
     html.tile("information loss", &view.loss().map_or("-".into(), figure), &format!("{metric} of the last release"));
-    let last = view.recent.iter().find(|r| r.manifest.provenance.records_published > 0);
+    let last = view.recent.iter().find(|r| r.manifest.rows > 0);
     let ago = last.map_or("-".into(), |r| duration((view.now.0 - r.at.0).max(0) as f64 / 1e3));
     html.tile("last release", &ago, &format!("ago; {} in all", count(view.releases as f64)));
     html.tile(

@@ -136,7 +136,7 @@ impl Metrics {
             values.iter().for_each(|value| drop(family.with_label_values(&[value])));
         };
         declare(&self.records, &["published", "suppressed", "rejected"]);
-        declare(&self.releases, &["published", "empty", "refused", "discarded"]);
+        declare(&self.releases, &["published", "empty", "refused", "skipped", "discarded"]);
         declare(&self.rejected, &RejectCode::ALL.map(RejectCode::as_str));
         declare(&self.windows, &CloseReason::ALL.map(CloseReason::as_str));
         declare(&self.stops, &StopReason::ALL.map(StopReason::as_str));
@@ -170,7 +170,11 @@ impl Metrics {
             self.records.with_label_values(&[outcome]).inc_by(count);
         }
         self.held.set(from.records_held as i64);
-        let outcome = if from.records_published > 0 { "published" } else { "empty" };
+        let outcome = match manifest.k_achieved {
+            Some(_) => "published",
+            None if from.work.skipped => "skipped",
+            None => "empty",
+        };
         self.releases.with_label_values(&[outcome]).inc();
         // Figures that are no metric of their own, such as sums as papers print them, are for reports.
         for loss in Loss::ALL {

@@ -1,18 +1,21 @@
 //! Windows: rows gather in an [`OpenWindow`] until a rule closes it into a [`ClosedWindow`].
 //!
 //! Time is an argument. Frequency sets are kept up to date while the window fills, so that a search can start the moment
-//! it closes. A record is in exactly one window.
+//! it closes. A record is in exactly one tumbling window; a sliding one is a single window that rows enter and leave.
 
 mod open;
+mod sliding;
 mod tumbling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use open::{ClosedWindow, OpenWindow, Replayed};
+pub use open::{ClosedWindow, OpenWindow, Replayed, Slide};
+pub use sliding::{SlideRules, Sliding};
 pub use tumbling::Tumbling;
 
-use crate::model::event::Millis;
+use crate::encode::{Encoded, Encoder};
+use crate::model::event::{Millis, Position};
 
 /// A window's number, counted from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +41,86 @@ pub struct EventTime {
     pub allowed_lateness: Duration,
 }
 
+/// Which windows there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WindowRules {
+    /// One after the other.
+    Tumbling(CloseRules),
+    /// One that moves on.
+    Sliding(SlideRules),
+}
+
+/// The windows that are open now.
+pub enum Windows {
+    /// One after the other.
+    Tumbling(Tumbling),
+    /// One that moves on.
+    Sliding(Box<Sliding>),
+}
+
+impl Windows {
+    /// No window open yet.
+    pub fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
+        match rules {
+            WindowRules::Tumbling(rules) => Self::Tumbling(Tumbling::new(rules.clone(), counting)),
+            WindowRules::Sliding(rules) => Self::Sliding(Box::new(Sliding::new(rules.clone(), counting))),
+        }
+    }
+
+    /// Takes the record at `position`, which `encoder` encoded last. Call [`Windows::due`] next.
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        match self {
+            Self::Tumbling(windows) => windows.add(encoder, position, now, encoded),
+            Self::Sliding(window) => window.add(encoder, position, now, encoded),
+        }
+    }
+
+    /// A window that is due at `now`, oldest first; `None` when none is.
+    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        match self {
+            Self::Tumbling(windows) => windows.due(now, encoder),
+            Self::Sliding(window) => window.due(now, encoder),
+        }
+    }
+
+    /// An open window, whatever the rules say; `None` when none is left.
+    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        match self {
+            Self::Tumbling(windows) => windows.drain(now, encoder),
+            Self::Sliding(window) => window.drain(now, encoder),
+        }
+    }
+
+    /// Records in open windows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tumbling(windows) => windows.len(),
+            Self::Sliding(window) => window.len(),
+        }
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the oldest open window got its first record, or last moved on.
+    pub fn opened(&self) -> Option<Millis> {
+        match self {
+            Self::Tumbling(windows) => windows.opened(),
+            Self::Sliding(window) => window.opened(),
+        }
+    }
+
+    /// When [`Windows::due`] should be asked again by the clock, if nothing arrives before.
+    pub fn next_due(&self) -> Option<Millis> {
+        match self {
+            Self::Tumbling(windows) => windows.next_due(),
+            Self::Sliding(window) => window.next_due(),
+        }
+    }
+}
+
 /// Why a window closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
@@ -53,11 +136,14 @@ pub enum CloseReason {
     Waited,
     /// It had closed before a crash, and its release is made again.
     Replayed,
+    /// It has moved on by its slide.
+    Slid,
 }
 
 impl CloseReason {
     /// Every reason.
-    pub const ALL: [Self; 6] = [Self::Full, Self::Aged, Self::EventTime, Self::Drained, Self::Waited, Self::Replayed];
+    pub const ALL: [Self; 7] =
+        [Self::Full, Self::Aged, Self::EventTime, Self::Drained, Self::Waited, Self::Replayed, Self::Slid];
 
     /// The word for manifests and metrics.
     pub fn as_str(self) -> &'static str {
@@ -68,6 +154,7 @@ impl CloseReason {
             Self::Drained => "drained",
             Self::Waited => "waited",
             Self::Replayed => "replayed",
+            Self::Slid => "slid",
         }
     }
 }

@@ -12,6 +12,9 @@ use crate::model::plan::ReleasePlan;
 
 /// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
 const COUNT_BATCH: usize = 1024;
+/// A sliding window's counts remember tuples whose rows have left. Larger holds more of them; smaller counts the window
+/// anew more often than once in about as many turnovers.
+const STALE: usize = 4;
 
 /// A window that still fills.
 pub struct OpenWindow {
@@ -51,6 +54,19 @@ pub struct ClosedWindow {
     pub epoch: u64,
     /// Present if its release was planned before a crash, and is to be made again as planned.
     pub replay: Option<Box<Replayed>>,
+    /// Present if it is a sliding window as it stands now.
+    pub slide: Option<Slide>,
+}
+
+/// What has changed since the sliding window's last snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Slide {
+    /// The rows that came, those that have left again included.
+    pub read: u64,
+    /// The rows that left the window.
+    pub left: Vec<Position>,
+    /// How many more slides a row may stay in snapshots after it left the window.
+    pub max_hold: u64,
 }
 
 /// What a planned release is made of beside the window's rows.
@@ -79,6 +95,7 @@ impl ClosedWindow {
             held: Rows::default(),
             epoch: 0,
             replay: None,
+            slide: None,
         })
     }
 }
@@ -97,6 +114,7 @@ impl ClosedWindow {
             sets: counter.store(&self.dictionaries.quasi),
             held: self.held.clone(),
             replay: None,
+            slide: self.slide.clone(),
             ..*self
         })
     }
@@ -162,29 +180,66 @@ impl OpenWindow {
     /// Closes it.
     pub fn close(mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<ClosedWindow, TooWide> {
         self.count_all(encoder)?;
+        let rows = Arc::new(std::mem::take(&mut self.rows));
+        Ok(self.closed(rows, now, reason, encoder))
+    }
+
+    /// The window as it stands once its first `gone` rows have left. The counts go on; what was rejected and suppressed is
+    /// handed over.
+    pub(super) fn slide(
+        &mut self,
+        gone: usize,
+        now: Millis,
+        reason: CloseReason,
+        encoder: &Encoder,
+    ) -> Result<ClosedWindow, TooWide> {
+        self.count_all(encoder)?;
+        let left = self.rows.positions()[..gone].to_vec();
+        let indices: Vec<usize> = (0..gone).collect();
+        self.counter.retract(&self.rows, &indices);
+        self.rows = self.rows.filtered(|i| i >= gone);
+        self.counted = self.rows.len();
+        if self.counter.tuples() > STALE * self.rows.len() + COUNT_BATCH {
+            self.recount(encoder)?;
+        }
+        let mut window = self.closed(Arc::new(self.rows.clone()), now, reason, encoder);
+        window.slide = Some(Slide { left, ..Slide::default() });
+        self.id = WindowId(self.id.0 + 1);
+        self.opened = now;
+        Ok(window)
+    }
+
+    fn closed(&mut self, rows: Arc<Rows>, now: Millis, reason: CloseReason, encoder: &Encoder) -> ClosedWindow {
         let dictionaries = encoder.dictionaries();
-        Ok(ClosedWindow {
+        ClosedWindow {
             id: self.id,
             opened: self.opened,
             closed: now,
             reason,
-            rows: Arc::new(self.rows),
-            rejected: self.rejected,
-            suppressed: self.suppressed,
+            rows,
+            rejected: std::mem::take(&mut self.rejected),
+            suppressed: std::mem::take(&mut self.suppressed),
             sets: self.counter.store(&dictionaries.quasi),
             dictionaries,
             held: Rows::default(),
             epoch: 0,
             replay: None,
-        })
+            slide: None,
+        }
+    }
+
+    /// Counts anew, with fields for what the dictionaries hold now.
+    fn recount(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
+        self.counter = store::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
+        self.counter.add(&self.rows, 0..self.rows.len());
+        self.counted = self.rows.len();
+        Ok(())
     }
 
     fn count_all(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
         if !(self.counted..self.rows.len()).all(|i| self.counter.fits(self.rows.quasi(i))) {
-            // A dictionary has outgrown its field: count again with wider ones. Sizes double, so this is rare.
-            let sizes = layout_sizes(&encoder.sizes());
-            self.counter = store::counter(&sizes, (*self.counting).clone()).ok_or(TooWide)?;
-            self.counted = 0;
+            // A dictionary has outgrown its field. Sizes double, so this is rare.
+            return self.recount(encoder);
         }
         self.counter.add(&self.rows, self.counted..self.rows.len());
         self.counted = self.rows.len();

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{RawKafkaSink, RawKafkaSource};
-use crate::config::scalar::{RawAddress, RawDuration, RawSecret, RawShare, RawSize};
+use crate::config::scalar::{RawAddress, RawDuration, RawExtent, RawSecret, RawShare, RawSize};
 
 /// How the best generalization is looked for.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -125,6 +125,9 @@ pub enum RawAlgorithm {
 pub struct RawWindow {
     /// Windows that follow one another; each record is published at most once. Default: with all its defaults.
     pub tumbling: RawTumbling,
+    /// One window that moves on, instead of `tumbling`: every slide publishes a snapshot of the whole window. Not with
+    /// Kafka. Default: none.
+    pub sliding: Option<RawSliding>,
     /// How the recoding may move from release to release. Default: `sticky`, because free choice is unsafe where people
     /// return.
     pub levels: RawLevels,
@@ -148,6 +151,26 @@ pub struct RawTumbling {
     pub event_time: Option<RawEventTime>,
     /// How long an event-time window waits for late records. Default: 0s. Needs `size`.
     pub allowed_lateness: Option<RawDuration>,
+}
+
+/// One window that moves on. `size`, `slide` and `max_hold` are all in records, or all in time by the clock:
+/// `{ size: 10000, slide: 1000 }` or `{ size: 10m, slide: 1m }`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawSliding {
+    /// How far back the window reaches: the newest so many records, or those of so long.
+    pub size: RawExtent,
+    /// How far it moves from snapshot to snapshot; at most `size`.
+    pub slide: RawExtent,
+    /// How long a record may stay in snapshots after it left the window, because too few leave with it to hide among.
+    /// Then its whole class leaves. Default: as much as `size`.
+    #[serde(default)]
+    pub max_hold: Option<RawExtent>,
+    /// In time only: the most records in the window; older ones leave before their time. Default: 50000, which bounds
+    /// memory.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub max_records: Option<u64>,
 }
 
 /// Where the event time stands.

@@ -1,0 +1,47 @@
+//! Which windows can be written, and what does not go with them.
+
+use super::*;
+use crate::window::WindowRules;
+
+fn sliding(text: &str) -> SlideRules {
+    match load(&policy(&format!("window: {{ sliding: {text} }}\n"))).unwrap().window_rules() {
+        WindowRules::Sliding(rules) => rules,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sliding_windows_are_in_records_or_in_time() {
+    let records = SlideRules { size: 10_000, slide: 1000, time: None, max_hold: 10 };
+    assert_eq!(sliding("{ size: 10000, slide: 1000 }"), records);
+    assert_eq!(sliding("{ size: 10000, slide: 1000, max_hold: 2500 }"), SlideRules { max_hold: 3, ..records });
+    let time = Some((Duration::from_secs(600), Duration::from_secs(60)));
+    assert_eq!(sliding("{ size: 10m, slide: 60s }"), SlideRules { size: 50_000, slide: 5000, time, max_hold: 10 });
+    let rules = sliding("{ size: 10m, slide: 60s, max_hold: 1m, max_records: 2000 }");
+    assert_eq!(rules, SlideRules { size: 2000, slide: 200, time, max_hold: 1 });
+}
+
+#[test]
+fn sliding_windows_that_make_no_sense_are_refused() {
+    let sliding = |text: &str| policy(&format!("window: {{ sliding: {text} }}\n"));
+    one(&sliding("{ size: 1000, slide: 10s }"), 7, "different units");
+    one(&sliding("{ size: 1000, slide: 10, max_hold: 1m }"), 7, "different units");
+    one(&sliding("{ size: 1000, slide: 1001 }"), 7, "longer than `size`");
+    one(&sliding("{ size: 1m, slide: 2m }"), 7, "longer than `size`");
+    one(&sliding("{ size: 0, slide: 1 }"), 7, "1 record or more");
+    one(&sliding("{ size: 1m, slide: 0s }"), 7, "longer than zero");
+    one(&sliding("{ size: some, slide: 1 }"), 7, "a number of records such as 10000");
+    one(&sliding("{ size: 1000 }"), 7, "`slide`");
+    one(&sliding("{ size: 1000, slide: 10, max_records: 5 }"), 7, "remove it");
+    one(&sliding("{ size: 4, slide: 2 }"), 6, "can never be reached");
+    one(&policy("window: { tumbling: { max_age: 1s }, sliding: { size: 10, slide: 5 } }\n"), 7, "keep one");
+}
+
+#[test]
+fn what_does_not_go_with_a_sliding_window_is_refused() {
+    let window = "window: { sliding: { size: 1000, slide: 100 } }\n";
+    one(&policy(&format!("  suppression: {{ action: hold }}\n{window}")), 7, "`action: drop`");
+    one(&policy(&format!("  render: microaggregate\n{window}")), 7, "tell the values");
+    let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
+    one(&policy(&format!("{window}{kafka}")), 7, "does not go with Kafka");
+}

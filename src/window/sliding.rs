@@ -1,0 +1,127 @@
+//! The sliding window: rows enter as they come and leave as they age; at every slide it shows itself whole.
+//!
+//! By records: the newest `size` rows, shown after every `slide` records read (rejected ones included). By time: the rows
+//! that came within `size` by the clock, shown every `slide`; a stream too fast for `max_records` slides earlier, and its
+//! oldest rows leave before their time, so that memory is bounded. Frequency sets follow by adding and retracting.
+//! Deliberately absent: event time, and revoked partitions; sliding windows have no Kafka source.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
+use crate::encode::{Encoded, Encoder};
+use crate::model::event::{Millis, Position};
+
+/// What a sliding window holds, and when it moves on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlideRules {
+    /// Holds at most the newest so many rows; positive.
+    pub size: usize,
+    /// Moves on after so many records; positive, at most `size`.
+    pub slide: usize,
+    /// By the clock: rows leave at the first age, and it moves on at the second.
+    pub time: Option<(Duration, Duration)>,
+    /// How many slides a row that has left may stay in snapshots.
+    pub max_hold: u64,
+}
+
+/// A window that moves on.
+pub struct Sliding {
+    rules: SlideRules,
+    counting: SharedCounting,
+    window: Option<OpenWindow>,
+    /// When each row came, by a clock that is never behind.
+    arrived: VecDeque<Millis>,
+    /// Records since the last slide, and the rows among them.
+    read: usize,
+    fresh: u64,
+    /// When it last moved on, or when its first record came.
+    moved: Millis,
+    next_id: u64,
+}
+
+impl Sliding {
+    /// Empty.
+    pub fn new(rules: SlideRules, counting: SharedCounting) -> Self {
+        Self {
+            rules,
+            counting,
+            window: None,
+            arrived: VecDeque::new(),
+            read: 0,
+            fresh: 0,
+            moved: Millis(0),
+            next_id: 0,
+        }
+    }
+
+    /// Takes the record at `position`, which `encoder` encoded last. Call [`Sliding::due`] next.
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        if self.window.is_none() {
+            let window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            self.window = Some(window);
+            self.moved = now;
+        }
+        self.read += 1;
+        if encoded == Encoded::Row {
+            self.arrived.push_back(now);
+            self.fresh += 1;
+        }
+        self.window.as_mut().map_or(Ok(()), |window| window.add(encoder, position, now, encoded))
+    }
+
+    /// The window as it stands, if it is due to move on at `now`.
+    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        if self.moved > now {
+            // The clock was set back: nothing is older than now.
+            self.moved = now;
+            self.arrived.iter_mut().for_each(|arrived| *arrived = (*arrived).min(now));
+        }
+        let in_time = self.rules.time.is_some_and(|(_, slide)| age(now, self.moved) >= slide);
+        if in_time || self.read >= self.rules.slide { self.slide(now, CloseReason::Slid, encoder) } else { Ok(None) }
+    }
+
+    /// The window as it stands, for the last time; `None` when it is empty.
+    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        let closed = self.slide(now, CloseReason::Drained, encoder)?;
+        *self = Self { next_id: self.next_id, ..Self::new(self.rules.clone(), self.counting.clone()) };
+        Ok(closed)
+    }
+
+    /// Records in the window, those rejected and suppressed since the last slide included.
+    pub fn len(&self) -> usize {
+        self.window.as_ref().map_or(0, OpenWindow::len)
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When it last moved on, or when its first record came; `None` when it is empty.
+    pub fn opened(&self) -> Option<Millis> {
+        self.window.as_ref().map(|_| self.moved)
+    }
+
+    /// When [`Sliding::due`] should be asked again by the clock, if nothing arrives before.
+    pub fn next_due(&self) -> Option<Millis> {
+        let (_, slide) = self.rules.time?;
+        self.window.as_ref().map(|_| Millis(self.moved.0.saturating_add(slide.as_millis() as i64)))
+    }
+
+    fn slide(&mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        let Some(mut window) = self.window.take() else { return Ok(None) };
+        let old = |arrived: &&Millis| self.rules.time.is_some_and(|(size, _)| age(now, **arrived) >= size);
+        let gone = self.arrived.iter().take_while(old).count().max(self.arrived.len().saturating_sub(self.rules.size));
+        self.arrived.drain(..gone);
+        let mut closed = window.slide(gone, now, reason, encoder)?;
+        if let Some(slide) = &mut closed.slide {
+            (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
+        }
+        (self.read, self.fresh, self.moved) = (0, 0, now);
+        self.next_id = closed.id.0 + 1;
+        // An empty window has nothing to wait for; the next record starts it again.
+        self.window = (!window.is_empty()).then_some(window);
+        Ok(Some(closed))
+    }
+}
