@@ -115,8 +115,8 @@ impl Poller {
         while !self.session.is_finished() {
             let _ = self.consumer.poll(POLL);
         }
-        self.consumer.unsubscribe();
-        let _ = self.consumer.poll(POLL);
+        // Closed as it is dropped here, for it is ours alone by now: a dynamic member leaves the group, and a static one
+        // stays, to find its partitions again when it restarts. To unsubscribe would make both leave.
     }
 
     /// Until the pipeline takes nothing more.

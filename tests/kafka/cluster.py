@@ -87,13 +87,13 @@ class Cluster:
     def broker(self, action, number):
         run(INFRA, f"{action}-broker", self.dir, number)
 
-    def produce(self, binary, records, subjects=2000):
+    def produce(self, binary, records, subjects=2000, options=()):
         """More synthetic people. One generator for the whole run: its timestamps tell every record from every other."""
         if self.people is None:
             self.people = subprocess.Popen([binary, "generate", "--records", "0", "--subjects", str(subjects)],
                                            stdout=subprocess.PIPE)
         lines = b"".join(self.people.stdout.readline() for _ in range(records))
-        subprocess.run(["kcat", "-P", "-b", self.bootstrap, "-t", "people", "-X", "linger.ms=20"],
+        subprocess.run(["kcat", "-P", "-b", self.bootstrap, "-t", "people", "-X", "linger.ms=20", *options],
                        input=lines, check=True, timeout=300)
 
     def down(self):
