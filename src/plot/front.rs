@@ -36,6 +36,8 @@ pub struct PlotPoint {
     pub satisfies: bool,
     /// True for the point that was picked.
     pub picked: bool,
+    /// False for a point that is shown for comparison: the line of the front does not lead through it.
+    pub on_front: bool,
     /// Where a click on it leads.
     pub link: Option<String>,
 }
@@ -86,9 +88,7 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
         .map_err(failed)?;
     let at = |p: &PlotPoint| (x.place(p.values[0]), y.place(p.values[vertical]));
     if plot.axes.len() == 2 {
-        // A point that leads nowhere among points that do is not part of the front.
-        let linked = plot.points.iter().any(|p| p.link.is_some());
-        let mut line: Vec<(f64, f64)> = plot.points.iter().filter(|p| !linked || p.link.is_some()).map(at).collect();
+        let mut line: Vec<(f64, f64)> = plot.points.iter().filter(|p| p.on_front).map(at).collect();
         line.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         chart.draw_series(LineSeries::new(line, PALE_BLUE.stroke_width(1))).map_err(failed)?;
     }
@@ -112,7 +112,9 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
         }
         taken.push((px, py));
         let style = LABEL.into_font().color(if point.picked { &RED } else { &INK });
-        let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), (8, -18), style);
+        // Beside the point, which is larger if it is picked.
+        let beside = if point.picked { (11, -22) } else { (8, -18) };
+        let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), beside, style);
         chart.draw_series([label]).map_err(failed)?;
     }
     let link = |p: &&PlotPoint| {
@@ -154,10 +156,12 @@ impl Axis {
     }
 
     fn text(&self, place: f64) -> String {
-        let value = if self.logarithmic { 10f64.powf(place) } else { place };
+        if self.logarithmic {
+            return figure(10f64.powf(place));
+        }
+        let value = place;
         // As many digits as the axis can tell apart.
-        let span = if self.logarithmic { value } else { self.high - self.low };
-        match span.abs() {
+        match (self.high - self.low).abs() {
             span if span >= 20.0 => format!("{value:.0}"),
             span if span >= 2.0 => format!("{value:.1}"),
             span if span >= 0.2 => format!("{value:.2}"),
@@ -176,6 +180,7 @@ mod tests {
             values: (0..axes).map(|a| ((i + 1) * 10usize.pow(a as u32 % 3)) as f64).collect(),
             satisfies: i.is_multiple_of(2),
             picked: i == 1,
+            on_front: true,
             link: Some(format!("#point-{i}")),
         };
         Plot {

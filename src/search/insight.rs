@@ -11,6 +11,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 use super::choose::Chosen;
 use super::evaluator::{Evaluation, Evaluator};
+use super::front::{Point, non_dominated};
 use super::frontier::exact;
 use super::objectives::{Front, Objective, Objectives};
 use super::pbg_ea::{PbgEa, front};
@@ -171,7 +172,8 @@ fn nodes_by_height(lattice: &Lattice) -> Vec<u128> {
     counts
 }
 
-/// Size against loss: exact if, by what the search needed per node, there is time for every node; else evolutionary.
+/// Size against loss: exact if, by what the search needed per node, there is time for every node; else of the nodes that the
+/// search counted and those that an evolution finds in the time that is left.
 fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time: Duration) -> Option<Front> {
     let each = chosen.elapsed.as_secs_f64() / chosen.checks.max(1) as f64;
     let wanted = [Objective::K, Objective::Loss(evaluator.policy().loss)];
@@ -182,9 +184,20 @@ fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time
         let points = exact(&objectives, lattice, evaluator, &Budget::unlimited())?;
         return Some(front(&objectives, points, &ea.prefer, true));
     }
+    let mut points = Vec::new();
+    let mut counted = evaluator.counted();
+    counted.sort_by(|(a, _), (b, _)| a.levels().cmp(b.levels()));
+    for (node, _) in counted.into_iter().filter(|(node, _)| lattice.contains(node)) {
+        if budget.interrupted().is_some() {
+            break;
+        }
+        let (evaluation, indices) = objectives.measure(evaluator, &node);
+        points.push(Point { indices: indices.own.clone(), item: (node, evaluation) });
+    }
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    let archive = ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive;
-    (!archive.is_empty()).then(|| front(&objectives, archive.into_points(), &ea.prefer, false))
+    points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
+    let points = non_dominated(points);
+    (!points.is_empty()).then(|| front(&objectives, points, &ea.prefer, false))
 }
 
 fn attributes(evaluator: &Evaluator<'_>, chosen: &Chosen) -> Vec<AttributeInsight> {
@@ -263,6 +276,9 @@ mod tests {
         let counted: u64 = rows.iter().flat_map(|(cells, _)| cells).map(|c| c.satisfying + c.failing).sum();
         let unchecked: u128 = rows.iter().map(|(_, unchecked)| unchecked).sum();
         assert_eq!(counted, chosen.checks);
+        // However little was found of it, the front is never behind the release.
+        let front = insight.front.as_ref().unwrap();
+        assert!(front.points.iter().any(|p| p.values[0] >= f64::from(insight.k) && p.values[1] <= insight.loss + 1e-9));
         assert_eq!(u128::from(counted) + unchecked, insight.lattice.size());
     }
 

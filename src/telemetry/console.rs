@@ -9,7 +9,7 @@ use super::pictures;
 use super::view::View;
 use crate::config::snippet;
 use crate::plot::{count, escape, figure};
-use crate::search::insight::Seen;
+use crate::search::insight::{Insight, Seen};
 use crate::search::objectives::{Front, Objective};
 
 /// Runs of offsets of a manifest that are shown. More says little to a person; a manifest itself has them all.
@@ -172,10 +172,17 @@ fn attributes(view: &View, html: &mut Html) {
 fn lattice(look: &Look, html: &mut Html) {
     html.raw("<section class=\"card\"><h2>The lattice, as the search saw it</h2>");
     let said = "A row is a height: the values themselves at the bottom, everything in one value on top.";
-    html.text("p class=\"soft\"", &format!("{said} {} nodes were counted.", look.insight.checks));
+    html.text("p class=\"soft\"", &format!("{said} {}: {} nodes were counted.", time(look.at), look.insight.checks));
     html.picture(pictures::lattice(&look.insight), "It cannot be drawn.");
-    html.raw(LEGEND);
+    if let Seen::Bands(_) = &look.insight.seen {
+        html.text(
+            "p class=\"note\"",
+            "A cell holds the counted nodes of one height and one tenth of the loss: at its left those that satisfy the policy, at \
+             its right those that do not, higher where they are more. The frame is the release.",
+        );
+    }
     if let Seen::Nodes(nodes) = &look.insight.seen {
+        html.raw(LEGEND);
         let row = |n: &crate::search::insight::SeenNode| {
             let levels: Vec<String> = n.node.levels().iter().map(u8::to_string).collect();
             let status = format!("{:?}", n.status).to_lowercase();
@@ -208,13 +215,15 @@ fn trade_off(view: &View, look: &Look, html: &mut Html) {
     };
     html.text(
         "p class=\"soft\"",
-        "Choose a point to see what it costs and gains, and to copy it as configuration. The large one is the last release; \
-         hollow ones do not meet the policy.",
+        &format!(
+            "Choose a point to see what it costs and gains, and to copy it as configuration. The large one is the release of \
+             {}; hollow ones do not meet the policy.",
+            time(look.at)
+        ),
     );
-    html.picture(pictures::trade_off_now(&view.policy, &look.insight, front), "It cannot be drawn.");
-    let released = front.points.iter().position(|p| p.node == look.insight.chosen);
+    html.picture(pictures::trade_off_of(&view.policy, &look.insight, front, true), "It cannot be drawn.");
     for at in 0..front.points.len() {
-        point(view, front, at, released, html);
+        point(view, &look.insight, front, at, html);
     }
     html.raw(
         "<details id=\"front-table\"><summary>The same as a table</summary><div class=\"scroll\"><table><thead><tr>",
@@ -236,8 +245,9 @@ fn trade_off(view: &View, look: &Look, html: &mut Html) {
     html.raw("</tbody></table></div></details></section>");
 }
 
-fn point(view: &View, front: &Front, at: usize, released: Option<usize>, html: &mut Html) {
+fn point(view: &View, insight: &Insight, front: &Front, at: usize, html: &mut Html) {
     let p = &front.points[at];
+    let released = front.points.iter().position(|p| p.node == insight.chosen);
     let id = pictures::point_id(&p.node);
     // What is shown while nothing is chosen.
     let picked = released.or(front.picked) == Some(at);
@@ -249,12 +259,12 @@ fn point(view: &View, front: &Front, at: usize, released: Option<usize>, html: &
     };
     html.text("h3", &format!("Point {}{name}", at + 1));
     let compared = |(objective, (value, now)): (&Objective, (&f64, Option<f64>))| {
-        let change = now.map_or(String::new(), |now| format!(" (now {})", figure(now)));
+        let change = now.map_or(String::new(), |now| format!(" (released with {})", figure(now)));
         format!("{} {}{change}", objective.as_str(), figure(*value))
     };
     let now = |o: &Objective| match o {
-        Objective::K => view.recent.iter().find_map(|r| r.manifest.k_achieved).map(f64::from),
-        Objective::Loss(loss) if *loss == view.policy.loss => view.loss(),
+        Objective::K => Some(f64::from(insight.k)),
+        Objective::Loss(loss) if *loss == view.policy.loss => Some(insight.loss),
         _ => None,
     };
     let values: Vec<String> =

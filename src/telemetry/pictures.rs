@@ -201,16 +201,17 @@ pub fn trade_off(front: &Front) -> Result<String, PlotError> {
     front::svg(&plot(front, front.picked, false))
 }
 
-/// The trade-off with the release marked, which is on the front or near it; points lead to `#point-LEVELS`.
-pub fn trade_off_now(policy: &Policy, insight: &Insight, front: &Front) -> Result<String, PlotError> {
-    let now = front.points.iter().position(|p| p.node == insight.chosen);
-    let mut plot = plot(front, now, true);
-    if now.is_none() && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
+/// The trade-off with the release marked, which is on the front or near it; if `linked`, points lead to `#point-LEVELS`.
+pub fn trade_off_of(policy: &Policy, insight: &Insight, front: &Front, linked: bool) -> Result<String, PlotError> {
+    let released = front.points.iter().position(|p| p.node == insight.chosen);
+    let mut plot = plot(front, released, linked);
+    if released.is_none() && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
         plot.points.push(PlotPoint {
-            label: "now".into(),
+            label: "released".into(),
             values: vec![f64::from(insight.k), insight.loss],
             satisfies: true,
             picked: true,
+            on_front: false,
             link: None,
         });
     }
@@ -225,6 +226,7 @@ fn plot(front: &Front, picked: Option<usize>, linked: bool) -> Plot {
         values: p.values.clone(),
         satisfies: p.evaluation.satisfies,
         picked: picked == Some(at),
+        on_front: true,
         link: linked.then(|| format!("#{}", point_id(&p.node))),
     };
     let names: Vec<&str> = front.objectives.iter().map(|o| o.as_str()).collect();

@@ -45,7 +45,7 @@ pub(in crate::cli) fn page(report: &Report, batch: &Batch, release: &Release, in
         sizes(release, &mut html);
         html.raw("</div>");
     }
-    search(report, insight, &mut html);
+    search(report, &batch.policy, insight, &mut html);
     html.raw("</main><footer>");
     html.text("p", &format!("Policy fingerprint {}.", report.policy_fingerprint));
     html.raw("</footer></body></html>\n");
@@ -159,8 +159,12 @@ fn attributes(report: &Report, batch: &Batch, release: &Release, insight: Option
     }
     rows.push(vec!["every other field".into(), "dropped".into(), "-".into(), "-".into(), String::new()]);
     html.table(&["attribute", "what was done", "different values", "loss", "for example"], &rows);
-    let losses: Vec<String> =
-        report.loss.iter().filter_map(|(name, loss)| Some(format!("{name} {}", figure(loss.as_f64()?)))).collect();
+    let losses: Vec<String> = report
+        .loss
+        .iter()
+        .filter(|(name, _)| *name != "glm_raw")
+        .filter_map(|(name, loss)| Some(format!("{name} {}", figure(loss.as_f64()?))))
+        .collect();
     html.text("p class=\"note\"", &format!("Loss of the whole release: {}.", losses.join(", "))).raw("</section>");
 }
 
@@ -243,7 +247,7 @@ fn sizes(release: &Release, html: &mut Html) {
     html.behind("class-sizes-table", "The same as a table", &["size", "classes"], &rows).raw("</section>");
 }
 
-fn search(report: &Report, insight: Option<&Insight>, html: &mut Html) {
+fn search(report: &Report, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
     html.raw("<section class=\"card\"><h2>How the generalization was found</h2>");
     let said = format!(
         "By {}, which counted {} of {} generalizations in {} ms and ended because: {}.",
@@ -254,9 +258,10 @@ fn search(report: &Report, insight: Option<&Insight>, html: &mut Html) {
         report.stop
     );
     html.text("p", &said);
-    if let Some(front) = insight.and_then(|insight| insight.front.as_ref()) {
+    if let Some((insight, front)) = insight.and_then(|insight| Some((insight, insight.front.as_ref()?))) {
         html.raw("<h3>The trade-off that was open</h3>");
-        html.picture(pictures::trade_off(front), "It cannot be drawn.");
+        html.text("p class=\"note\"", "The large point is the release; hollow ones do not meet the policy.");
+        html.picture(pictures::trade_off_of(policy, insight, front, false), "It cannot be drawn.");
         let row = |(at, p): (usize, &crate::search::objectives::FrontPoint)| {
             let mut row = vec![(at + 1).to_string()];
             row.extend(p.values.iter().map(|v| figure(*v)));
