@@ -207,6 +207,7 @@ impl Table {
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
+            sequential: None,
             render: Render::Label,
             fingerprint: String::new(),
         };

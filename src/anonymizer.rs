@@ -5,6 +5,7 @@
 //! nothing at all was published (too small, say), so they start over with the next window. Both wait at most `max_hold`.
 
 mod difference;
+mod sequential;
 mod sliding;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::encode::Dictionaries;
 use crate::frequency::store::{self, FrequencySets, Origins};
-use crate::gate::{self, Refusal, Release};
+use crate::gate::{self, Memory, Refusal, Release};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Span, Spans};
 use crate::model::event::{Millis, Partition, Position};
@@ -43,6 +44,7 @@ pub struct Anonymizer {
     held: Rows,
     carried: Rows,
     snapshots: sliding::Snapshots,
+    memory: Option<Memory>,
     /// Those of the last window: what the codes of waiting records mean.
     dictionaries: Option<Dictionaries>,
     /// Whose waiting records are ours; all, if `None`.
@@ -67,6 +69,7 @@ impl Anonymizer {
         let empty = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
         Self {
             rules: choice.rules(&policy),
+            memory: Memory::new(&policy),
             policy,
             choice,
             name: name.into(),
@@ -157,6 +160,8 @@ impl Anonymizer {
             None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),
         };
         let mut plan = self.plan(&evaluator, &chosen, &rows);
+        let columns = chosen.recoding.columns(&window.dictionaries.quasi);
+        self.leave_recurring_out(&mut plan, &rows, &columns, &rules);
         let losses = self.losses(&evaluator, &chosen, &plan);
         if let Some(time) = self.look.take() {
             self.insight = Some(insight::look(&lattice, &evaluator, &chosen, time));
@@ -171,9 +176,15 @@ impl Anonymizer {
             }
             batch
         };
-        let closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
+        let mut closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
         if matches!(closing, Closing::Refused(_)) && plan.leave_held_out() {
             // Where a criterion is not monotone, held records can spoil a class that is good without them.
+            self.leave_recurring_out(&mut plan, &rows, &columns, &rules);
+            closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
+        }
+        let asked = policy.sequential.is_some();
+        if matches!(closing, Closing::Refused(_)) && asked && plan.leave_all_out(policy.action) {
+            // Who was left out for returning may have been needed by a rule about more than one class.
             return Ok(self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding));
         }
         Ok(closing)
@@ -192,7 +203,11 @@ impl Anonymizer {
 
     /// Sends the batch through the gate; only what passes changes what waits.
     fn pass(&mut self, batch: GeneralizedBatch, rows: &Rows, plan: &Plan, recoding: &Recoding) -> Closing {
-        match gate::verify(batch, &self.rules) {
+        let verdict = match &mut self.memory {
+            Some(memory) => gate::verify_recurring(batch, &self.rules, memory),
+            None => gate::verify(batch, &self.rules),
+        };
+        match verdict {
             Ok(release) => {
                 self.settle(rows, plan);
                 if !release.is_empty() {
@@ -289,12 +304,8 @@ impl Anonymizer {
     /// Which rows are published, held and suppressed by the chosen recoding.
     fn plan(&self, evaluator: &Evaluator<'_>, chosen: &Chosen, rows: &Rows) -> Plan {
         let mut plan = Plan::default();
-        let leave_out = |plan: &mut Plan, i: u32| match self.policy.action {
-            SuppressionAction::Drop => plan.suppressed.push(i),
-            SuppressionAction::Hold { .. } => plan.held.push(i),
-        };
         if !chosen.evaluation.satisfies {
-            (0..rows.len() as u32).for_each(|i| leave_out(&mut plan, i));
+            (0..rows.len() as u32).for_each(|i| plan.leave_out(self.policy.action, i));
             return plan;
         }
         let classes = PublishedClasses::new(evaluator, &chosen.recoding);
@@ -302,7 +313,7 @@ impl Anonymizer {
             if classes.contains(rows.quasi(i as usize)) {
                 plan.published.push(RowRef::Fresh(i));
             } else {
-                leave_out(&mut plan, i);
+                plan.leave_out(self.policy.action, i);
             }
         }
         for i in 0..self.held.len() as u32 {

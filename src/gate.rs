@@ -8,6 +8,7 @@
 
 mod count;
 mod difference;
+mod sequential;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,12 +25,14 @@ use crate::privacy::{Class, Rule, Rules, Scope};
 use count::Count;
 
 pub use difference::{Snapshot, verify_next};
+pub use sequential::{Memory, Recurrence, verify_recurring};
 
 /// Rows that satisfy the policy, counted. There is no way to make one but [`verify`].
 pub struct Release {
     batch: Arc<GeneralizedBatch>,
     manifest: Manifest,
     class_sizes: BTreeMap<u32, u32>,
+    recurrence: Option<Recurrence>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
@@ -105,7 +108,7 @@ fn counted(batch: Arc<GeneralizedBatch>, count: &Count, rules: &Rules) -> Result
     let classes = groups.len() as u64;
     let rows = batch.len() as u64;
     let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes, rows };
-    Ok(Release { batch, manifest, class_sizes })
+    Ok(Release { batch, manifest, class_sizes, recurrence: None })
 }
 
 impl Release {
@@ -150,6 +153,11 @@ impl Release {
     /// could count the same.
     pub fn class_sizes(&self) -> &BTreeMap<u32, u32> {
         &self.class_sizes
+    }
+
+    /// How people return in it, where that is watched.
+    pub fn recurrence(&self) -> Option<&Recurrence> {
+        self.recurrence.as_ref()
     }
 
     /// What is said about it.

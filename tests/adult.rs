@@ -51,6 +51,7 @@ fn policy(folder: &std::path::Path, header: &[&str]) -> Policy {
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
+        sequential: None,
         render: Render::Label,
         fingerprint: "adult".into(),
     }

@@ -89,6 +89,7 @@ fn engine(criteria: Vec<Criterion>) -> Engine {
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
+        sequential: None,
         render: Render::Label,
         fingerprint: String::new(),
     };

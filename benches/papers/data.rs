@@ -46,6 +46,7 @@ pub fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32, su
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
+        sequential: None,
         render: Render::Label,
         fingerprint: String::new(),
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::problem::{Problems, nearest};
 use super::raw::{
-    RawAlphaK, RawCondition, RawConfidential, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc, RawPolicy,
-    RawSentence, RawTCloseness, RawVariant,
+    RawAlphaK, RawCondition, RawConfidential, RawConfig, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc,
+    RawPolicy, RawSentence, RawSequential, RawSink, RawSource, RawTCloseness, RawVariant,
 };
 use super::scalar::RawShare;
 use super::tree::At;
 use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{Criterion, Distance, Diversity, K};
+use crate::model::policy::{Criterion, Distance, Diversity, K, Sequential};
 
 /// What the criteria depend on.
 pub(super) struct Context<'a> {
@@ -43,6 +43,50 @@ pub(super) fn build(context: &Context<'_>, problems: &mut Problems) -> Vec<Crite
         }
     }
     criteria
+}
+
+/// Builds `sequential`; `None` if it cannot be.
+pub(super) fn sequential(raw: &RawSequential, context: &Context<'_>, problems: &mut Problems) -> Option<Sequential> {
+    let (policy, root) = (context.policy, context.at);
+    let at = root.key("sequential");
+    if policy.subject.is_none() && !root.lost("subject") {
+        problems.add(
+            at.line,
+            "`sequential` is about people who return: name the field that tells them apart under `subject`",
+        );
+    }
+    let field = match (&raw.field, policy.sensitive.as_slice()) {
+        (Some(name), _) => context.field(name, at.key("field"), problems),
+        (None, [_]) => Some(0),
+        (None, []) if root.lost("sensitive") => None,
+        (None, []) => {
+            problems.add(at.line, "`sequential` is about a sensitive field: name one under `sensitive`");
+            None
+        }
+        (None, _) => {
+            problems.add(at.line, "`sequential` needs to know which sensitive field: add `field`");
+            None
+        }
+    };
+    let most = raw.max_subjects.map_or(Sequential::MAX_SUBJECTS, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    Some(Sequential { releases: raw.releases, candidates: raw.candidates, field: field?, max_subjects: most })
+}
+
+/// Refuses `sequential` where it could not be kept.
+pub(super) fn check_sequential(raw: &RawConfig, root: At<'_>, problems: &mut Problems) {
+    if raw.policy.sequential.is_none() {
+        return;
+    }
+    let line = root.key("policy").key("sequential").line;
+    if matches!(raw.source, Some(RawSource::Kafka(_))) || matches!(raw.sink, Some(RawSink::Kafka(_))) {
+        let message = "`sequential` does not go with Kafka yet: after a restart nobody would know who was published, and a \
+                       planned release could not be made again: remove it, or use files";
+        problems.add(line, message);
+    }
+    if raw.window.sliding.is_some() {
+        problems
+            .add(line, "`sequential` does not go with a sliding window, in which everybody returns: use `tumbling`");
+    }
 }
 
 impl Context<'_> {

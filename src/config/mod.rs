@@ -351,6 +351,7 @@ fn build(
     let sink = pipeline::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around, problems);
     kafka::check_both(raw.source.as_ref(), raw.sink.as_ref(), &raw.search, at, problems);
     sliding::check(&raw, at, problems);
+    criteria::check_sequential(&raw, at, problems);
     pipeline::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base, problems);
     let http = raw.http.as_ref().map(|http| pipeline::http(http, at.key("http"), problems));
     let limits = pipeline::limits(&raw.limits, at.key("limits"), problems);

@@ -70,6 +70,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
         problems.add(at.key("loss").line, "the loss `cm` compares class labels: name the field under `label`");
     }
     let action = action(raw, at.key("suppression"), problems);
+    let sequential = raw.sequential.as_ref().and_then(|raw| criteria::sequential(raw, &context, problems));
     let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
     check_render(raw.render, at.key("render"), &quasi, complete, problems);
     if problems.len() > before {
@@ -99,6 +100,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
             RawRender::Interval => Render::Interval,
             RawRender::Microaggregate => Render::Microaggregate,
         },
+        sequential,
         fingerprint: String::new(),
     };
     policy.fingerprint = fingerprint(&policy, hash);
@@ -333,5 +335,8 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
         }]);
     }
     parts(&[policy.render.as_str()]);
+    if let Some(s) = &policy.sequential {
+        parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);
+    }
     hash.finish()
 }

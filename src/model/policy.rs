@@ -249,6 +249,25 @@ impl Render {
     }
 }
 
+/// What must hold for a subject that is in several of the last releases. There is a subject then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequential {
+    /// How many releases count, the next one included; at least 2.
+    pub releases: u32,
+    /// How many candidate values must be left in the intersection over them.
+    pub candidates: u32,
+    /// Which sensitive field's values.
+    pub field: usize,
+    /// The most subjects that are remembered, each once per release; those beyond are left out.
+    pub max_subjects: usize,
+}
+
+impl Sequential {
+    /// How many subjects are remembered unless the user says otherwise. Larger: more memory, about 32 bytes for each and
+    /// release. Smaller: people are left out for want of room.
+    pub const MAX_SUBJECTS: usize = 1 << 20;
+}
+
 /// The whole policy. Valid by construction: built by `config` only.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -272,6 +291,8 @@ pub struct Policy {
     pub null_value: Fallback,
     /// How values are written.
     pub render: Render,
+    /// What must hold over several releases, if anything.
+    pub sequential: Option<Sequential>,
     /// A hash of everything above, hierarchies included: which policy made this release.
     pub fingerprint: String,
 }

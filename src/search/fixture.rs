@@ -45,6 +45,7 @@ pub(crate) fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: 
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
+        sequential: None,
         render: Render::Label,
         fingerprint: String::new(),
     }

@@ -24,6 +24,8 @@ const SECONDS: &[f64] =
 const SUBJECTS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 10_000.0];
 /// Seconds that a record may be under way: it waits for its window, and perhaps for later ones.
 const LONG_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
+/// Values that somebody may have: none, one, and on to what is as good as any.
+const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0];
 /// Shares between nothing and everything.
 const SHARES: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
@@ -33,6 +35,8 @@ pub(super) struct Metrics {
     pub(super) records: IntCounterVec,
     pub(super) rejected: IntCounterVec,
     pub(super) held: IntGauge,
+    recurring: IntGauge,
+    candidates: Histogram,
     pub(super) windows: IntCounterVec,
     pub(super) window_records: IntGauge,
     window_age: Gauge,
@@ -77,6 +81,15 @@ impl Metrics {
             read: make.counter("records_read_total", "Records read from the source.")?,
             records: make.counters("records_total", "Records by outcome.", "outcome")?,
             rejected: make.counters("records_rejected_total", "Records turned away, by reason.", "reason")?,
+            recurring: make.gauge(
+                "recurring_subjects",
+                "Subjects of the last release that were in one of the releases shortly before it.",
+            )?,
+            candidates: make.histogram(
+                "recurring_candidates",
+                "Sensitive values left for a subject after intersecting its classes over the last releases.",
+                CANDIDATES,
+            )?,
             held: make.gauge("records_held", "Records that wait for a later release.")?,
             windows: make.counters("windows_closed_total", "Windows closed, by reason.", "reason")?,
             window_records: make.gauge("window_records", "Records in windows that still fill.")?,
@@ -195,6 +208,12 @@ impl Metrics {
         }
         for (&size, &classes) in release.class_sizes() {
             (0..classes).for_each(|_| self.class_subjects.observe(f64::from(size)));
+        }
+        if let Some(recurrence) = release.recurrence() {
+            self.recurring.set(recurrence.candidates.values().sum::<u64>() as i64);
+            for (&left, &subjects) in &recurrence.candidates {
+                (0..subjects).for_each(|_| self.candidates.observe(f64::from(left)));
+            }
         }
         for level in &from.recoding {
             self.level.with_label_values(&[&level.attribute]).set(i64::from(level.level));

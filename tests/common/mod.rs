@@ -159,6 +159,7 @@ impl Table {
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
+            sequential: None,
             render: Render::Label,
             fingerprint: "test".into(),
         })

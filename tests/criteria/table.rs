@@ -66,6 +66,7 @@ pub fn policy(criteria: Vec<Criterion>, limit: f64, subjects: bool, loss: Loss) 
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
+        sequential: None,
         render: Render::Label,
         fingerprint: String::new(),
     }

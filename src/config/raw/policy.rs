@@ -28,6 +28,9 @@ pub struct RawPolicy {
     pub label: Option<String>,
     /// Criteria; all must hold in every class of a release. At least one.
     pub privacy: Vec<RawCriterion>,
+    /// What must hold over several releases for somebody who is in more than one. Not with Kafka or `sliding`.
+    /// Default: nothing; how people return is measured all the same.
+    pub sequential: Option<RawSequential>,
     /// What may be left out of a release. Default: nothing.
     pub suppression: RawSuppression,
     /// The loss that the search minimises. Default: `glm`, because it sees every cell.
@@ -40,6 +43,27 @@ pub struct RawPolicy {
     pub null_value: RawFallback,
     /// How generalized values are written. Default: `label`.
     pub render: RawRender,
+}
+
+/// A reader who finds somebody in several releases intersects the sensitive values of their classes: at least so many must be
+/// left. Needs a `subject` and a sensitive field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawSequential {
+    /// Over how many releases, the next one included.
+    #[schemars(range(min = 2, max = 1000))]
+    pub releases: u32,
+    /// How many candidate values must be left. Who would have fewer is held or suppressed.
+    #[schemars(range(min = 2))]
+    pub candidates: u32,
+    /// The sensitive field whose values are candidates. Default: the only one.
+    #[serde(default)]
+    pub field: Option<String>,
+    /// The most people remembered, each once per release, as keyed hashes; those beyond are left out. Default: 1048576,
+    /// about 32 MiB.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub max_subjects: Option<u64>,
 }
 
 /// One quasi-identifier.

@@ -1,6 +1,7 @@
-//! Which windows can be written, and what does not go with them.
+//! Which windows can be written, what must hold over several releases, and what does not go with them.
 
 use super::*;
+use crate::model::policy::Sequential;
 use crate::window::WindowRules;
 
 fn sliding(text: &str) -> SlideRules {
@@ -44,4 +45,28 @@ fn what_does_not_go_with_a_sliding_window_is_refused() {
     one(&policy(&format!("  render: microaggregate\n{window}")), 7, "tell the values");
     let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
     one(&policy(&format!("{window}{kafka}")), 7, "does not go with Kafka");
+}
+
+#[test]
+fn sequential_needs_somebody_and_something() {
+    let with = |sequential: &str| policy(&format!("  subject: id\n  sequential: {sequential}\n"));
+    let built = load(&with("{ releases: 3, candidates: 2 }")).unwrap().policy;
+    let most = Sequential::MAX_SUBJECTS;
+    assert_eq!(built.sequential, Some(Sequential { releases: 3, candidates: 2, field: 0, max_subjects: most }));
+    let plain = load(&policy("  subject: id\n")).unwrap().policy;
+    assert_ne!(built.fingerprint, plain.fingerprint);
+    let built = load(&with("{ releases: 3, candidates: 2, field: job, max_subjects: 9 }")).unwrap().policy;
+    assert_eq!(built.sequential.unwrap().max_subjects, 9);
+    one(&with("{ releases: 1, candidates: 2 }"), 8, "out of range");
+    one(&with("{ releases: 3, candidates: 1 }"), 8, "2 or more");
+    one(&with("{ releases: 3, candidates: 2, field: jop }"), 8, "did you mean `job`?");
+    one(&policy("  sequential: { releases: 3, candidates: 2 }\n"), 7, "under `subject`");
+    let none = with("{ releases: 3, candidates: 2 }").replace("  sensitive: [{ name: job }]\n", "");
+    one(&none, 7, "name one under `sensitive`");
+    let two = with("{ releases: 3, candidates: 2 }").replace("{ name: job }", "{ name: job }, { name: pay }");
+    one(&two, 8, "add `field`");
+    let more = with("{ releases: 3, candidates: 2 }");
+    one(&format!("{more}window: {{ sliding: {{ size: 1000, slide: 100 }} }}\n"), 8, "in which everybody returns");
+    let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
+    one(&format!("{more}{kafka}"), 8, "does not go with Kafka yet");
 }

@@ -1,0 +1,160 @@
+//! What the last releases said about people who return: a reader who finds somebody in several releases intersects the
+//! sensitive values of the classes they were in.
+//!
+//! A [`Memory`] holds, for the last releases, each subject's candidate values. Subjects are the keyed hashes of the
+//! encoder (a random key per run), values are codes; the number of subjects is bounded. It learns from what the gate has
+//! let pass, and from nothing else. Where the policy asks for `sequential`, the gate refuses a release after which somebody
+//! who returns would have fewer candidates than asked for, or whom the memory has no room for; else it only watches.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::count::Count;
+use super::{Refusal, Release, counted};
+use crate::generalize::GeneralizedBatch;
+use crate::model::domain::Code;
+use crate::model::policy::{Policy, Sequential};
+use crate::privacy::Rules;
+
+/// How many releases are looked back at where the policy does not ask. More holds more memory; fewer sees fewer return.
+const WATCHED_RELEASES: usize = 5;
+type Values = Arc<[Code]>;
+
+/// Who was in the last releases, and with which candidate values.
+pub struct Memory {
+    field: usize,
+    /// Releases that count, the next one included.
+    releases: usize,
+    /// How many candidates must be left; `None` if it only watches.
+    least: Option<u32>,
+    max_subjects: usize,
+    past: VecDeque<FxHashMap<u64, Values>>,
+}
+
+/// How people return, in figures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recurrence {
+    /// By how many candidate values are left: how many subjects who were in an earlier release too.
+    pub candidates: BTreeMap<u32, u64>,
+}
+
+impl Memory {
+    /// An empty memory for a policy with a subject and a sensitive field; `None` for others.
+    pub fn new(policy: &Policy) -> Option<Self> {
+        policy.schema.subject?;
+        policy.schema.sensitive.first()?;
+        let asked = policy.sequential.as_ref();
+        Some(Self {
+            field: asked.map_or(0, |s| s.field),
+            releases: asked.map_or(WATCHED_RELEASES, |s| s.releases as usize),
+            least: asked.map(|s: &Sequential| s.candidates),
+            max_subjects: asked.map_or(Sequential::MAX_SUBJECTS, |s| s.max_subjects),
+            past: VecDeque::new(),
+        })
+    }
+
+    /// The sensitive field whose values are candidates.
+    pub fn field(&self) -> usize {
+        self.field
+    }
+
+    /// True if releases are held to it.
+    pub fn is_asked_for(&self) -> bool {
+        self.least.is_some()
+    }
+
+    /// How many subjects the next release may have; what falls out of sight by then makes room.
+    pub fn room(&self) -> usize {
+        let out_of_sight = (self.past.len() + 1).saturating_sub(self.releases - 1);
+        let kept = self.past.iter().skip(out_of_sight).map(FxHashMap::len).sum();
+        self.max_subjects.saturating_sub(kept)
+    }
+
+    /// How many candidates are left for a subject whose next class holds `values`, ascending; `None` if it was in none of
+    /// the last releases.
+    pub fn left(&self, subject: u64, values: &[Code]) -> Option<u32> {
+        let mut left: Option<Vec<Code>> = None;
+        let in_sight = self.past.iter().rev().take(self.releases - 1);
+        for earlier in in_sight.filter_map(|release| release.get(&subject)) {
+            left.get_or_insert_with(|| values.to_vec()).retain(|value| earlier.binary_search(value).is_ok());
+        }
+        left.map(|left| left.len() as u32)
+    }
+
+    /// True if a subject may be published in a class of `values`.
+    pub fn allows(&self, subject: u64, values: &[Code]) -> bool {
+        self.least.is_none_or(|least| self.left(subject, values).is_none_or(|left| left >= least))
+    }
+
+    fn remember(&mut self, release: FxHashMap<u64, Values>) {
+        self.past.push_back(release);
+        let entries = |past: &VecDeque<FxHashMap<u64, Values>>| past.iter().map(FxHashMap::len).sum::<usize>();
+        // Where it only watches, room is made by looking back less far.
+        while self.past.len() > self.releases - 1 || entries(&self.past) > self.max_subjects {
+            self.past.pop_front();
+        }
+    }
+}
+
+/// Like [`super::verify`], after the releases that `memory` knows of; remembers what passes.
+pub fn verify_recurring(batch: GeneralizedBatch, rules: &Rules, memory: &mut Memory) -> Result<Release, Refusal> {
+    let batch = Arc::new(batch);
+    let count = Count::new(&batch, rules);
+    let mut release = counted(Arc::clone(&batch), &count, rules)?;
+    if batch.is_empty() {
+        return Ok(release);
+    }
+    let seen = candidates(&batch, &count, memory.field);
+    if memory.is_asked_for() && seen.len() > memory.room() {
+        return Err(refusal(memory.room() as f64, seen.len() as f64, true));
+    }
+    let mut recurrence = Recurrence::default();
+    for (&subject, values) in &seen {
+        if let Some(left) = memory.left(subject, values) {
+            *recurrence.candidates.entry(left).or_default() += 1;
+        }
+    }
+    if let (Some(least), Some((&fewest, _))) = (memory.least, recurrence.candidates.first_key_value())
+        && fewest < least
+    {
+        return Err(refusal(f64::from(least), f64::from(fewest), false));
+    }
+    memory.remember(seen);
+    release.recurrence = Some(recurrence);
+    Ok(release)
+}
+
+/// Each subject's candidate values by this batch alone: those of its class, or common to all its classes.
+fn candidates(batch: &GeneralizedBatch, count: &Count, field: usize) -> FxHashMap<u64, Values> {
+    let all: Vec<usize> = (0..batch.quasi.len()).collect();
+    let mut seen: FxHashMap<u64, Values> = FxHashMap::default();
+    for class in count.groups(&count.everything(), &all) {
+        let row = |at: &usize| batch.source(batch.order[*at]);
+        let mut values: Vec<Code> = class.iter().map(row).map(|(rows, i)| rows.sensitive(i)[field]).collect();
+        values.sort_unstable();
+        values.dedup();
+        let values: Values = values.into();
+        for (rows, i) in class.iter().map(row) {
+            let known = seen.entry(rows.subject(i)).or_insert_with(|| Arc::clone(&values));
+            if !Arc::ptr_eq(known, &values) {
+                *known = known.iter().copied().filter(|value| values.binary_search(value).is_ok()).collect();
+            }
+        }
+    }
+    seen
+}
+
+fn refusal(required: f64, achieved: f64, at_most: bool) -> Refusal {
+    Refusal {
+        criterion: "sequential".into(),
+        required,
+        at_most,
+        achieved,
+        size: 1,
+        without_held: false,
+        difference: false,
+        class: Vec::new(),
+    }
+}
