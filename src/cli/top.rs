@@ -137,7 +137,7 @@ fn text(status: &Value) -> String {
     let releases = rows("last_releases").map(|r| {
         [
             shown(&r["release_id"]),
-            shown(&r["records_published"]),
+            shown(&r["rows"]),
             shown(&r["records_suppressed"]),
             shown(&r["k_achieved"]),
             shown(&r["loss"][metric.as_str()]),
@@ -145,7 +145,7 @@ fn text(status: &Value) -> String {
             shown(&r["stop"]),
         ]
     });
-    let head = ["release", "published", "suppressed", "k", metric.as_str(), "search ms", "stop"];
+    let head = ["release", "rows", "suppressed", "k", metric.as_str(), "search ms", "stop"];
     text.push_str(&table(head, releases));
     text.trim_end().to_owned()
 }

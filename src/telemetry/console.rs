@@ -295,9 +295,9 @@ fn release(view: &View, recent: &Recent, html: &mut Html) {
     let k = recent.manifest.k_achieved.map_or("-".into(), |k| k.to_string());
     let loss = from.losses.iter().find(|l| l.name == view.policy.loss.as_str()).map_or("-".into(), |l| figure(l.value));
     let said = format!(
-        " {}: {} published, {} suppressed, k {k}, {} {loss}",
+        " {}: {} rows, {} suppressed, k {k}, {} {loss}",
         time(recent.at),
-        from.records_published,
+        recent.manifest.rows,
         from.records_suppressed,
         view.policy.loss.as_str(),
     );

@@ -33,6 +33,7 @@ pub async fn serve(
 ) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
+    telemetry.started(clock());
     tokio::spawn(async move {
         if let Err(error) =
             axum::serve(listener, router(token, Served { telemetry, clock, drawn: Arc::default() })).await

@@ -62,6 +62,7 @@ pub(super) struct Metrics {
     partitions: IntGaugeVec,
     ready: IntGauge,
     memory: IntGauge,
+    pub(super) started: Gauge,
 }
 
 /// What is measured only when somebody asks.
@@ -137,6 +138,7 @@ impl Metrics {
             partitions: make.int_gauges("partitions", "Partitions of this instance, by state.", "state")?,
             ready: make.gauge("ready", "1 while the service has its input and can publish.")?,
             memory: make.gauge("resident_memory_bytes", "Memory of the process that is in RAM.")?,
+            started: make.float_gauge("start_time_seconds", "When the service started, in seconds since 1970.")?,
             registry,
         };
         metrics.declare(policy);

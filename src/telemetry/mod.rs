@@ -67,6 +67,11 @@ impl Telemetry {
         &self.meter
     }
 
+    /// The service starts.
+    pub fn started(&self, now: Millis) {
+        self.metrics.started.set(now.0 as f64 / 1e3);
+    }
+
     /// The service has its input and can publish, or no longer.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);

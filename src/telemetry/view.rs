@@ -134,6 +134,7 @@ impl View {
             json!({
                 "release_id": from.release_id,
                 "published_at": recent.at.0,
+                "rows": recent.manifest.rows,
                 "records_published": from.records_published,
                 "records_suppressed": from.records_suppressed,
                 "records_held": from.records_held,
