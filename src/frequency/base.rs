@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::key::{Key, Layout};
-use super::set::{FacetCounts, FrequencySet, Origin, Subjects};
+use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::Code;
@@ -110,7 +110,7 @@ impl<K: Key> BaseSet<K> {
         }
         let class_of_entry = |entry: Entry| class_of[tuple_of(entry as usize)];
         let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
-        let sizes = subjects.as_ref().map_or_else(|| rows.clone(), Subjects::totals);
+        let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
         FrequencySet {
             node: bottom,
@@ -121,7 +121,7 @@ impl<K: Key> BaseSet<K> {
             rows,
             sizes,
             subjects,
-            facets,
+            facets: Facets::Now(facets),
         }
     }
 

@@ -1,7 +1,12 @@
 //! Rollup: the frequency set of a coarser node as the sum of a finer one. Pure; never looks at a row.
+//!
+//! Histograms are merged when they are first asked for, not with the classes: most nodes that a search counts fail by the
+//! size of their classes alone.
+
+use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
-use super::set::{FacetCounts, FrequencySet, GONE, Origin, Seen};
+use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
 
@@ -13,54 +18,36 @@ pub struct Step<'a> {
     pub map: &'a [Code],
 }
 
-/// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs.
-pub fn rollup<K: Key>(finer: &FrequencySet<K>, node: &Node, steps: &[Step<'_>]) -> FrequencySet<K> {
-    let mut groups = Groups::with_capacity(finer.keys.len());
-    let mut class_of = Vec::with_capacity(finer.keys.len());
-    let mut rows: Vec<u32> = Vec::new();
-    for (key, &count) in finer.keys.iter().zip(&finer.rows) {
+/// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs. `most` is how many
+/// classes a node there can have, and sizes the table.
+pub fn rollup<K: Key>(
+    finer: &Arc<FrequencySet<K>>,
+    node: &Node,
+    steps: &[Step<'_>],
+    most: usize,
+    groups: &mut Groups<K>,
+) -> FrequencySet<K> {
+    let plain = finer.subjects.is_none() && !finer.facets.any();
+    let mapped = finer.keys.iter().zip(&finer.rows).map(|(key, &rows)| {
         let mut key = *key;
         for step in steps {
             key.set(step.field, step.map[key.get(step.field) as usize]);
         }
-        let class = groups.id(key);
-        class_of.push(class);
-        match rows.get_mut(class as usize) {
-            Some(sum) => *sum += count,
-            None => rows.push(count),
-        }
-    }
-    merged(finer, node, groups.keys, rows, &class_of)
-}
-
-/// The published classes with the attributes that are not `known` made one.
-pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: &[usize]) -> Seen {
-    let mut groups = Groups::with_capacity(set.keys.len());
-    let mut class_of = vec![GONE; set.keys.len()];
-    let mut rows: Vec<u32> = Vec::new();
-    for (at, key) in set.keys.iter().enumerate().filter(|(at, _)| published[*at]) {
-        let mut seen = K::ZERO;
-        known.iter().for_each(|&attribute| seen.set(set.fields[attribute], key.get(set.fields[attribute])));
-        let class = groups.id(seen);
-        class_of[at] = class;
-        match rows.get_mut(class as usize) {
-            Some(sum) => *sum += set.rows[at],
-            None => rows.push(set.rows[at]),
-        }
-    }
-    Seen { classes: Box::new(merged(set, &set.node, groups.keys, rows, &class_of)), class_of }
-}
-
-fn merged<K: Key>(
-    finer: &FrequencySet<K>,
-    node: &Node,
-    keys: Vec<K>,
-    rows: Vec<u32>,
-    class_of: &[u32],
-) -> FrequencySet<K> {
-    let subjects = finer.subjects.as_ref().map(|s| s.merge(class_of, rows.len()));
-    let sizes = subjects.as_ref().map_or_else(|| rows.clone(), |s| s.totals());
-    let facets = finer.facets.iter().map(|f| merge_facet(f, class_of, rows.len())).collect();
+        (key, rows)
+    });
+    let (keys, rows) = groups.sum(mapped, most);
+    let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of().to_vec() };
+    let subjects = finer.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
+    let sizes = subjects.as_ref().map(|s| s.totals());
+    let facets = match finer.facets.any() {
+        true => Facets::Later(Box::new(Later {
+            finer: Arc::clone(finer),
+            class_of,
+            classes: rows.len(),
+            merged: OnceLock::new(),
+        })),
+        false => Facets::default(),
+    };
     FrequencySet {
         node: node.clone(),
         values: Vec::new(),
@@ -74,67 +61,214 @@ fn merged<K: Key>(
     }
 }
 
-/// Numbers distinct keys in order of first appearance: a flat open-addressing table.
-pub(super) struct Groups<K> {
-    slots: Vec<u32>,
-    shift: u32,
-    keys: Vec<K>,
+/// The published classes with the attributes that are not `known` made one.
+pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: &[usize]) -> Seen {
+    let shown: Vec<(K, u32)> = (set.keys.iter().zip(&set.rows).zip(published).filter(|(_, p)| **p))
+        .map(|((key, &rows), _)| {
+            let mut seen = K::ZERO;
+            known.iter().for_each(|&attribute| seen.set(set.fields[attribute], key.get(set.fields[attribute])));
+            (seen, rows)
+        })
+        .collect();
+    let mut groups = Groups::default();
+    let (keys, rows) = groups.sum(shown.into_iter(), if known.is_empty() { 1 } else { usize::MAX });
+    let mut class_of = vec![GONE; set.keys.len()];
+    let shown = class_of.iter_mut().zip(published).filter(|(_, p)| **p).map(|(class, _)| class);
+    shown.zip(groups.class_of()).for_each(|(class, &of)| *class = of);
+    let subjects = set.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
+    let sizes = subjects.as_ref().map(|s| s.totals());
+    let facets = Facets::Now(merge_facets(set.facets.get(), &class_of, rows.len()));
+    let (node, fields) = (set.node.clone(), set.fields.clone());
+    let classes = FrequencySet {
+        node,
+        values: Vec::new(),
+        origin: Origin::RolledUp,
+        fields,
+        keys,
+        rows,
+        sizes,
+        subjects,
+        facets,
+    };
+    Seen { classes: Box::new(classes), class_of }
 }
 
-const EMPTY: u32 = u32::MAX;
+/// Sums rows by key: a flat open-addressing table that is kept from one rollup to the next.
+///
+/// Whether a key is new cannot be foreseen, so nothing branches on it: each key is written behind the last class, and
+/// counts as a class or is overwritten by the next. A table that is left clean costs nothing to start with.
+#[derive(Debug)]
+pub struct Groups<K> {
+    /// The key, and its class plus one; zero where the slot is free.
+    slots: Vec<(K, u32)>,
+    /// Where each class lives.
+    at: Vec<u32>,
+    keys: Vec<K>,
+    rows: Vec<u32>,
+    class_of: Vec<u32>,
+    added: usize,
+}
+
+impl<K> Default for Groups<K> {
+    fn default() -> Self {
+        let (slots, at, keys) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slots, at, keys, rows: Vec::new(), class_of: Vec::new(), added: 0 }
+    }
+}
+
+/// Slots per expected class. More are further apart in memory; fewer collide more often.
+const ROOM: usize = 3;
 
 impl<K: Key> Groups<K> {
-    /// Room for `n` distinct keys at a load of at most one half.
-    pub(super) fn with_capacity(n: usize) -> Self {
-        let capacity = (n.max(8) * 2).next_power_of_two();
-        Self { slots: vec![EMPTY; capacity], shift: 64 - capacity.trailing_zeros(), keys: Vec::new() }
-    }
-
-    /// The number of `key`, new or known.
-    #[inline]
-    pub(super) fn id(&mut self, key: K) -> u32 {
-        let mask = self.slots.len() - 1;
-        let mut at = (key.mix() >> self.shift) as usize;
-        loop {
-            match self.slots[at] {
-                EMPTY => {
-                    let id = self.keys.len() as u32;
-                    self.slots[at] = id;
-                    self.keys.push(key);
-                    return id;
+    /// Sums what `pairs` gives, of whose keys at most `most` differ. Returns the classes in order of first appearance.
+    fn sum(&mut self, pairs: impl ExactSizeIterator<Item = (K, u32)>, most: usize) -> (Vec<K>, Vec<u32>) {
+        let inputs = pairs.len();
+        if self.class_of.len() < inputs {
+            self.class_of.resize(inputs, 0);
+            self.keys.resize(inputs, K::ZERO);
+            self.rows.resize(inputs, 0);
+            self.at.resize(inputs, 0);
+        }
+        // Rollups mostly halve, and the table grows where that is not so.
+        let mut width = (most.min(inputs / 2 + 16) * ROOM).next_power_of_two();
+        let mut classes = 0;
+        self.added = inputs;
+        self.widen(width);
+        // Slices of known length, so that the loop keeps them at hand.
+        let (mut slots, mut shift) = (&mut self.slots[..width], u64::BITS - width.trailing_zeros());
+        let (keys, rows) = (&mut self.keys[..inputs], &mut self.rows[..inputs]);
+        let (places, class_of) = (&mut self.at[..inputs], &mut self.class_of[..inputs]);
+        for ((key, count), class_of) in pairs.zip(class_of) {
+            let at = place(slots, shift, key);
+            let fresh = slots[at].1 == 0;
+            keys[classes] = key;
+            places[classes] = at as u32;
+            rows[classes] = 0;
+            let class = if fresh { classes as u32 } else { slots[at].1 - 1 };
+            slots[at] = (key, class + 1);
+            rows[class as usize] += count;
+            *class_of = class;
+            classes += usize::from(fresh);
+            if classes * 2 > width {
+                places[..classes].iter().for_each(|&at| slots[at as usize].1 = 0);
+                width *= 4;
+                if self.slots.len() < width {
+                    self.slots.resize(width, (K::ZERO, 0));
                 }
-                id if self.keys[id as usize] == key => return id,
-                _ => at = (at + 1) & mask,
+                (slots, shift) = (&mut self.slots[..width], u64::BITS - width.trailing_zeros());
+                for class in 0..classes {
+                    let at = place(slots, shift, keys[class]);
+                    slots[at] = (keys[class], class as u32 + 1);
+                    places[class] = at as u32;
+                }
             }
         }
+        places[..classes].iter().for_each(|&at| slots[at as usize].1 = 0);
+        (keys[..classes].to_vec(), rows[..classes].to_vec())
     }
+
+    fn widen(&mut self, width: usize) {
+        if self.slots.len() < width {
+            self.slots.resize(width, (K::ZERO, 0));
+        }
+    }
+
+    /// The class of each key that was summed, in that order.
+    fn class_of(&self) -> &[u32] {
+        &self.class_of[..self.added]
+    }
+}
+
+/// Where `key` is, or belongs.
+#[inline]
+fn place<K: Key>(slots: &[(K, u32)], shift: u32, key: K) -> usize {
+    let mask = slots.len() - 1;
+    let mut at = (key.mix() >> shift) as usize & mask;
+    while !((slots[at].1 == 0) | (slots[at].0 == key)) {
+        at = (at + 1) & mask;
+    }
+    at
 }
 
 /// Merges the histograms of classes that became one.
-fn merge_facet(finer: &FacetCounts, class_of: &[u32], classes: usize) -> FacetCounts {
-    // Sorting entry numbers by (class, code) makes equal entries neighbours and leaves codes ascending per class.
-    let mut entries: Vec<(u32, Code, u32)> = Vec::with_capacity(finer.codes.len());
-    for (class, window) in finer.starts.windows(2).enumerate().filter(|(class, _)| class_of[*class] != GONE) {
-        for entry in window[0]..window[1] {
-            entries.push((class_of[class], finer.codes[entry as usize], entry));
-        }
+pub(super) fn merge_facets(finer: &[FacetCounts], class_of: &[u32], classes: usize) -> Vec<FacetCounts> {
+    if finer.is_empty() {
+        return Vec::new();
     }
-    entries.sort_unstable();
-    let mut merged = FacetCounts::default();
-    let mut entry_of = vec![GONE; finer.codes.len()];
-    let mut last = None;
-    for &(class, code, entry) in &entries {
-        if last != Some((class, code)) {
-            merged.starts.resize(class as usize + 1, merged.codes.len() as u32);
+    let members = Members::new(class_of, classes);
+    finer.iter().map(|facet| merge_facet(facet, &members, classes)).collect()
+}
+
+/// The finer classes of each class.
+struct Members {
+    starts: Vec<u32>,
+    classes: Vec<u32>,
+}
+
+impl Members {
+    fn new(class_of: &[u32], classes: usize) -> Self {
+        let mut starts = vec![0u32; classes + 1];
+        for &class in class_of.iter().filter(|class| **class != GONE) {
+            starts[class as usize + 1] += 1;
+        }
+        (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
+        let mut next = starts.clone();
+        let mut members = vec![0u32; starts[classes] as usize];
+        for (finer, &class) in class_of.iter().enumerate().filter(|(_, class)| **class != GONE) {
+            members[next[class as usize] as usize] = finer as u32;
+            next[class as usize] += 1;
+        }
+        Self { starts, classes: members }
+    }
+
+    fn of(&self, class: usize) -> &[u32] {
+        &self.classes[self.starts[class] as usize..self.starts[class + 1] as usize]
+    }
+}
+
+/// With more codes than this a class has a few of very many, and they are sorted; with fewer they are read off a bit each.
+/// Larger reads many empty words per class, smaller sorts what a few words would tell.
+const WIDE: usize = 1 << 12;
+
+fn merge_facet(finer: &FacetCounts, members: &Members, classes: usize) -> FacetCounts {
+    let codes = finer.codes.iter().max().map_or(0, |&most| most as usize + 1);
+    let mut counts = vec![0u32; codes];
+    let mut present = vec![0u64; codes.min(WIDE).div_ceil(64)];
+    let mut occurring: Vec<Code> = Vec::new();
+    let mut entry_of = vec![GONE; if finer.subjects.is_some() { finer.codes.len() } else { 0 }];
+    let mut merged = FacetCounts { starts: vec![0], ..FacetCounts::default() };
+    merged.codes.reserve(finer.codes.len() / 2);
+    merged.counts.reserve(finer.codes.len() / 2);
+    for class in 0..classes {
+        let entries = || members.of(class).iter().flat_map(|&member| finer.range(member as usize));
+        for entry in entries() {
+            let code = finer.codes[entry] as usize;
+            if codes > WIDE && counts[code] == 0 {
+                occurring.push(code as Code);
+            } else if codes <= WIDE {
+                present[code / 64] |= 1 << (code % 64);
+            }
+            counts[code] += finer.counts[entry];
+        }
+        occurring.sort_unstable();
+        for (word, bits) in present.iter_mut().enumerate() {
+            while *bits != 0 {
+                occurring.push((word * 64) as Code + bits.trailing_zeros());
+                *bits &= *bits - 1;
+            }
+        }
+        for code in occurring.drain(..) {
             merged.codes.push(code);
-            merged.counts.push(0);
-            last = Some((class, code));
+            merged.counts.push(counts[code as usize]);
+            // With subjects, from here on the entry that the code has become.
+            counts[code as usize] = if finer.subjects.is_some() { merged.codes.len() as u32 - 1 } else { 0 };
         }
-        let to = merged.codes.len() - 1;
-        entry_of[entry as usize] = to as u32;
-        merged.counts[to] += finer.counts[entry as usize];
+        if finer.subjects.is_some() {
+            entries().for_each(|entry| entry_of[entry] = counts[finer.codes[entry] as usize]);
+            entries().for_each(|entry| counts[finer.codes[entry] as usize] = 0);
+        }
+        merged.starts.push(merged.codes.len() as u32);
     }
-    merged.starts.resize(classes + 1, merged.codes.len() as u32);
     if let Some(subjects) = &finer.subjects {
         let subjects = subjects.merge(&entry_of, merged.codes.len());
         merged.counts = subjects.totals();

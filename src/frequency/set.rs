@@ -4,7 +4,7 @@
 //! Invariant: `sizes` counts distinct subjects exactly. A subject with records in several classes of this set is a
 //! straddler: it is listed with its classes, so that a coarser set can count it once wherever they merge.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
 use super::tally::{self, Tally};
@@ -152,8 +152,59 @@ pub(super) struct FacetCounts {
     pub(super) subjects: Option<Subjects>,
 }
 
+impl FacetCounts {
+    /// The entries of one class.
+    pub(super) fn range(&self, class: usize) -> std::ops::Range<usize> {
+        self.starts[class] as usize..self.starts[class + 1] as usize
+    }
+}
+
+/// The histograms of a set, one [`FacetCounts`] per facet.
+#[derive(Debug)]
+pub(super) enum Facets<K> {
+    /// Merged with the classes.
+    Now(Vec<FacetCounts>),
+    /// To be merged when first asked for.
+    Later(Box<Later<K>>),
+}
+
+/// What histograms are to be merged from.
+#[derive(Debug)]
+pub(super) struct Later<K> {
+    pub(super) finer: Arc<FrequencySet<K>>,
+    /// For each class of `finer` the one it is part of.
+    pub(super) class_of: Vec<u32>,
+    pub(super) classes: usize,
+    pub(super) merged: OnceLock<Vec<FacetCounts>>,
+}
+
+impl<K> Default for Facets<K> {
+    fn default() -> Self {
+        Self::Now(Vec::new())
+    }
+}
+
+impl<K> Facets<K> {
+    /// True if anything is counted inside the classes.
+    pub(super) fn any(&self) -> bool {
+        match self {
+            Self::Now(facets) => !facets.is_empty(),
+            Self::Later(_) => true,
+        }
+    }
+
+    pub(super) fn get(&self) -> &[FacetCounts] {
+        match self {
+            Self::Now(facets) => facets,
+            Self::Later(later) => later
+                .merged
+                .get_or_init(|| super::rollup::merge_facets(later.finer.facets.get(), &later.class_of, later.classes)),
+        }
+    }
+}
+
 /// The classes of one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct FrequencySet<K> {
     pub(super) node: Node,
     /// Per attribute the values of its cut; empty for a node.
@@ -162,10 +213,11 @@ pub struct FrequencySet<K> {
     pub(super) fields: Vec<Field>,
     pub(super) keys: Vec<K>,
     pub(super) rows: Vec<u32>,
-    pub(super) sizes: Vec<u32>,
+    /// Distinct subjects; absent where they are not counted, and records are.
+    pub(super) sizes: Option<Vec<u32>>,
     /// Present only when subjects are counted; its slots are the classes.
     pub(super) subjects: Option<Subjects>,
-    pub(super) facets: Vec<FacetCounts>,
+    pub(super) facets: Facets<K>,
 }
 
 impl<K: Key> FrequencySet<K> {
@@ -174,9 +226,14 @@ impl<K: Key> FrequencySet<K> {
         &self.keys
     }
 
-    /// A rough measure of its memory: classes and histogram entries.
-    pub fn entries(&self) -> usize {
-        self.keys.len() + self.facets.iter().map(|f| f.codes.len()).sum::<usize>()
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let per_class = size_of::<K>() + size_of::<u32>() * if self.subjects.is_some() { 3 } else { 1 };
+        let facets = match &self.facets {
+            Facets::Now(facets) => facets.iter().map(|f| f.codes.len()).sum::<usize>() * 2,
+            Facets::Later(later) => later.class_of.len(),
+        };
+        self.keys.len() * per_class + facets * size_of::<u32>()
     }
 }
 
@@ -194,7 +251,7 @@ impl<K: Key> Classes for FrequencySet<K> {
         &self.rows
     }
     fn sizes(&self) -> &[u32] {
-        &self.sizes
+        self.sizes.as_deref().unwrap_or(&self.rows)
     }
     fn code(&self, class: usize, attribute: usize) -> Code {
         self.keys[class].get(self.fields[attribute])
@@ -204,12 +261,12 @@ impl<K: Key> Classes for FrequencySet<K> {
         self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
     }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
-        let facet = &self.facets[facet];
-        let range = facet.starts[class] as usize..facet.starts[class + 1] as usize;
+        let facet = &self.facets.get()[facet];
+        let range = facet.range(class);
         Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
     }
     fn tallies(&self) -> Vec<Tally> {
-        tally::tallies(&self.rows, &self.sizes, self.subjects.as_ref(), &self.facets)
+        tally::tallies(&self.rows, self.sizes(), self.subjects.as_ref(), self.facets.get())
     }
     fn origin(&self) -> Origin {
         self.origin

@@ -4,13 +4,13 @@
 //! [`Counter`] and [`FrequencySets`] hide the key type, so that it is chosen once per window and not per row.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
 
 use super::base::BaseSet;
 use super::key::{Key, Layout, Wide, Width};
-use super::rollup::{Step, rollup};
+use super::rollup::{Groups, Step, rollup};
 use super::set::{Classes, FrequencySet};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -18,9 +18,9 @@ use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::{Level, Node};
 use crate::model::recoding::{Column, Recoding};
 
-/// How many classes and histogram entries are kept for later rollups. Larger costs memory (about 20 bytes each);
-/// smaller means rolling up from coarser-than-needed, that is larger, sets again.
-const MAX_CACHED_ENTRIES: usize = 8 << 20;
+/// How many bytes of sets are kept for later rollups. Larger costs memory; smaller means rolling up from finer-than-needed,
+/// that is larger, sets again.
+const MAX_CACHED_BYTES: usize = 160 << 20;
 
 /// Counts rows as they come and go, whatever the key type.
 pub trait Counter: Send {
@@ -101,11 +101,22 @@ pub struct FrequencyStore<K> {
     domains: Vec<Arc<DomainView>>,
     base: Arc<FrequencySet<K>>,
     sets: DashMap<Node, Arc<FrequencySet<K>>>,
+    /// The same sets, smallest first, so that the first that is finer than a node is the one to roll up from.
+    by_size: RwLock<Vec<Cached<K>>>,
+    /// Tables of rollups that are over.
+    spare: Mutex<Vec<Groups<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<Code>>>>,
-    cached_entries: AtomicUsize,
+    cached_bytes: AtomicUsize,
     rolled_up: AtomicU64,
     cached: AtomicU64,
+}
+
+/// A set that others may be rolled up from.
+struct Cached<K> {
+    classes: usize,
+    height: usize,
+    set: Arc<FrequencySet<K>>,
 }
 
 impl<K: Key> FrequencyStore<K> {
@@ -119,7 +130,9 @@ impl<K: Key> FrequencyStore<K> {
             domains,
             base: Arc::new(base),
             sets: DashMap::new(),
-            cached_entries: AtomicUsize::new(0),
+            by_size: RwLock::default(),
+            spare: Mutex::default(),
+            cached_bytes: AtomicUsize::new(0),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
@@ -139,22 +152,34 @@ impl<K: Key> FrequencyStore<K> {
             .filter(|&a| finer.node().levels()[a] != node.levels()[a])
             .map(|a| Step { field: self.layout.field(a), map: self.map(a, finer.node().levels()[a], node.levels()[a]) })
             .collect();
-        let set = Arc::new(rollup(&finer, node, &steps));
-        self.rolled_up.fetch_add(1, Ordering::Relaxed);
-        if self.cached_entries.fetch_add(set.entries(), Ordering::Relaxed) < MAX_CACHED_ENTRIES {
+        let set = Arc::new(self.rollup(&finer, node, &steps));
+        if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
             self.sets.insert(node.clone(), Arc::clone(&set));
+            let cached = Cached { classes: set.len(), height: node.height(), set: Arc::clone(&set) };
+            let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
+            let at = by_size.partition_point(|other| other.classes < cached.classes);
+            by_size.insert(at, cached);
         }
         set
     }
 
+    fn rollup(&self, finer: &Arc<FrequencySet<K>>, node: &Node, steps: &[Step<'_>]) -> FrequencySet<K> {
+        let values = |(view, &level): (&Arc<DomainView>, &Level)| view.level(level).len();
+        let most = self.domains.iter().zip(node.levels()).map(values).fold(1, usize::saturating_mul);
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut groups = spare.unwrap_or_default();
+        let set = rollup(finer, node, steps, most, &mut groups);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(groups);
+        self.rolled_up.fetch_add(1, Ordering::Relaxed);
+        set
+    }
+
     fn smallest_finer(&self, node: &Node) -> Arc<FrequencySet<K>> {
-        let mut best = Arc::clone(&self.base);
-        for entry in &self.sets {
-            if entry.value().entries() < best.entries() && entry.key().is_finer_or_equal(node) {
-                best = Arc::clone(entry.value());
-            }
-        }
-        best
+        let (base, height) = (self.base.len(), node.height());
+        let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
+        let finer = |cached: &&Cached<K>| cached.height <= height && cached.set.node().is_finer_or_equal(node);
+        let smallest = by_size.iter().take_while(|cached| cached.classes < base).find(finer);
+        Arc::clone(smallest.map_or(&self.base, |cached| &cached.set))
     }
 
     fn map(&self, attribute: usize, from: Level, to: Level) -> &[Code] {
@@ -178,9 +203,8 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         // Published codes are at most as many as leaves, so they fit the same fields.
         let step = |(attribute, column)| Step { field: self.layout.field(attribute), map: Column::map(column) };
         let steps: Vec<Step<'_>> = columns.iter().enumerate().map(step).collect();
-        let mut set = rollup(&self.base, &recoding.coarsest(), &steps);
+        let mut set = self.rollup(&self.base, &recoding.coarsest(), &steps);
         set.values = columns.iter().map(|column| column.values().cloned()).collect();
-        self.rolled_up.fetch_add(1, Ordering::Relaxed);
         Arc::new(set)
     }
     fn origins(&self) -> Origins {

@@ -67,20 +67,30 @@ impl CellLoss {
 impl LossMetric for CellLoss {
     fn loss(&self, node: &Counted<'_>) -> f64 {
         let owned = by_published_code(&self.cost, node.classes);
-        let tables: Vec<&[f64]> = owned.iter().map(AsRef::as_ref).collect();
-        // What suppression adds on top of the generalized cells it replaces.
-        let suppressed: f64 = node
-            .suppressed()
-            .map(|c| f64::from(node.classes.rows()[c]) * (self.total_weight - node.classes.cells(c, &tables)))
-            .sum();
-        let all = node.records.max(1) as f64 * self.total_weight;
         let generalized = if owned.iter().all(|table| matches!(table, Cow::Borrowed(_))) {
             self.lower_bound(node.classes.node())
         } else {
+            let tables: Vec<&[f64]> = owned.iter().map(AsRef::as_ref).collect();
+            let all = node.records.max(1) as f64 * self.total_weight;
             let rows = node.classes.rows().iter().enumerate();
             rows.map(|(c, &rows)| f64::from(rows) * node.classes.cells(c, &tables)).sum::<f64>() / all
         };
-        generalized + suppressed / all
+        generalized + self.forced(node)
+    }
+
+    fn columns(&self) -> Option<&[Vec<f64>]> {
+        Some(&self.column)
+    }
+
+    /// What suppression adds on top of the generalized cells it replaces; a finer cell costs less, so there it adds more.
+    fn forced(&self, node: &Counted<'_>) -> f64 {
+        let owned = by_published_code(&self.cost, node.classes);
+        let tables: Vec<&[f64]> = owned.iter().map(AsRef::as_ref).collect();
+        let added: f64 = node
+            .suppressed()
+            .map(|c| f64::from(node.classes.rows()[c]) * (self.total_weight - node.classes.cells(c, &tables)))
+            .sum();
+        added / (node.records.max(1) as f64 * self.total_weight)
     }
 
     fn lower_bound(&self, node: &Node) -> f64 {

@@ -60,20 +60,31 @@ impl Entropy {
 
 impl LossMetric for Entropy {
     fn loss(&self, node: &Counted<'_>) -> f64 {
-        let (cost, added) = (by_published_code(&self.cost, node.classes), by_published_code(&self.added, node.classes));
-        let sum = |tables: &[Cow<'_, [f64]>], classes: &mut dyn Iterator<Item = usize>| -> f64 {
-            let tables: Vec<&[f64]> = tables.iter().map(AsRef::as_ref).collect();
-            classes.map(|c| f64::from(node.classes.rows()[c]) * node.classes.cells(c, &tables)).sum()
-        };
+        let cost = by_published_code(&self.cost, node.classes);
         let generalized = if cost.iter().all(|table| matches!(table, Cow::Borrowed(_))) {
             self.lower_bound(node.classes.node())
         } else {
-            sum(&cost, &mut (0..node.classes.len()))
+            sum(node, &cost, 0..node.classes.len())
         };
-        generalized + sum(&added, &mut node.suppressed())
+        generalized + self.forced(node)
+    }
+
+    fn columns(&self) -> Option<&[Vec<f64>]> {
+        Some(&self.column)
+    }
+
+    /// A finer value has no more records, so there suppression adds no less.
+    fn forced(&self, node: &Counted<'_>) -> f64 {
+        sum(node, &by_published_code(&self.added, node.classes), node.suppressed())
     }
 
     fn lower_bound(&self, node: &Node) -> f64 {
         node.levels().iter().zip(&self.column).map(|(&level, column)| column[usize::from(level)]).sum()
     }
+}
+
+/// Over the records of some classes, what `tables` say of their cells.
+fn sum(node: &Counted<'_>, tables: &[Cow<'_, [f64]>], classes: impl Iterator<Item = usize>) -> f64 {
+    let tables: Vec<&[f64]> = tables.iter().map(AsRef::as_ref).collect();
+    classes.map(|c| f64::from(node.classes.rows()[c]) * node.classes.cells(c, &tables)).sum()
 }

@@ -45,6 +45,16 @@ pub trait LossMetric: Send + Sync {
     fn loss(&self, node: &Counted<'_>) -> f64;
     /// What the node costs at least, known without counting it. Never decreases from a node to one above it.
     fn lower_bound(&self, node: &Node) -> f64;
+    /// The lower bound as a sum of one figure by attribute and level, where it is one; then a node's loss is that sum plus
+    /// what its classes that are left out add to it, see [`LossMetric::forced`].
+    fn columns(&self) -> Option<&[Vec<f64>]> {
+        None
+    }
+    /// What the classes that are left out here add at least to the lower bound of this node, and of every finer one that
+    /// leaves out their records too.
+    fn forced(&self, _node: &Counted<'_>) -> f64 {
+        0.0
+    }
     /// What every node above this one costs at least, known once this one is counted.
     fn bound_above(&self, _node: &Counted<'_>) -> f64 {
         0.0

@@ -35,6 +35,11 @@ impl Node {
         node
     }
 
+    /// Changes the level of one attribute.
+    pub fn set(&mut self, attribute: usize, level: Level) {
+        self.0[attribute] = level;
+    }
+
     /// True if every level is at most the other's.
     pub fn is_finer_or_equal(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| a <= b)

@@ -33,6 +33,9 @@ impl Rule for KAnonymity {
     fn monotone(&self, _setting: Setting) -> bool {
         true
     }
+    fn least_size(&self) -> Option<u32> {
+        (self.scope == Scope::Class).then_some(self.k.0)
+    }
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
         f64::from(class.size)
     }

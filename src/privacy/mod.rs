@@ -62,6 +62,10 @@ pub trait Rule: Send + Sync {
     }
     /// True if a node above a satisfying node always satisfies too.
     fn monotone(&self, setting: Setting) -> bool;
+    /// How many people it wants in each class, where it looks at nothing else and at each class by itself.
+    fn least_size(&self) -> Option<u32> {
+        None
+    }
     /// What one class reaches, given the whole release.
     fn measure(&self, class: &Class<'_>, release: &Class<'_>) -> f64;
     /// What must be reached, or not be exceeded.
@@ -205,6 +209,17 @@ impl Rules {
     /// True if every rule that needs nothing but the class holds for it.
     pub fn hold_alone(&self, class: &Class<'_>) -> bool {
         self.of(Scope::Class).all(|rule| rule.meets(rule.measure(class, class)))
+    }
+
+    /// How many people every class must have, by the rules that look at nothing else.
+    pub fn least_size(&self) -> u32 {
+        self.iter().filter_map(Rule::least_size).max().unwrap_or(0)
+    }
+
+    /// The rules that need nothing but the class, and more of it than its size: those that are monotone, or the others.
+    pub fn alone(&self, suppression: bool, monotone: bool) -> impl Iterator<Item = &dyn Rule> {
+        let setting = Setting { suppression, subjects: self.subjects };
+        self.of(Scope::Class).filter(move |rule| rule.least_size().is_none() && rule.monotone(setting) == monotone)
     }
 
     /// True if no rule needs more than the class.

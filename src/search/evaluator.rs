@@ -3,15 +3,16 @@
 //! Invariant: `satisfies` means that the classes that fail some criterion hold at most the suppression limit's share of
 //! the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
 
 use super::publishable::{self, Verdict};
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
-use crate::model::lattice::Node;
+use crate::model::lattice::{Level, Node};
 use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Recoding;
 use crate::privacy::Rules;
@@ -37,6 +38,26 @@ pub struct Evaluation {
     pub security: f64,
 }
 
+/// What a proof needs to know of a counted node, and what is least work to know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Checked {
+    /// As of [`Evaluation`].
+    pub satisfies: bool,
+    /// As of [`Evaluation`].
+    pub loss: f64,
+    /// What this node and every finer one lose at least on top of their lower bound; infinite if they all fail.
+    pub forced: f64,
+    /// As of [`Evaluation`].
+    pub bound_above: f64,
+}
+
+/// What is remembered of a node.
+#[derive(Default)]
+struct Known {
+    checked: Option<Checked>,
+    evaluation: Option<Evaluation>,
+}
+
 /// Counts and judges the nodes of one window.
 pub struct Evaluator<'a> {
     policy: &'a Policy,
@@ -45,7 +66,7 @@ pub struct Evaluator<'a> {
     metric: Box<dyn LossMetric>,
     records: u64,
     allowed: u64,
-    memo: Mutex<HashMap<Node, Evaluation>>,
+    memo: Mutex<FxHashMap<Node, Known>>,
     checks: AtomicU64,
 }
 
@@ -69,25 +90,43 @@ impl<'a> Evaluator<'a> {
 
     /// Counts the node, or recalls it.
     pub fn evaluate(&self, node: &Node) -> Evaluation {
-        self.known(node).unwrap_or_else(|| self.count(node).0)
+        self.remembered(node, |known| known.evaluation.clone()).unwrap_or_else(|| self.count(node).0)
     }
 
     /// Counts the node, or recalls it, and returns its classes too, for searches that look at more than the loss.
     pub fn inspect(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {
-        match self.known(node) {
+        match self.remembered(node, |known| known.evaluation.clone()) {
             Some(known) => (known, self.sets.set(node)),
             None => self.count(node),
         }
     }
 
+    /// Counts the node, or recalls it, and works out no more than a proof needs.
+    pub fn check(&self, node: &Node) -> Checked {
+        self.remembered(node, |known| known.checked).unwrap_or_else(|| {
+            let checked = self.judge_briefly(&*self.sets.set(node));
+            self.remember(node, |known| known.checked = Some(checked));
+            checked
+        })
+    }
+
     fn count(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {
         let set = self.sets.set(node);
         let evaluation = self.judge(&*set);
-        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
-        if memo.insert(node.clone(), evaluation.clone()).is_none() {
-            self.checks.fetch_add(1, Ordering::Relaxed);
-        }
+        self.remember(node, |known| known.evaluation = Some(evaluation.clone()));
         (evaluation, set)
+    }
+
+    fn remembered<T>(&self, node: &Node, what: impl FnOnce(&Known) -> Option<T>) -> Option<T> {
+        self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(node).and_then(what)
+    }
+
+    fn remember(&self, node: &Node, what: impl FnOnce(&mut Known)) {
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        what(memo.entry(node.clone()).or_insert_with(|| {
+            self.checks.fetch_add(1, Ordering::Relaxed);
+            Known::default()
+        }));
     }
 
     /// Counts a recoding; nodes are recalled, cuts are counted each time.
@@ -109,13 +148,14 @@ impl<'a> Evaluator<'a> {
 
     /// The evaluation of a node that was counted before.
     pub fn known(&self, node: &Node) -> Option<Evaluation> {
-        self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+        self.remembered(node, |_| Some(()))?;
+        Some(self.evaluate(node))
     }
 
     /// Every node that was counted.
     pub fn counted(&self) -> Vec<(Node, Evaluation)> {
-        let memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
-        memo.iter().map(|(node, evaluation)| (node.clone(), evaluation.clone())).collect()
+        let nodes: Vec<Node> = self.memo.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        nodes.into_iter().map(|node| (node.clone(), self.evaluate(&node))).collect()
     }
 
     /// True if the attributes of a subset lattice, the others fully generalized, meet the policy at `node`. Counted, but
@@ -132,6 +172,17 @@ impl<'a> Evaluator<'a> {
     /// What the node costs at least, without counting it.
     pub fn lower_bound(&self, node: &Node) -> f64 {
         self.metric.lower_bound(node)
+    }
+
+    /// The lower bound as a sum, by attribute and level; see [`LossMetric::columns`].
+    pub fn columns(&self) -> Option<&[Vec<f64>]> {
+        self.metric.columns()
+    }
+
+    /// How much fewer values one more level leaves: the logarithm of the ratio. Never zero.
+    pub fn narrowing(&self, attribute: usize, level: Level) -> f64 {
+        let values = |level: Level| self.sets.domains()[attribute].level(level).len().max(1) as f64;
+        (values(level) / values(level + 1)).ln().max(1e-3)
     }
 
     /// True if nodes above a satisfying node satisfy, and nodes below a failing one fail.
@@ -192,6 +243,48 @@ impl<'a> Evaluator<'a> {
     /// Records in the window.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Stops as soon as too much is left out, and looks inside classes only if their sizes do not settle it.
+    fn judge_briefly(&self, set: &dyn Classes) -> Checked {
+        let least = self.rules.least_size();
+        let mut published: Vec<bool> = set.sizes().iter().map(|&size| size >= least).collect();
+        let counted = |published: &[bool]| -> u64 {
+            set.rows()
+                .iter()
+                .zip(published)
+                .map(|(&rows, &published)| if published { 0 } else { u64::from(rows) })
+                .sum()
+        };
+        let failed = |published: &[bool]| Checked {
+            satisfies: false,
+            loss: f64::INFINITY,
+            forced: f64::INFINITY,
+            bound_above: self.metric.bound_above(&Counted { classes: set, published, records: self.records }),
+        };
+        if counted(&published) > self.allowed {
+            return failed(&published);
+        }
+        let suppression = self.allowed > 0;
+        publishable::leave_out_alone(self.rules.alone(suppression, true), self.rules, set, &mut published);
+        let suppressed = counted(&published);
+        if suppressed > self.allowed {
+            return failed(&published);
+        }
+        let node = Counted { classes: set, published: &published, records: self.records };
+        let (forced, bound_above) = (self.metric.forced(&node), self.metric.bound_above(&node));
+        let monotone = self.monotone();
+        if monotone && self.rules.only_classes() {
+            let satisfies = published.contains(&true);
+            let loss = match (satisfies, self.metric.columns()) {
+                (false, _) => f64::INFINITY,
+                (true, Some(_)) => self.metric.lower_bound(set.node()) + forced,
+                (true, None) => self.metric.loss(&node),
+            };
+            return Checked { satisfies, loss, forced: if satisfies { forced } else { f64::INFINITY }, bound_above };
+        }
+        let Evaluation { satisfies, loss, bound_above, .. } = self.judge(set);
+        Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }
     }
 
     fn judge(&self, set: &dyn Classes) -> Evaluation {

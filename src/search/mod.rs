@@ -8,6 +8,7 @@ pub mod auto;
 pub mod bottom_up;
 pub mod choose;
 pub mod compare;
+mod cover;
 pub mod evaluator;
 pub mod exhaustive;
 #[cfg(test)]
@@ -257,16 +258,27 @@ pub struct Outcome {
     pub front: Option<Front>,
 }
 
-/// Keeps the candidate of least loss; ties go to the lower, then lexicographically smaller node, so that every search
-/// that sees the same nodes returns the same one.
+/// Losses nearer than this are the same: sums over classes differ in their last digits with the order of the classes.
+/// Larger would call different nodes equal, smaller would let rounding choose between equal ones.
+const TIE: f64 = 1e-12;
+
+/// True if a node of this loss is the better answer. Ties go to the lower, then lexicographically smaller node, so that
+/// every search that sees the same nodes returns the same one.
+pub(crate) fn is_better(loss: f64, node: &Node, than: f64, other: &Node) -> bool {
+    if (loss - than).abs() > TIE {
+        return loss < than;
+    }
+    (node.height(), node.levels()) < (other.height(), other.levels())
+}
+
+/// Keeps the better of two candidates.
 pub(crate) fn keep_best(best: &mut Option<Candidate>, node: &Node, evaluation: &Evaluation) {
     if !evaluation.satisfies {
         return;
     }
-    let rank = |node: &Node, loss: f64| (loss, node.height(), node.levels().to_vec());
     let better = match best {
         None => true,
-        Some(b) => rank(node, evaluation.loss) < rank(&b.recoding.coarsest(), b.evaluation.loss),
+        Some(b) => is_better(evaluation.loss, node, b.evaluation.loss, &b.recoding.coarsest()),
     };
     if better {
         *best = Some(Candidate { recoding: node.clone().into(), evaluation: evaluation.clone() });

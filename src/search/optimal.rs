@@ -1,69 +1,42 @@
 //! `optimal`: the node of least loss, proven.
 //!
-//! Walks nodes best bound first. A bound needs no frequency set, so most of the lattice is never counted: the walk ends
-//! as soon as the next bound is not below the best loss. Under a monotone policy an undecided node is settled by a binary
-//! search on a chain from it to the top, which tags everything below a failing and above a satisfying node; the
-//! satisfying ones give early, good upper bounds. Without monotony nothing is tagged, and only the bound prunes.
-
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+//! Walks the lattice attribute by attribute below a threshold of the bound that needs no frequency set, and raises the
+//! threshold round by round up to the best loss. Most nodes are never counted: one that is counted speaks for all below it,
+//! because they fail where it fails, and otherwise leave out all that it leaves out, which has its price. A node that nothing
+//! speaks for is settled by a binary search on a chain from it to the top, for the highest node that excludes it; the
+//! nodes on the way that satisfy give early, good upper bounds. Where the policy is not monotone, its rules that are
+//! exclude what they can, and the rest is counted.
 
 use rand::Rng;
 
-use super::evaluator::Evaluator;
-use super::tags::Tags;
-use super::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
+use super::cover::{Cover, Mask, Side};
+use super::evaluator::{Checked, Evaluator};
+use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 use crate::model::lattice::{Lattice, Node};
 
-/// Best-first branch and bound.
-pub struct Optimal;
+/// Up to here a lattice is walked in two rounds. Walking all of a larger one takes long enough to say, round by round, how
+/// far the proof has come; rounds on a smaller one only repeat work.
+const SMALL: u128 = 1 << 16;
 
-/// A node to visit. Its successors raise attributes from `from` on only, so each node is reached once.
-struct Visit {
-    bound: f64,
-    node: Node,
-    from: usize,
-}
+/// How often the clock is read, in steps of the walk. More often costs more than a step; less often overstays the deadline.
+const CLOCK: u64 = 256;
+
+/// Branch and bound.
+pub struct Optimal;
 
 impl Search for Optimal {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, _rng: &mut dyn Rng) -> Outcome {
-        let mut walk = Walk {
-            lattice,
-            evaluator,
-            budget,
-            tags: Tags::default(),
-            monotone: evaluator.monotone(),
-            best: None,
-            predicted: 0,
+        let mut walk = Walk::new(lattice, evaluator, budget);
+        let (stop, bound) = match walk.prove() {
+            Ok(()) => (StopReason::Proven, f64::INFINITY),
+            Err(reason) => (reason, walk.proven),
         };
-        let bottom = lattice.bottom().clone();
-        let mut heap = BinaryHeap::from([Visit { bound: evaluator.lower_bound(&bottom), node: bottom, from: 0 }]);
-        let mut stop = StopReason::Proven;
-        let mut bound = f64::INFINITY;
-        while let Some(visit) = heap.pop() {
-            if walk.best.as_ref().is_some_and(|b| visit.bound >= b.evaluation.loss) {
-                break;
-            }
-            let above = match walk.settle(&visit.node) {
-                Ok(above) => above,
-                Err(reason) => {
-                    stop = reason;
-                    bound = visit.bound;
-                    break;
-                }
-            };
-            for attribute in visit.from..lattice.width() {
-                let level = visit.node.levels()[attribute];
-                if level < lattice.top().levels()[attribute] {
-                    let node = visit.node.with(attribute, level + 1);
-                    let bound = evaluator.lower_bound(&node).max(visit.bound).max(above);
-                    heap.push(Visit { bound, node, from: attribute });
-                }
-            }
-        }
-        let best = walk.best;
-        let bound = best.as_ref().map_or(bound, |b: &Candidate| b.evaluation.loss.min(bound));
-        Outcome { best, stop, bound, predicted: walk.predicted, minimal: Vec::new(), front: None }
+        let candidate =
+            |(_, node): (f64, Node)| Candidate { evaluation: evaluator.evaluate(&node), recoding: node.into() };
+        let predicted = walk.covered.saturating_sub(walk.counted);
+        let best = walk.best.map(candidate);
+        let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
+        Outcome { best, stop, bound, predicted, minimal: Vec::new(), front: None }
     }
 }
 
@@ -71,91 +44,177 @@ struct Walk<'a, 'e> {
     lattice: &'a Lattice,
     evaluator: &'a Evaluator<'e>,
     budget: &'a Budget,
-    tags: Tags,
-    monotone: bool,
-    best: Option<Candidate>,
-    predicted: u64,
+    columns: Option<&'a [Vec<f64>]>,
+    /// What counted nodes add to the bound of those below them, and the least loss of those above them.
+    below: Cover,
+    above: Cover,
+    best: Option<(f64, Node)>,
+    /// No node costs less than this, but for those that were counted.
+    proven: f64,
+    threshold: f64,
+    /// Nodes of this round that needed no count of their own.
+    covered: u64,
+    counted: u64,
+    steps: u64,
+    /// The prefixes of the node at hand: by depth what speaks of it.
+    masks: Vec<[Mask; 2]>,
 }
 
-impl Walk<'_, '_> {
-    /// Decides whether `node` satisfies, counting it if need be; returns what every node above it costs at least.
-    fn settle(&mut self, node: &Node) -> Result<f64, StopReason> {
-        if self.monotone {
-            let mut status = self.tags.status(node);
-            if status.is_none() {
-                self.search_chain(node)?;
-                status = self.tags.status(node);
-            }
-            if status == Some(false) {
-                if self.evaluator.known(node).is_none() {
-                    self.predicted += 1;
-                }
-                // Long stretches of a large lattice can be predicted without a single count.
-                return self.budget.interrupted().map_or(Ok(0.0), Err);
-            }
+impl<'a, 'e> Walk<'a, 'e> {
+    fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Self {
+        Self {
+            lattice,
+            evaluator,
+            budget,
+            columns: evaluator.columns(),
+            below: Cover::new(lattice, Side::Below),
+            above: Cover::new(lattice, Side::Above),
+            best: None,
+            proven: evaluator.lower_bound(lattice.bottom()),
+            threshold: f64::INFINITY,
+            covered: 0,
+            counted: 0,
+            steps: 0,
+            masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
         }
-        self.count(node).map(|(_, above)| above)
     }
 
-    /// Finds where the chain from `node` to the top turns from failing to satisfying.
-    fn search_chain(&mut self, node: &Node) -> Result<(), StopReason> {
-        let chain = self.chain(node);
-        let (mut low, mut high) = (0, chain.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let satisfies = match self.tags.status(&chain[middle]) {
-                Some(status) => status,
-                None => self.count(&chain[middle])?.0,
+    fn prove(&mut self) -> Result<(), StopReason> {
+        let bottom = self.lattice.bottom().clone();
+        let least = self.evaluator.lower_bound(&bottom);
+        self.settle(&bottom, least)?;
+        let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
+        let rounds = if self.lattice.size() <= SMALL { 4..5 } else { 1..5 };
+        for round in rounds {
+            self.threshold = least + (most - least) * f64::from(round) / 5.0;
+            self.sweep(&bottom, least)?;
+            self.proven = self.proven.max(self.threshold);
+        }
+        self.threshold = f64::INFINITY;
+        self.sweep(&bottom, least)
+    }
+
+    /// Settles every node whose bound is below the threshold and not above the best loss.
+    fn sweep(&mut self, bottom: &Node, least: f64) -> Result<(), StopReason> {
+        self.covered = 0;
+        self.masks[0] = [self.below.everything(), self.above.everything()];
+        self.descend(0, &mut bottom.clone(), least)
+    }
+
+    /// Walks the nodes that agree with `node` in the first `depth` attributes; the others are at the bottom.
+    fn descend(&mut self, depth: usize, node: &mut Node, bound: f64) -> Result<(), StopReason> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(CLOCK)
+            && let Some(reason) = self.budget.interrupted()
+        {
+            // Long stretches of a large lattice are covered without a single count.
+            return Err(reason);
+        }
+        if depth == self.lattice.width() {
+            return self.visit(node, bound);
+        }
+        let (low, high) = (self.lattice.bottom().levels()[depth], self.lattice.top().levels()[depth]);
+        for level in low..=high {
+            node.set(depth, level);
+            let bound = match self.columns {
+                Some(columns) => bound + columns[depth][usize::from(level)] - columns[depth][usize::from(low)],
+                None => self.evaluator.lower_bound(node),
             };
-            if satisfies { high = middle } else { low = middle + 1 }
+            if bound >= self.threshold || self.best.as_ref().is_some_and(|best| bound > best.0 + TIE) {
+                break;
+            }
+            let (prefixes, deeper) = self.masks.split_at_mut(depth + 1);
+            self.below.narrow(&prefixes[depth][0], depth, level, &mut deeper[0][0]);
+            self.above.narrow(&prefixes[depth][1], depth, level, &mut deeper[0][1]);
+            self.descend(depth + 1, node, bound)?;
+        }
+        node.set(depth, low);
+        Ok(())
+    }
+
+    fn visit(&mut self, node: &Node, bound: f64) -> Result<(), StopReason> {
+        let [below, above] = &self.masks[self.lattice.width()];
+        let is_out = |loss: f64| self.is_out(loss, node);
+        if self.below.any(below, |forced| is_out(bound + forced)) || self.above.any(above, is_out) {
+            self.covered += 1;
+            return Ok(());
+        }
+        self.settle(node, bound)?;
+        // What was counted on the way may speak of the prefixes at hand.
+        self.masks[0] = [self.below.everything(), self.above.everything()];
+        for depth in 0..self.lattice.width() {
+            let (prefixes, deeper) = self.masks.split_at_mut(depth + 1);
+            let level = node.levels()[depth];
+            self.below.narrow(&prefixes[depth][0], depth, level, &mut deeper[0][0]);
+            self.above.narrow(&prefixes[depth][1], depth, level, &mut deeper[0][1]);
         }
         Ok(())
     }
 
-    /// From `node` to the top, each step the one that costs least by the bound, so that satisfying nodes on it are cheap.
+    /// True if a node that costs at least `loss` is not the answer.
+    fn is_out(&self, loss: f64, node: &Node) -> bool {
+        loss == f64::INFINITY || self.best.as_ref().is_some_and(|(best, than)| !is_better(loss, node, *best, than))
+    }
+
+    /// Counts `node`, or one above it that excludes it: the highest on a chain to the top.
+    fn settle(&mut self, node: &Node, bound: f64) -> Result<(), StopReason> {
+        if !self.evaluator.monotone() {
+            let checked = self.count(node)?;
+            if checked.forced < f64::INFINITY {
+                return Ok(());
+            }
+        }
+        let chain = self.chain(node);
+        let (mut low, mut high) = (0, chain.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mask = self.below.of(&chain[middle]);
+            let excluded = self.below.any(&mask, |forced| self.is_out(bound + forced, node)) || {
+                let forced = self.count(&chain[middle])?.forced;
+                self.is_out(bound + forced, node)
+            };
+            if excluded { low = middle + 1 } else { high = middle }
+        }
+        Ok(())
+    }
+
+    /// From `node` to the top: first the steps that cost least by the bound and leave most values apart, so that failing
+    /// nodes on it are high and satisfying ones cheap.
     fn chain(&self, node: &Node) -> Vec<Node> {
         let mut chain = vec![node.clone()];
         let mut last = node.clone();
-        let by_bound = |a: &Node, b: &Node| self.evaluator.lower_bound(a).total_cmp(&self.evaluator.lower_bound(b));
-        while let Some(next) = self.lattice.parents(&last).min_by(by_bound) {
-            chain.push(next.clone());
-            last = next;
+        loop {
+            let bound = self.evaluator.lower_bound(&last);
+            let price = |attribute: usize| {
+                let level = usize::from(last.levels()[attribute]);
+                let cost = match self.columns {
+                    Some(columns) => columns[attribute][level + 1] - columns[attribute][level],
+                    None => self.evaluator.lower_bound(&last.with(attribute, level as u8 + 1)) - bound,
+                };
+                cost.max(TIE).powi(2) * self.evaluator.narrowing(attribute, level as u8)
+            };
+            let open = |&attribute: &usize| last.levels()[attribute] < self.lattice.top().levels()[attribute];
+            let prices = (0..self.lattice.width()).filter(open).map(|attribute| (price(attribute), attribute));
+            let Some((_, attribute)) = prices.min_by(|a, b| a.0.total_cmp(&b.0)) else { return chain };
+            last.set(attribute, last.levels()[attribute] + 1);
+            chain.push(last.clone());
         }
-        chain
     }
 
-    fn count(&mut self, node: &Node) -> Result<(bool, f64), StopReason> {
+    fn count(&mut self, node: &Node) -> Result<Checked, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let evaluation = self.evaluator.evaluate(node);
-        if self.monotone {
-            self.tags.record(node, evaluation.satisfies);
+        let checked = self.evaluator.check(node);
+        self.counted += 1;
+        self.below.add(node, checked.forced);
+        if checked.bound_above > 0.0 {
+            self.above.add(node, checked.bound_above);
         }
-        keep_best(&mut self.best, node, &evaluation);
-        Ok((evaluation.satisfies, evaluation.bound_above))
-    }
-}
-
-impl PartialEq for Visit {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Visit {}
-
-impl PartialOrd for Visit {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Visit {
-    /// The heap pops the greatest: least bound first, then the lower node, then lexicographically.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.bound.total_cmp(&self.bound))
-            .then_with(|| other.node.height().cmp(&self.node.height()))
-            .then_with(|| other.node.levels().cmp(self.node.levels()))
+        if checked.satisfies && self.best.as_ref().is_none_or(|(best, than)| is_better(checked.loss, node, *best, than))
+        {
+            self.best = Some((checked.loss, node.clone()));
+        }
+        Ok(checked)
     }
 }

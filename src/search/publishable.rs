@@ -48,6 +48,24 @@ pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64) -> Verdict {
     verdict
 }
 
+/// Leaves out the classes for which one of `alone` does not hold.
+pub(super) fn leave_out_alone<'r>(
+    alone: impl Iterator<Item = &'r dyn Rule>,
+    rules: &Rules,
+    set: &dyn Classes,
+    published: &mut [bool],
+) {
+    let alone: Vec<&dyn Rule> = alone.collect();
+    if alone.is_empty() {
+        return;
+    }
+    let mut classes = View::new(set, rules);
+    for (class, published) in published.iter_mut().enumerate().filter(|(_, published)| **published) {
+        let class = classes.class(class);
+        *published = alone.iter().all(|rule| rule.meets(rule.measure(&class, &class)));
+    }
+}
+
 /// One round; true if it left out a class, and something is left.
 fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
     let before: Vec<bool> = published.to_vec();

@@ -1,0 +1,339 @@
+//! `cargo bench --bench search`: how fast the exact searches are from rows in memory, and how that grows.
+//!
+//! Every figure is also given as a multiple of a reference kernel timed in the same run: counting the same rows in a plain
+//! hash map. The published figures of ARX 3.9.2 (warm, CPU time, machine of the same kind) stand beside ours.
+//! The Adult data is read from `$VEILSTREAM_DATA`, or `../shared/data` beside the repository; what needs it is skipped, and
+//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `criteria`, `growth`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use veilstream::encode::{Dictionaries, Encoded, Encoder};
+use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::model::batch::{Row, Rows};
+use veilstream::model::event::{Millis, Position};
+use veilstream::model::hierarchy::{Hierarchy, PrefixSpec};
+use veilstream::model::policy::{
+    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction,
+    SuppressionLimit,
+};
+use veilstream::model::record::{Record, Value};
+use veilstream::model::schema::{Role, Schema};
+use veilstream::privacy::Rules;
+use veilstream::search::evaluator::Evaluator;
+use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let asked = |part: &str| wanted.is_empty() || wanted.iter().any(|w| w == part);
+    match folder() {
+        Some(folder) => {
+            if asked("adult") {
+                adult(&folder);
+            }
+            if asked("ten") {
+                ten_times(&folder);
+            }
+            if asked("criteria") {
+                criteria(&folder);
+            }
+        }
+        None => println!("adult: skipped, no data; set VEILSTREAM_DATA to the folder that holds adult/\n"),
+    }
+    if asked("growth") {
+        growth();
+    }
+}
+
+/// 30,162 records, 9 quasi-identifiers, 12,960 nodes, k = 5, glm.
+fn adult(folder: &std::path::Path) {
+    let table = Table::adult(folder, &[]);
+    let reference = table.reference();
+    println!("adult: {}; reference {}", table.describe(), ms(reference));
+    println!("  from rows in memory, encoding excluded; `count` is the base set, `search` the rest");
+    println!("  limit  algorithm  checks     count    search     total  x reference        ARX  times faster  target");
+    let arx = [(0.0, 35.0, 40.0), (0.01, 783.0, 100.0), (0.05, 947.0, 100.0), (0.1, 1062.0, 100.0)];
+    for (limit, arx, target) in arx {
+        let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
+        let optimal = table.time(&policy, Algorithm::Optimal, 40);
+        optimal.print(limit, reference, Some((arx, target)));
+        let bottom_up = table.time(&policy, Algorithm::BottomUp, 3);
+        bottom_up.print(limit, reference, None);
+        println!("         bottom-up / optimal: {:.1}", bottom_up.total() / optimal.total());
+    }
+    println!();
+}
+
+/// Ten times the rows, a tenth of the cells redrawn from their columns.
+fn ten_times(folder: &std::path::Path) {
+    let once = Table::adult(folder, &[]);
+    let mut table = Table::adult(folder, &[]);
+    let n = once.rows.len();
+    let mut rng = ChaCha8Rng::seed_from_u64(10);
+    table.rows = Rows::new(once.policy.quasi.len(), 0);
+    for i in 0..10 * n {
+        let mut quasi = once.rows.quasi(i % n).to_vec();
+        for (a, code) in quasi.iter_mut().enumerate() {
+            if rng.random_range(0..10) == 0 {
+                *code = once.rows.quasi(rng.random_range(0..n))[a];
+            }
+        }
+        table.push(&quasi);
+    }
+    let reference = table.reference();
+    println!("ten times: {}; reference {}", table.describe(), ms(reference));
+    for (limit, arx, target) in [(0.0, 433.0, 100.0), (0.01, 9_704.0, 100.0), (0.05, 6_430.0, 100.0)] {
+        let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
+        table.time(&policy, Algorithm::Optimal, 5).print(limit, reference, Some((arx, target)));
+    }
+    // The same rows ten times over: after counting, the search is the same.
+    let mut replicated = Table::adult(folder, &[]);
+    (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n)));
+    let policy = |k| {
+        let mut policy = once.policy_with(0.05, vec![Criterion::KAnonymity(K(k))]);
+        policy.fingerprint = "replicated".into();
+        policy
+    };
+    let (one, ten) =
+        (once.time(&policy(5), Algorithm::Optimal, 10), replicated.time(&policy(50), Algorithm::Optimal, 10));
+    println!(
+        "  replicated ten times, 10 k: search {} against {}, {:.2} times; counting {:.1} times\n",
+        ms(ten.search),
+        ms(one.search),
+        ten.search / one.search,
+        ten.count / one.count
+    );
+}
+
+/// 5-anonymity with a criterion on the occupation, 8 quasi-identifiers, 5 %.
+fn criteria(folder: &std::path::Path) {
+    let table = Table::adult(folder, &["occupation"]);
+    let reference = table.reference();
+    println!("criteria: {}; reference {}", table.describe(), ms(reference));
+    let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
+    let closeness = Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Equal };
+    for (name, criterion, arx) in [("distinct 3-diversity", diversity, 413.0), ("0.2-closeness", closeness, 1_081.0)] {
+        println!("  5-anonymity and {name}");
+        let policy = table.policy_with(0.05, vec![Criterion::KAnonymity(K(5)), criterion]);
+        table.time(&policy, Algorithm::Optimal, 5).print(0.05, reference, Some((arx, 50.0)));
+    }
+    println!();
+}
+
+/// Lattices of 10^4, 10^6 and 10^9 nodes, and 5 to 40 quasi-identifiers: `auto` within its budget.
+fn growth() {
+    let budget = Duration::from_millis(500);
+    println!("growth: 20,000 records of our own making, k = 10, 2 %, `auto` with a budget of {budget:?}");
+    println!("  attributes  levels      nodes   tuples  checks     time  stop        loss     bound  proven to within");
+    for (attributes, height) in [(4, 9), (6, 9), (9, 9), (5, 3), (10, 3), (20, 3), (40, 3)] {
+        let table = Table::synthetic(20_000, attributes, height);
+        let policy = table.policy_with(0.02, vec![Criterion::KAnonymity(K(10))]);
+        let rules = Rules::new(&policy);
+        let (sets, tuples) = table.count(&rules);
+        let evaluator = Evaluator::new(&policy, &rules, sets);
+        let started = Instant::now();
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let limits = Budget::within(started, budget);
+        let outcome = Algorithm::Auto.search().run(&policy.lattice(), &evaluator, &limits, &mut rng);
+        let elapsed = started.elapsed();
+        let loss = outcome.best.as_ref().map_or(f64::NAN, |b| b.evaluation.loss);
+        println!(
+            "  {attributes:>10}  {:>6}  {:>9.1e}  {tuples:>7}  {:>6}  {:>7}  {:<8}  {loss:>6.4}  {:>8.4}  {:>15.1}%",
+            height + 1,
+            policy.lattice().size() as f64,
+            evaluator.checks(),
+            ms(elapsed.as_secs_f64() * 1e3),
+            outcome.stop.as_str(),
+            outcome.bound,
+            100.0 * (1.0 - outcome.bound / loss),
+        );
+    }
+}
+
+/// Encoded rows, and the policy they were encoded by.
+struct Table {
+    policy: Policy,
+    dictionaries: Dictionaries,
+    sizes: Vec<usize>,
+    rows: Rows,
+}
+
+/// Milliseconds of CPU per run.
+struct Timing {
+    algorithm: Algorithm,
+    checks: u64,
+    count: f64,
+    search: f64,
+}
+
+impl Timing {
+    fn total(&self) -> f64 {
+        self.count + self.search
+    }
+
+    fn print(&self, limit: f64, reference: f64, arx: Option<(f64, f64)>) {
+        let beside = arx.map_or(String::new(), |(arx, target)| {
+            let times = arx / self.total();
+            let met = if times >= target { "met" } else { "missed" };
+            format!("{:>11}  {times:>12.0}  {target:.0} {met}", ms(arx))
+        });
+        println!(
+            "  {:>4.0}%  {:<9}  {:>6}  {:>8}  {:>8}  {:>8}  {:>11.2}{beside}",
+            limit * 100.0,
+            self.algorithm.as_str(),
+            self.checks,
+            ms(self.count),
+            ms(self.search),
+            ms(self.total()),
+            self.total() / reference
+        );
+    }
+}
+
+impl Table {
+    fn adult(folder: &std::path::Path, sensitive: &[&str]) -> Self {
+        let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
+        let role = |name: &&str| if sensitive.contains(name) { Role::Sensitive } else { Role::Quasi };
+        let quasi = header.iter().filter(|name| role(name) == Role::Quasi).map(|name| {
+            let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
+            (*name, Hierarchy::parse_csv(&csv).expect("a valid hierarchy"))
+        });
+        let schema = Schema::new(header.iter().map(|name| (*name, role(name))));
+        let records = lines.map(|line| line.split(';').map(|cell| Value::Text(cell.into())).collect());
+        Self::new(schema, quasi.collect(), records)
+    }
+
+    /// Every attribute a code of `height` letters, each letter less evenly spread than the one before.
+    fn synthetic(records: usize, attributes: usize, height: usize) -> Self {
+        let names: Vec<String> = (0..attributes).map(|a| format!("q{a}")).collect();
+        let quasi = names
+            .iter()
+            .map(|n| (n.as_str(), Hierarchy::prefix(PrefixSpec::new(height as u32)).expect("valid")))
+            .collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(attributes as u64);
+        let mut letter = |values: f64| char::from(b'a' + (rng.random::<f64>().powi(3) * values) as u8);
+        let rows: Vec<Vec<Value<'_>>> = (0..records)
+            .map(|_| {
+                let cell = |letter: &mut dyn FnMut(f64) -> char| (0..height).map(|_| letter(2.5)).collect::<String>();
+                (0..attributes).map(|_| Value::Text(cell(&mut letter).into())).collect()
+            })
+            .collect();
+        let schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Quasi)));
+        Self::new(schema, quasi, rows.into_iter())
+    }
+
+    fn new<'a>(schema: Schema, quasi: Vec<(&str, Hierarchy)>, records: impl Iterator<Item = Vec<Value<'a>>>) -> Self {
+        let identifier = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
+            name: name.into(),
+            weight: 1.0,
+            min_level: 0,
+            max_level: hierarchy.height(),
+            priority: 1,
+            hierarchy: Arc::new(hierarchy),
+        };
+        let policy = Policy {
+            quasi: quasi.into_iter().map(identifier).collect(),
+            schema,
+            criteria: vec![Criterion::KAnonymity(K(5))],
+            suppression: SuppressionLimit(0.0),
+            action: SuppressionAction::Drop,
+            loss: Loss::Glm,
+            unknown_value: Fallback::Reject,
+            missing_value: Fallback::Reject,
+            null_value: Fallback::Reject,
+            render: Render::Label,
+            sequential: None,
+            fingerprint: String::new(),
+        };
+        let mut encoder = Encoder::new(Arc::new(policy.clone()));
+        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
+        for (i, values) in records.enumerate() {
+            assert_eq!(encoder.encode(&Record { values: values.into() }, None), Encoded::Row, "record {i}");
+            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
+        }
+        Self { policy, dictionaries: encoder.dictionaries(), sizes: encoder.sizes(), rows }
+    }
+
+    fn push(&mut self, quasi: &[u32]) {
+        let position = Position::new(0, self.rows.len() as i64);
+        self.rows.push(position, Millis(0), &Row { quasi: quasi.iter().copied().collect(), ..Row::default() });
+    }
+
+    fn policy_with(&self, limit: f64, criteria: Vec<Criterion>) -> Policy {
+        Policy { suppression: SuppressionLimit(limit), criteria, ..self.policy.clone() }
+    }
+
+    fn count(&self, rules: &Rules) -> (Arc<dyn FrequencySets>, usize) {
+        let mut counter = store::counter(&self.sizes, rules.counting()).expect("the keys fit");
+        counter.add(&self.rows, 0..self.rows.len());
+        (counter.store(&self.dictionaries.quasi), counter.tuples())
+    }
+
+    fn describe(&self) -> String {
+        let (_, tuples) = self.count(&Rules::new(&self.policy));
+        format!("{} records, {tuples} tuples, {} nodes", self.rows.len(), self.policy.lattice().size())
+    }
+
+    /// A plain hash map over the same rows.
+    fn reference(&self) -> f64 {
+        timed(10, || {
+            let mut counts: HashMap<&[u32], u32> = HashMap::new();
+            (0..self.rows.len()).for_each(|i| *counts.entry(self.rows.quasi(i)).or_default() += 1);
+            black_box(counts.len());
+        })
+    }
+
+    fn time(&self, policy: &Policy, algorithm: Algorithm, times: usize) -> Timing {
+        let rules = Rules::new(policy).bind(&self.dictionaries.values());
+        let run = |sets: Arc<dyn FrequencySets>| -> (Outcome, u64) {
+            let evaluator = Evaluator::new(policy, &rules, sets);
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+            let checks = evaluator.checks();
+            (outcome, checks)
+        };
+        let (outcome, checks) = run(self.count(&rules).0);
+        assert_eq!(outcome.stop, StopReason::Proven);
+        let count = timed(times.max(10), || {
+            black_box(self.count(&rules).1);
+        });
+        let both = timed(times, || {
+            black_box(run(self.count(&rules).0).1);
+        });
+        Timing { algorithm, checks, count, search: both - count }
+    }
+}
+
+/// Milliseconds of CPU of this thread per call. The clock of the scheduler moves in steps, so calls are timed together.
+fn timed(times: usize, mut work: impl FnMut()) -> f64 {
+    work();
+    let started = cpu();
+    (0..times).for_each(|_| work());
+    (cpu() - started) / times as f64
+}
+
+/// CPU time of this thread in milliseconds where the system tells it, else the time of day.
+fn cpu() -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let since_epoch = || std::time::UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_nanos() as f64);
+    nanoseconds.unwrap_or_else(since_epoch) / 1e6
+}
+
+fn ms(milliseconds: f64) -> String {
+    if milliseconds < 100.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
+}
+
+fn folder() -> Option<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
+    folder.join("adult.csv").is_file().then_some(folder)
+}
