@@ -18,7 +18,7 @@ use rand_chacha::rand_core::SeedableRng;
 use crate::encode::Dictionaries;
 use crate::frequency::store::{self, FrequencySets, Origins};
 use crate::gate::{self, Memory, Refusal, Release};
-use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
+use crate::generalize::{ClassIndex, GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Span, Spans};
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
@@ -465,7 +465,7 @@ impl Plan {
 /// The classes of a recoding that satisfy the policy, looked up by leaf codes.
 struct PublishedClasses {
     columns: Vec<Column>,
-    classes: rustc_hash::FxHashSet<smallvec::SmallVec<[u32; 16]>>,
+    classes: ClassIndex,
 }
 
 impl PublishedClasses {
@@ -473,14 +473,14 @@ impl PublishedClasses {
         let columns = recoding.columns(evaluator.sets().domains());
         let set = evaluator.sets().regroup(recoding, &columns);
         let published = evaluator.published(&*set);
-        let codes = |class: usize| (0..columns.len()).map(|a| set.code(class, a)).collect();
-        let classes = (0..set.len()).filter(|&c| published[c]).map(codes).collect();
+        let mut classes = ClassIndex::new(columns.iter().map(Column::len));
+        for class in (0..set.len()).filter(|&class| published[class]) {
+            classes.number((0..columns.len()).map(|attribute| set.code(class, attribute)));
+        }
         Self { columns, classes }
     }
 
     fn contains(&self, leaves: &[u32]) -> bool {
-        let key: smallvec::SmallVec<[u32; 16]> =
-            leaves.iter().zip(&self.columns).map(|(&leaf, column)| column.map()[leaf as usize]).collect();
-        self.classes.contains(&key)
+        self.classes.find(leaves.iter().zip(&self.columns).map(|(&leaf, column)| column.map()[leaf as usize])).is_some()
     }
 }

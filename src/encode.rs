@@ -3,9 +3,12 @@
 //! Invariant: a value outside its hierarchy never becomes a code of its own; what happens to its record is the policy's
 //! choice. Dictionaries only grow, so codes stay valid from window to window.
 
+mod recent;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use recent::Recent;
 use smallvec::SmallVec;
 
 use crate::model::batch::Row;
@@ -49,9 +52,9 @@ impl Dictionaries {
 /// Turns records into rows.
 pub struct Encoder {
     policy: Arc<Policy>,
-    quasi: Vec<Domain>,
-    sensitive: Vec<Domain>,
-    label: Domain,
+    quasi: Vec<(Domain, Recent)>,
+    sensitive: Vec<(Domain, Recent)>,
+    label: (Domain, Recent),
     profiler: Profiler,
     hasher: RandomState,
     row: Row,
@@ -61,9 +64,11 @@ pub struct Encoder {
 impl Encoder {
     /// An encoder with empty dictionaries (closed hierarchies are known in full).
     pub fn new(policy: Arc<Policy>) -> Self {
-        let open = || Domain::new(Arc::new(Hierarchy::trivial()));
+        let domain = |hierarchy: &Arc<Hierarchy>| (Domain::new(Arc::clone(hierarchy)), Recent::new());
+        let trivial = Arc::new(Hierarchy::trivial());
+        let open = || domain(&trivial);
         Self {
-            quasi: policy.quasi.iter().map(|q| Domain::new(Arc::clone(&q.hierarchy))).collect(),
+            quasi: policy.quasi.iter().map(|q| domain(&q.hierarchy)).collect(),
             sensitive: policy.schema.sensitive.iter().map(|_| open()).collect(),
             label: open(),
             profiler: Profiler::new(policy.sentences()),
@@ -91,15 +96,15 @@ impl Encoder {
     /// The dictionaries as they are now.
     pub fn dictionaries(&self) -> Dictionaries {
         Dictionaries {
-            quasi: self.quasi.iter().map(Domain::view).collect(),
-            sensitive: self.sensitive.iter().map(Domain::view).collect(),
+            quasi: self.quasi.iter().map(|(domain, _)| domain.view()).collect(),
+            sensitive: self.sensitive.iter().map(|(domain, _)| domain.view()).collect(),
             profiles: self.profiler.profiles(),
         }
     }
 
     /// How many leaf codes each quasi-identifier has.
     pub fn sizes(&self) -> Vec<usize> {
-        self.quasi.iter().map(Domain::len).collect()
+        self.quasi.iter().map(|(domain, _)| domain.len()).collect()
     }
 
     /// Fills the row; false if the policy suppresses the record.
@@ -108,11 +113,13 @@ impl Encoder {
         self.row.quasi.clear();
         self.row.sensitive.clear();
         self.row.kept.clear();
-        for (domain, &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
+        for ((domain, recent), &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
             let value = &record.values[slot];
-            let code = match value.canonical() {
-                Some(text) => domain.code(&text),
-                None => None,
+            let code = match value {
+                // Numbers are canonical already.
+                Value::Number(text) => recent.code(text, || domain.code(text)),
+                Value::Text(text) => recent.code(text, || domain.code(&canonical_text(text))),
+                other => other.canonical().and_then(|text| domain.code(&text)),
             };
             let Some(code) = code else {
                 let (fallback, reason) = match value {
@@ -143,7 +150,8 @@ impl Encoder {
             self.row.kept.push('\n');
         }
         if !self.profiler.is_empty() {
-            let views: SmallVec<[Arc<DomainView>; 4]> = self.sensitive.iter().map(Domain::view).collect();
+            let views: SmallVec<[Arc<DomainView>; 4]> =
+                self.sensitive.iter().map(|(domain, _)| domain.view()).collect();
             let json = |field: Field| match field {
                 Field::Sensitive(i) => Some(views[i].level(0).label(self.row.sensitive[i])),
                 Field::Kept(i) => self.row.kept.split_terminator('\n').nth(i),
@@ -164,15 +172,27 @@ impl Encoder {
 }
 
 /// The code of a value that is published as it is. Spellings that cannot be told apart by eye are one value.
-fn carried(domain: &mut Domain, value: &Value<'_>, slot: usize, json: &mut String) -> Result<u32, Reject> {
+fn carried(
+    (domain, recent): &mut (Domain, Recent),
+    value: &Value<'_>,
+    slot: usize,
+    json: &mut String,
+) -> Result<u32, Reject> {
     json.clear();
-    match value {
+    let code = match value {
         Value::Missing => return Err(Reject::field(RejectCode::MissingField, slot)),
         Value::Nested(_) => return Err(Reject::field(RejectCode::NotScalar, slot)),
-        Value::Text(text) => write_json_string(&canonical_text(text), json),
-        other => other.write_json(json),
-    }
-    domain.code(json).ok_or(Reject::field(RejectCode::UnknownValue, slot))
+        // Only texts are at hand: the number 7 is another value than the text "7".
+        Value::Text(text) => recent.code(text, || {
+            write_json_string(&canonical_text(text), json);
+            domain.code(json)
+        }),
+        other => {
+            other.write_json(json);
+            domain.code(json)
+        }
+    };
+    code.ok_or(Reject::field(RejectCode::UnknownValue, slot))
 }
 
 /// Milliseconds since the epoch as a number, or a date or timestamp in ISO 8601.

@@ -18,7 +18,6 @@ use smallvec::SmallVec;
 
 use crate::generalize::{GeneralizedBatch, Lineage};
 use crate::model::counting::Values;
-use crate::model::domain::Code;
 use crate::model::event::{Position, Reject};
 use crate::model::manifest::{Achieved, Manifest};
 use crate::privacy::{Class, Rule, Rules, Scope};
@@ -115,16 +114,43 @@ impl Release {
     /// Shows `row` every row in the order of sending: the generalized labels in policy order, then the sensitive and
     /// the kept values as JSON. Stops at the first error.
     pub fn rows<E>(&self, mut row: impl FnMut(&[&str], &[&str]) -> Result<(), E>) -> Result<(), E> {
+        let mut quasi: SmallVec<[&str; 16]> = SmallVec::new();
+        self.each(|class, values| {
+            self.batch.show(class, &mut quasi);
+            row(&quasi, values)
+        })
+    }
+
+    /// What `write` makes of the labels of each class: the first part of all its rows, written once.
+    pub fn labels(&self, mut write: impl FnMut(&[&str], &mut Vec<u8>)) -> ClassLabels {
+        let mut labels = ClassLabels { bytes: Vec::new(), ends: Vec::with_capacity(self.batch.class_count) };
+        let mut quasi: SmallVec<[&str; 16]> = SmallVec::new();
+        for class in 0..self.batch.class_count {
+            self.batch.show(class, &mut quasi);
+            write(&quasi, &mut labels.bytes);
+            labels.ends.push(labels.bytes.len());
+        }
+        labels
+    }
+
+    /// Like [`Release::rows`], with what [`Release::labels`] made in place of the labels.
+    pub fn labelled_rows<E>(
+        &self,
+        labels: &ClassLabels,
+        mut row: impl FnMut(&[u8], &[&str]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.each(|class, values| row(labels.of(class), values))
+    }
+
+    fn each<'a, E>(&'a self, mut row: impl FnMut(usize, &[&'a str]) -> Result<(), E>) -> Result<(), E> {
         let batch = &self.batch;
-        let (mut quasi, mut values): (SmallVec<[&str; 16]>, SmallVec<[&str; 16]>) = Default::default();
-        for (at, &place) in batch.order.iter().enumerate() {
-            quasi.clear();
+        let mut values: SmallVec<[&str; 16]> = SmallVec::new();
+        for (&class, &place) in batch.classes.iter().zip(&batch.order) {
             values.clear();
-            quasi.extend(batch.quasi.iter().zip(batch.cells(at)).map(|(labels, &code)| labels.text(code)));
             let (rows, i) = batch.source(place);
             values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
             values.extend(rows.kept(i));
-            row(&quasi, &values)?;
+            row(class as usize, &values)?;
         }
         Ok(())
     }
@@ -172,6 +198,19 @@ impl fmt::Debug for Release {
     }
 }
 
+/// The labels of every class as a sink writes them.
+pub struct ClassLabels {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl ClassLabels {
+    fn of(&self, class: usize) -> &[u8] {
+        let start = if class == 0 { 0 } else { self.ends[class - 1] };
+        &self.bytes[start..self.ends[class]]
+    }
+}
+
 /// One reading of the batch: with the rows that were held, without them, or of those alone that left or came.
 struct Reading<'a> {
     batch: &'a GeneralizedBatch,
@@ -186,7 +225,10 @@ impl Reading<'_> {
     /// Every rule on everything it is judged on. Without held rows only the classes that have some are judged again, and
     /// one that consists of them alone fails.
     fn check(&self) -> Result<Vec<Achieved>, Refusal> {
-        let release = self.count.tally(&self.count.everything(), self.rules, self.without_held);
+        // Counting everybody at once costs more than all classes; only some rules look at it.
+        let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
+        let everybody = if compares { self.count.everything() } else { Vec::new() };
+        let release = self.count.tally(&everybody, self.rules, self.without_held);
         let release_histograms = release.histograms();
         let release = release.class(&release_histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
@@ -283,8 +325,10 @@ impl Reading<'_> {
 }
 
 impl GeneralizedBatch {
-    fn cells(&self, at: usize) -> &[Code] {
-        &self.cells[at * self.quasi.len()..(at + 1) * self.quasi.len()]
+    /// Puts the labels of a class into `quasi`.
+    fn show<'a>(&'a self, class: usize, quasi: &mut SmallVec<[&'a str; 16]>) {
+        quasi.clear();
+        quasi.extend(self.quasi.iter().zip(self.class_cells(class)).map(|(labels, &code)| labels.text(code)));
     }
 
     fn labels(&self, at: usize, known: &[usize]) -> Vec<String> {

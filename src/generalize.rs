@@ -1,7 +1,11 @@
 //! (rows, recoding) -> [`GeneralizedBatch`]: labels instead of values, in shuffled order, ready for the gate.
 //!
+//! What the quasi-identifiers of a row show is written down once per class of rows that show the same; a row has its class's
+//! number. The gate counts by it and the sinks write by it.
 //! Invariant: a batch holds exactly the rows that a sink would send, in the order in which it would send them. It proves
 //! nothing yet: only the gate makes a release of it.
+
+mod index;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +22,8 @@ use crate::model::event::{Position, Reject};
 use crate::model::manifest::Provenance;
 use crate::model::plan::ReleasePlan;
 use crate::model::recoding::Column;
+
+pub(crate) use index::ClassIndex;
 
 /// The label table of one column of a batch.
 #[derive(Clone)]
@@ -65,9 +71,13 @@ pub struct GeneralizedBatch {
     pub(crate) fresh: Arc<Rows>,
     pub(crate) held: Arc<Rows>,
     pub(crate) order: Vec<RowRef>,
+    /// The class of every row, in the order of sending.
+    pub(crate) classes: Vec<u32>,
     pub(crate) quasi: Vec<Labels>,
-    /// Label codes, row by row in the order of sending.
-    pub(crate) cells: Vec<Code>,
+    /// Label codes, class by class.
+    pub(crate) class_cells: Vec<Code>,
+    /// How many classes there are by their codes. Some may read alike.
+    pub(crate) class_count: usize,
     pub(crate) sensitive: Vec<Arc<DomainView>>,
     pub(crate) rejected: Vec<(Position, Reject)>,
     pub(crate) lineage: Lineage,
@@ -96,34 +106,54 @@ impl GeneralizedBatch {
         if !order.is_sorted_by_key(position) {
             order.sort_unstable_by_key(position);
         }
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        let mut cells = Vec::with_capacity(order.len() * columns.len());
-        for &row in &order {
+        let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
+        let mut place = |row: RowRef| {
             let codes = match row {
                 RowRef::Fresh(i) => fresh.quasi(i as usize),
                 RowRef::Held(i) => held.quasi(i as usize),
             };
-            cells.extend(codes.iter().zip(columns).map(|(&code, column)| column.map()[code as usize]));
-        }
+            (row, index.number(codes.iter().zip(columns).map(|(&code, column)| column.map()[code as usize])))
+        };
+        let mut places: Vec<(RowRef, u32)> = order.into_iter().map(&mut place).collect();
+        places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let (order, classes) = places.into_iter().unzip();
+        let (class_cells, class_count) = index.into_cells();
         let quasi = columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect();
         let sensitive = dictionaries.sensitive.clone();
         let lineage = Lineage::default();
-        Self { fresh, held, order, quasi, cells, sensitive, rejected, lineage, provenance }
+        Self { fresh, held, order, classes, quasi, class_cells, class_count, sensitive, rejected, lineage, provenance }
     }
 
     /// Rows of a file that was generalized before, in its order: `cells` are codes of `tables`, row by row.
-    pub fn as_read(rows: Rows, tables: Vec<Arc<[String]>>, cells: Vec<Code>, sensitive: Vec<Arc<DomainView>>) -> Self {
+    pub fn as_read(rows: Rows, tables: Vec<Arc<[String]>>, cells: &[Code], sensitive: Vec<Arc<DomainView>>) -> Self {
+        let width = tables.len();
+        let mut index = ClassIndex::new(tables.iter().map(|table| table.len()));
+        let row = |at: usize| cells[at * width..(at + 1) * width].iter().copied();
+        let classes = (0..rows.len()).map(|at| index.number(row(at))).collect();
+        let (class_cells, class_count) = index.into_cells();
         Self {
             order: (0..rows.len() as u32).map(RowRef::Fresh).collect(),
+            classes,
             held: Arc::new(rows.filtered(|_| false)),
             fresh: Arc::new(rows),
             quasi: tables.into_iter().map(Labels::Table).collect(),
-            cells,
+            class_cells,
+            class_count,
             sensitive,
             rejected: Vec::new(),
             lineage: Lineage::default(),
             provenance: Provenance::default(),
         }
+    }
+
+    /// The label codes of a class.
+    pub(crate) fn class_cells(&self, class: usize) -> &[Code] {
+        &self.class_cells[class * self.quasi.len()..(class + 1) * self.quasi.len()]
+    }
+
+    /// The label codes of the row that is sent as number `at`.
+    pub(crate) fn cells(&self, at: usize) -> &[Code] {
+        self.class_cells(self.classes[at] as usize)
     }
 
     /// How many rows would be sent.

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use rust_decimal::{Decimal, RoundingStrategy};
-use rustc_hash::FxHashMap;
 
 use crate::generalize::{GeneralizedBatch, Labels};
 use crate::model::domain::Code;
@@ -70,17 +69,11 @@ fn intervals(column: &Column, quasi: &QuasiIdentifier) -> Option<Vec<String>> {
 
 /// Writes for every class the mean or median of its members in place of the generalized value.
 fn microaggregate(batch: &mut GeneralizedBatch, columns: &[Arc<Column>], quasi: &[QuasiIdentifier]) {
-    let width = columns.len();
-    let mut index: FxHashMap<&[Code], usize> = FxHashMap::default();
-    let mut members: Vec<Vec<usize>> = Vec::new();
-    for at in 0..batch.len() {
-        let class = *index.entry(&batch.cells[at * width..(at + 1) * width]).or_insert_with(|| {
-            members.push(Vec::new());
-            members.len() - 1
-        });
-        members[class].push(at);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); batch.class_count];
+    for (at, &class) in batch.classes.iter().enumerate() {
+        members[class as usize].push(at);
     }
-    drop(index);
+    let width = columns.len();
     for (attribute, (column, quasi)) in columns.iter().zip(quasi).enumerate() {
         let measure = quasi.hierarchy.measure();
         if measure == Measure::Category {
@@ -95,10 +88,9 @@ fn microaggregate(batch: &mut GeneralizedBatch, columns: &[Arc<Column>], quasi: 
             };
             let points: Option<Vec<Point>> = rows.iter().map(leaf).map(|text| Point::read(measure, text)).collect();
             let text = points.and_then(|points| centre(measure, points));
-            texts.push(text.unwrap_or_else(|| column.label(batch.cells[rows[0] * width + attribute]).to_owned()));
-            for &at in rows {
-                batch.cells[at * width + attribute] = class as Code;
-            }
+            let cell = &mut batch.class_cells[class * width + attribute];
+            texts.push(text.unwrap_or_else(|| column.label(*cell).to_owned()));
+            *cell = class as Code;
         }
         batch.quasi[attribute] = Labels::Table(texts.into());
     }

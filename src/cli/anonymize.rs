@@ -11,7 +11,7 @@ use super::batch::{Batch, progress};
 use super::input::{is_standard, name};
 use super::search::algorithm;
 use super::{Failure, InputArgs, Report, report};
-use crate::codec::{Encode, EncodeError, Format, PublishedRow};
+use crate::codec::{Encode, EncodeError, Format};
 use crate::config::{Config, Purpose};
 use crate::gate::Release;
 use crate::search::Algorithm;
@@ -167,8 +167,9 @@ impl WriteError {
 fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut dyn Write) -> Result<(), WriteError> {
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     encoder.header(&mut buffer);
-    release.rows(|quasi, values| {
-        encoder.row(&PublishedRow { quasi, values }, &mut buffer)?;
+    let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
+    release.labelled_rows(&labels, |labels, values| {
+        encoder.labelled(labels, values, &mut buffer)?;
         if buffer.len() >= WRITE_BYTES {
             out.write_all(&buffer)?;
             buffer.clear();

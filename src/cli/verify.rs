@@ -98,7 +98,7 @@ fn read(config: &Config, args: &InputArgs) -> Result<GeneralizedBatch, Failure> 
         )));
     }
     let tables = tables.into_iter().map(|table| table.labels.into()).collect();
-    Ok(GeneralizedBatch::as_read(rows, tables, cells, encoder.dictionaries().sensitive))
+    Ok(GeneralizedBatch::as_read(rows, tables, &cells, encoder.dictionaries().sensitive))
 }
 
 /// The policy over a file of labels: any value is known, and nothing but the published fields is there.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::json::unquote;
-use super::{CodecError, Decode, Encode, EncodeError, PublishedRow, check_size, malformed, missing_fields};
+use super::{CodecError, Decode, Encode, EncodeError, check_size, malformed, missing_fields};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
 use crate::model::schema::Schema;
@@ -181,14 +181,18 @@ impl CsvEncoder {
         Self { columns: schema.published().map(|slot| schema.name(slot).to_string()).collect(), delimiter }
     }
 
-    fn line<'a>(&self, fields: impl Iterator<Item = Cow<'a, str>>, out: &mut Vec<u8>) {
-        let start = out.len();
+    /// Appends the fields, each but the first of the line after a delimiter.
+    fn fields<'a>(&self, before: usize, fields: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
         for (i, field) in fields.enumerate() {
-            if i > 0 {
+            if before + i > 0 {
                 out.push(self.delimiter);
             }
-            write_field(&field, self.delimiter, out);
+            write_field(field, self.delimiter, out);
         }
+    }
+
+    /// Ends the line that began at `start`.
+    fn end(start: usize, out: &mut Vec<u8>) {
         if out.len() == start {
             // A blank line would not be a record.
             out.extend_from_slice(b"\"\"");
@@ -215,18 +219,29 @@ pub(crate) fn write_field(field: &str, delimiter: u8, out: &mut Vec<u8>) {
 
 impl Encode for CsvEncoder {
     fn header(&mut self, out: &mut Vec<u8>) {
-        self.line(self.columns.iter().map(|name| Cow::Borrowed(name.as_str())), out);
+        let start = out.len();
+        self.fields(0, self.columns.iter().map(String::as_str), out);
+        Self::end(start, out);
     }
 
-    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let plain = |json: &&'_ str| match *json {
-            "null" => Cow::Borrowed(""),
-            // What is not a string after all is written as it is: nothing is lost, and nothing is guessed.
-            json if json.starts_with('"') => Cow::Owned(unquote(json).unwrap_or(Cow::Borrowed(json)).into_owned()),
-            json => Cow::Owned(json.to_owned()),
-        };
-        let quasi = row.quasi.iter().map(|label| Cow::Borrowed(*label));
-        self.line(quasi.chain(row.values.iter().map(plain)), out);
+    fn labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        self.fields(0, quasi.iter().copied(), out);
+    }
+
+    fn labelled(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let start = out.len();
+        out.extend_from_slice(labels);
+        for (i, &json) in values.iter().enumerate() {
+            let plain = match json {
+                "null" => Cow::Borrowed(""),
+                // What is not a string after all is written as it is: nothing is lost, and nothing is guessed.
+                json if json.starts_with('"') => unquote(json).unwrap_or(Cow::Borrowed(json)),
+                json => Cow::Borrowed(json),
+            };
+            let before = self.columns.len() - values.len() + i;
+            self.fields(before, std::iter::once(&*plain), out);
+        }
+        Self::end(start, out);
         Ok(())
     }
 
@@ -314,7 +329,8 @@ mod tests {
             let line = writer.into_inner().unwrap();
             let mut ours = Vec::new();
             let encoder = CsvEncoder { columns: Vec::new(), delimiter: b',' };
-            encoder.line(fields.iter().map(|f| Cow::Borrowed(f.as_str())), &mut ours);
+            encoder.fields(0, fields.iter().map(String::as_str), &mut ours);
+            CsvEncoder::end(0, &mut ours);
             prop_assert_eq!(&ours, &line);
             let mut decoder = decoder("id,age,job").unwrap();
             let record = decoder.decode(&line).unwrap();

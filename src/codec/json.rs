@@ -2,7 +2,10 @@
 //!
 //! serde_json checks the syntax and hands out the exact text of every value, so numbers never pass through a float.
 //! What it does not check is checked here: nesting depth and repeated keys, at every level, also in what is dropped,
-//! because the value that is checked must be the value that is published.
+//! because the value that is checked must be the value that is published. Most records of a stream take a shorter way,
+//! see [`shape`].
+
+mod shape;
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,7 +19,9 @@ use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, Visit
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use super::{Decode, Encode, EncodeError, MAX_DEPTH, PublishedRow, check_size, malformed};
+use shape::Shape;
+
+use super::{Decode, Encode, EncodeError, MAX_DEPTH, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value, canonical_number, write_json_string};
 use crate::model::schema::Schema;
@@ -26,6 +31,7 @@ pub struct JsonDecoder {
     slots: HashMap<Arc<str>, usize, FxBuildHasher>,
     width: usize,
     max_record_bytes: usize,
+    shape: Shape,
 }
 
 impl JsonDecoder {
@@ -33,9 +39,24 @@ impl JsonDecoder {
     pub fn new(schema: &Schema, max_record_bytes: usize) -> Self {
         let slots: HashMap<_, _, _> =
             schema.attributes().iter().enumerate().map(|(slot, a)| (Arc::clone(&a.name), slot)).collect();
-        Self { slots, width: schema.attributes().len(), max_record_bytes }
+        Self { slots, width: schema.attributes().len(), max_record_bytes, shape: Shape::default() }
+    }
+
+    /// Reads an object in any shape; gives its keys too, as far as they are written without escapes.
+    fn general<'a>(&self, text: &'a str) -> Result<(Record<'a>, Seen<'a>), Reject> {
+        let mut record = Record::new(self.width);
+        let mut seen = Seen::new();
+        // Why the visitor gave up; serde_json's own errors can quote the data, so they are dropped unread.
+        let reason = Cell::new(None);
+        let mut json = serde_json::Deserializer::from_str(text);
+        let object = TopLevel { decoder: self, record: &mut record, seen: &mut seen, reason: &reason };
+        json.deserialize_map(object).and_then(|()| json.end()).map_err(|_| reason.take().unwrap_or_else(malformed))?;
+        Ok((record, seen))
     }
 }
+
+/// Keys in their order, each with its slot.
+type Seen<'a> = SmallVec<[(&'a str, Option<usize>); 16]>;
 
 impl Decode for JsonDecoder {
     fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
@@ -46,11 +67,11 @@ impl Decode for JsonDecoder {
             return Err(Reject::record(RejectCode::Empty));
         }
         let mut record = Record::new(self.width);
-        // Why the visitor gave up; serde_json's own errors can quote the data, so they are dropped unread.
-        let reason = Cell::new(None);
-        let mut json = serde_json::Deserializer::from_str(text);
-        let object = TopLevel { decoder: self, record: &mut record, reason: &reason };
-        json.deserialize_map(object).and_then(|()| json.end()).map_err(|_| reason.take().unwrap_or_else(malformed))?;
+        if self.shape.follow(text, &mut record).is_some() {
+            return Ok(record);
+        }
+        let (record, keys) = self.general(text)?;
+        self.shape.learn(keys.into_iter());
         Ok(record)
     }
 }
@@ -58,6 +79,7 @@ impl Decode for JsonDecoder {
 struct TopLevel<'d, 'r, 'a> {
     decoder: &'d JsonDecoder,
     record: &'r mut Record<'a>,
+    seen: &'r mut Seen<'a>,
     reason: &'r Cell<Option<Reject>>,
 }
 
@@ -69,7 +91,7 @@ impl<'a> Visitor<'a> for TopLevel<'_, '_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { decoder, record, reason } = self;
+        let Self { decoder, record, seen, reason } = self;
         let refuse = |reject| {
             reason.set(Some(reject));
             A::Error::custom("refused")
@@ -77,6 +99,9 @@ impl<'a> Visitor<'a> for TopLevel<'_, '_, 'a> {
         let mut others = Keys::default();
         while let Some(key) = map.next_key_seed(Key)? {
             let slot = decoder.slots.get(key.as_ref()).copied();
+            if let Cow::Borrowed(key) = key {
+                seen.push((key, slot));
+            }
             let fresh = match slot {
                 Some(slot) => record.values[slot] == Value::Missing,
                 None => others.insert(key),
@@ -246,7 +271,6 @@ impl<'a> Visitor<'a> for Key {
 pub struct JsonEncoder {
     /// Per published field what stands before its value: `{"age":` or `,"zip":`.
     prefixes: Vec<Vec<u8>>,
-    text: String,
 }
 
 impl JsonEncoder {
@@ -258,19 +282,25 @@ impl JsonEncoder {
             prefix.push(':');
             prefix.into_bytes()
         };
-        Self { prefixes: schema.published().enumerate().map(prefix).collect(), text: String::new() }
+        Self { prefixes: schema.published().enumerate().map(prefix).collect() }
     }
 
-    /// Appends one row as an object, without a newline: the value of a message.
-    pub fn object(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) {
-        let mut prefixes = self.prefixes.iter();
-        for (label, prefix) in row.quasi.iter().zip(&mut prefixes) {
+    /// Appends the labels: the start of an object.
+    pub fn object_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        let mut text = String::new();
+        for (label, prefix) in quasi.iter().zip(&self.prefixes) {
             out.extend_from_slice(prefix);
-            self.text.clear();
-            write_json_string(label, &mut self.text);
-            out.extend_from_slice(self.text.as_bytes());
+            text.clear();
+            write_json_string(label, &mut text);
+            out.extend_from_slice(text.as_bytes());
         }
-        for (value, prefix) in row.values.iter().zip(&mut prefixes) {
+    }
+
+    /// Appends one row as an object, without a newline: what [`JsonEncoder::object_labels`] made, and the values.
+    pub fn object(&self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) {
+        out.extend_from_slice(labels);
+        let of_values = self.prefixes.len().saturating_sub(values.len());
+        for (value, prefix) in values.iter().zip(&self.prefixes[of_values..]) {
             out.extend_from_slice(prefix);
             out.extend_from_slice(value.as_bytes());
         }
@@ -281,8 +311,12 @@ impl JsonEncoder {
 impl Encode for JsonEncoder {
     fn header(&mut self, _out: &mut Vec<u8>) {}
 
-    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.object(row, out);
+    fn labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        self.object_labels(quasi, out);
+    }
+
+    fn labelled(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.object(labels, values, out);
         out.push(b'\n');
         Ok(())
     }

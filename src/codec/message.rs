@@ -19,22 +19,39 @@ pub const MAGIC: u8 = 0;
 
 /// Writes rows as messages: no header, no newline, nothing between them.
 pub trait MessageEncoder: Send {
-    /// Appends one row. After an error nothing has been appended.
-    fn message(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    /// The first part of every message with these labels.
+    fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>);
+    /// Appends one row: what [`MessageEncoder::message_labels`] made of its labels, and its values. After an error nothing
+    /// has been appended.
+    fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    /// Appends one row by itself.
+    fn message(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut labels = Vec::new();
+        self.message_labels(row.quasi, &mut labels);
+        self.labelled_message(&labels, row.values, out)
+    }
 }
 
 impl MessageEncoder for JsonEncoder {
-    fn message(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.object(row, out);
+    fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        self.object_labels(quasi, out);
+    }
+
+    fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.object(labels, values, out);
         Ok(())
     }
 }
 
 /// A bare datum per message.
 impl MessageEncoder for OutputSchema {
-    fn message(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        self.datum_labels(quasi, out);
+    }
+
+    fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let start = out.len();
-        self.datum(row, out).inspect_err(|_| out.truncate(start))
+        self.datum(labels, values, out).inspect_err(|_| out.truncate(start))
     }
 }
 
@@ -53,10 +70,13 @@ impl ConfluentEncoder {
 }
 
 impl MessageEncoder for ConfluentEncoder {
-    fn message(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let start = out.len();
+    fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
         write_schema_id(self.id, out);
-        self.schema.datum(row, out).inspect_err(|_| out.truncate(start))
+        self.schema.datum_labels(quasi, out);
+    }
+
+    fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.schema.labelled_message(labels, values, out)
     }
 }
 

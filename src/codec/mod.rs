@@ -124,8 +124,16 @@ impl fmt::Debug for PublishedRow<'_> {
 pub trait Encode: Send {
     /// What comes before the first row.
     fn header(&mut self, out: &mut Vec<u8>);
-    /// One row. Nothing may appear in `out` before `finish`.
-    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    /// The first part of every row with these labels.
+    fn labels(&self, quasi: &[&str], out: &mut Vec<u8>);
+    /// One row: what [`Encode::labels`] made of its labels, and its values. Nothing may appear in `out` before `finish`.
+    fn labelled(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    /// One row by itself.
+    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let mut labels = Vec::new();
+        self.labels(row.quasi, &mut labels);
+        self.labelled(&labels, row.values, out)
+    }
     /// What comes after the last row.
     fn finish(&mut self, out: &mut Vec<u8>);
 }

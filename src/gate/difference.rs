@@ -113,12 +113,11 @@ struct Joined {
 impl Joined {
     /// Joins the leaves that `batch` writes alike.
     fn write_alike(&mut self, batch: &GeneralizedBatch, attribute: usize) {
-        let width = batch.quasi.len();
         let labels = &batch.quasi[attribute];
         let mut by_text: HashMap<&str, Code> = HashMap::new();
         for at in 0..batch.len() {
             let own = leaf(batch, at, attribute);
-            let first = *by_text.entry(labels.text(batch.cells[at * width + attribute])).or_insert(own);
+            let first = *by_text.entry(labels.text(batch.cells(at)[attribute])).or_insert(own);
             let (own, first) = (self.find(own), self.find(first));
             self.parent.insert(own, first);
         }

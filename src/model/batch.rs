@@ -52,7 +52,7 @@ pub struct Rows {
     subjects: Vec<u64>,
     positions: Vec<Position>,
     arrived: Vec<Millis>,
-    kept: Vec<u8>,
+    kept: String,
     kept_ends: Vec<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Rows {
         self.subjects.push(row.subject);
         self.positions.push(position);
         self.arrived.push(arrived);
-        self.kept.extend_from_slice(row.kept.as_bytes());
+        self.kept.push_str(&row.kept);
         self.kept_ends.push(self.kept.len() as u64);
     }
 
@@ -85,7 +85,7 @@ impl Rows {
         self.subjects.push(other.subjects[i]);
         self.positions.push(other.positions[i]);
         self.arrived.push(other.arrived[i]);
-        self.kept.extend_from_slice(other.kept_bytes(i));
+        self.kept.push_str(other.kept_text(i));
         self.kept_ends.push(self.kept.len() as u64);
     }
 
@@ -119,6 +119,7 @@ impl Rows {
     }
 
     /// The label's code of row i.
+    #[inline]
     pub fn label(&self, i: usize) -> Code {
         self.labels[i]
     }
@@ -129,11 +130,13 @@ impl Rows {
     }
 
     /// Who row i is about.
+    #[inline]
     pub fn subject(&self, i: usize) -> u64 {
         self.subjects[i]
     }
 
     /// Where row i stood in the source.
+    #[inline]
     pub fn position(&self, i: usize) -> Position {
         self.positions[i]
     }
@@ -150,11 +153,12 @@ impl Rows {
 
     /// The kept values of row i, as JSON.
     pub fn kept(&self, i: usize) -> impl Iterator<Item = &str> {
-        // Written by `Row::kept` from `String`s, so it is UTF-8; split at the newline that ends each value.
-        std::str::from_utf8(self.kept_bytes(i)).unwrap_or_default().split_terminator('\n')
+        // Each value ends in a newline, and has none of its own: it is JSON without white space.
+        self.kept_text(i).split_terminator('\n')
     }
 
-    fn kept_bytes(&self, i: usize) -> &[u8] {
+    #[inline]
+    fn kept_text(&self, i: usize) -> &str {
         let start = if i == 0 { 0 } else { self.kept_ends[i - 1] as usize };
         &self.kept[start..self.kept_ends[i] as usize]
     }
@@ -190,13 +194,9 @@ impl Spans {
         let mut positions: Vec<_> = positions.into_iter().collect();
         positions.sort_unstable();
         let mut spans: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
-        for Position { partition, offset } in positions {
-            let runs = spans.entry(partition).or_default();
-            match runs.last_mut() {
-                Some(run) if run.last.0 == offset.0 => {}
-                Some(run) if run.last.0 + 1 == offset.0 => run.last = offset,
-                _ => runs.push(Span { first: offset, last: offset }),
-            }
+        for run in positions.chunk_by(|a, b| a.partition == b.partition && b.offset.0.saturating_sub(a.offset.0) <= 1) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            spans.entry(first.partition).or_default().push(Span { first: first.offset, last: last.offset });
         }
         Self(spans)
     }

@@ -73,7 +73,7 @@ pub struct Record<'a> {
 impl Record<'_> {
     /// A record of `slots` missing values.
     pub fn new(slots: usize) -> Self {
-        Self { values: smallvec::smallvec![Value::Missing; slots] }
+        Self { values: std::iter::repeat_with(Value::default).take(slots).collect() }
     }
 }
 
@@ -84,6 +84,7 @@ impl fmt::Debug for Record<'_> {
 }
 
 /// NFC without byte order marks and zero-width characters; borrowed when nothing has to change.
+#[inline]
 pub fn canonical_text(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);

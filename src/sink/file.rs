@@ -5,7 +5,7 @@ use std::io::{Stdout, Write};
 use std::path::Path;
 
 use super::{Delivery, Sink, SinkError};
-use crate::codec::{Encode, PublishedRow};
+use crate::codec::Encode;
 use crate::gate::Release;
 
 /// Rows into any writer.
@@ -35,10 +35,12 @@ impl<W: Write + Send> WriterSink<W> {
         Self { encoder, out, manifest, buffer: Vec::new(), started: false }
     }
 
-    fn write(&mut self, release: &Release) -> Result<(), SinkError> {
+    /// Writes the rows of a release, and its manifest.
+    pub fn write(&mut self, release: &Release) -> Result<(), SinkError> {
         self.start();
         let (encoder, buffer) = (&mut self.encoder, &mut self.buffer);
-        release.rows(|quasi, values| encoder.row(&PublishedRow { quasi, values }, buffer))?;
+        let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
+        release.labelled_rows(&labels, |labels, values| encoder.labelled(labels, values, buffer))?;
         self.flush()?;
         if let Some(file) = &mut self.manifest {
             let mut line = serde_json::to_vec(release.manifest()).map_err(std::io::Error::other)?;

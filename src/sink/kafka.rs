@@ -18,7 +18,6 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::{Delivery, Sink, SinkError};
-use crate::codec::PublishedRow;
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::step;
 use crate::gate::Release;
@@ -259,11 +258,16 @@ impl Publisher {
         let mut at = release.lineage().plan.seed;
         let time = provenance.closed_at;
         let (rows, this) = (&mut self.rows, (&self.producer, &self.session));
-        release.rows(|quasi, values| {
+        let labels = release.labels(|quasi, out| {
+            if let Some(rows) = rows {
+                rows.encoder.message_labels(quasi, out);
+            }
+        });
+        release.labelled_rows(&labels, |labels, values| {
             payload.clear();
-            let row = PublishedRow { quasi, values };
             let rows = rows.as_mut().ok_or(Fault::Fatal(SinkError::Closed))?;
-            rows.encoder.message(&row, &mut payload).map_err(|error| Fault::Fatal(error.into()))?;
+            let written = rows.encoder.labelled_message(labels, values, &mut payload);
+            written.map_err(|error| Fault::Fatal(error.into()))?;
             let partition = (at % self.partitions as u64) as i32;
             at = at.wrapping_add(1);
             let record = BaseRecord::<(), [u8]>::to(&self.config.topic).payload(&payload);

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes, write_long};
 use crate::codec::json::unquote;
-use crate::codec::{CodecError, Encode, EncodeError, PublishedRow};
+use crate::codec::{CodecError, Encode, EncodeError};
 use crate::model::schema::Schema;
 
 /// The type of a sensitive or kept field in the output, beside null.
@@ -209,12 +209,15 @@ impl OutputSchema {
         &self.json
     }
 
-    /// Appends one row as a bare datum: the value of a message.
-    pub fn datum(&self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        for label in row.quasi {
-            write_bytes(label.as_bytes(), out);
-        }
-        for (value, (field, kind)) in row.values.iter().zip(&self.values) {
+    /// Appends the labels: the first fields of a datum.
+    pub fn datum_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        quasi.iter().for_each(|label| write_bytes(label.as_bytes(), out));
+    }
+
+    /// Appends one row as a bare datum, the value of a message: what [`OutputSchema::datum_labels`] made, and the values.
+    pub fn datum(&self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.extend_from_slice(labels);
+        for (value, (field, kind)) in values.iter().zip(&self.values) {
             kind.write(value, out).ok_or_else(|| EncodeError { field: Arc::clone(field) })?;
         }
         Ok(())
@@ -245,9 +248,13 @@ impl Encode for AvroEncoder {
         self.writer.header(out);
     }
 
-    fn row(&mut self, row: &PublishedRow<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
+        self.schema.datum_labels(quasi, out);
+    }
+
+    fn labelled(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let schema = &self.schema;
-        self.writer.datum(out, |block| schema.datum(row, block))
+        self.writer.datum(out, |block| schema.datum(labels, values, block))
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {

@@ -29,6 +29,7 @@ impl Labels {
         Some(code)
     }
 
+    #[inline]
     pub(crate) fn get(&self, code: Code) -> &str {
         let code = code as usize;
         let start = if code == 0 { 0 } else { self.ends[code - 1] as usize };
@@ -58,6 +59,7 @@ impl Labels {
 pub(crate) struct Index(HashTable<Code>);
 
 impl Index {
+    #[inline]
     pub(crate) fn find(&self, labels: &Labels, hash: u64, label: &str) -> Option<Code> {
         self.0.find(hash, |&code| labels.get(code) == label).copied()
     }
@@ -77,6 +79,7 @@ impl Index {
 }
 
 /// The hash under which labels and spellings are found.
+#[inline]
 pub(crate) fn hash_of(text: &str) -> u64 {
     FxBuildHasher.hash_one(text)
 }
@@ -101,6 +104,7 @@ impl LevelTable {
     }
 
     /// The label of a code of this level. Different codes have different labels.
+    #[inline]
     pub fn label(&self, code: Code) -> &str {
         self.labels.get(code)
     }

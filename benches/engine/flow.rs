@@ -1,0 +1,94 @@
+//! The real pipeline, from events in memory to bytes that nobody keeps; and how much memory a buffered record takes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
+use veilstream::codec::json::{JsonDecoder, JsonEncoder};
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
+use veilstream::encode::Encoder;
+use veilstream::model::event::{Event, Millis};
+use veilstream::pipeline::Pipeline;
+use veilstream::shutdown;
+use veilstream::sink::file::WriterSink;
+use veilstream::source::{BATCH, Source, SourceError, SourceItem};
+use veilstream::telemetry::Telemetry;
+use veilstream::window::{CloseRules, OpenWindow, WindowId};
+
+use super::WINDOW;
+use super::people::Case;
+
+struct Memory {
+    batches: std::vec::IntoIter<Vec<Event>>,
+}
+
+impl Source for Memory {
+    async fn next(&mut self) -> Result<SourceItem, SourceError> {
+        Ok(self.batches.next().map_or(SourceItem::End, SourceItem::Events))
+    }
+}
+
+fn clock() -> Millis {
+    Millis(0)
+}
+
+/// Prints the processor's nanoseconds per record, and records per second.
+pub(crate) fn run(case: &Case, windows: usize) {
+    let records = windows * WINDOW;
+    let events: Vec<Event> = (0..windows).flat_map(|window| case.events(window * WINDOW, WINDOW)).collect();
+    let batches: Vec<Vec<Event>> = events.chunks(BATCH).map(<[Event]>::to_vec).collect();
+    let pipeline = Pipeline {
+        policy: Arc::clone(&case.policy),
+        close: CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None },
+        choice: Case::choice(),
+        name: "bench".into(),
+        seed: 1,
+        telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
+        clock,
+    };
+    let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
+    let sink = WriterSink::new(std::io::sink(), None, Box::new(JsonEncoder::new(&case.policy.schema)));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let (_stopper, stop) = shutdown::channel();
+    let (started, busy) = (Instant::now(), ProcessTime::now());
+    let source = Memory { batches: batches.into_iter() };
+    let summary = runtime.block_on(pipeline.run(source, decoder, sink, stop)).expect("a run");
+    let (elapsed, busy) = (started.elapsed(), busy.elapsed());
+    assert_eq!(summary.records_in, records as u64);
+    assert_eq!(summary.releases, windows as u64);
+    println!("{} {:.0}", busy.as_nanos() as usize / records, records as f64 / elapsed.as_secs_f64());
+}
+
+/// Prints what a window of many records holds, by its own account and by the system's.
+pub(crate) fn memory(case: &Case) {
+    const WINDOWS: usize = 10;
+    let counting = Arc::new(Case::choice().rules(&case.policy).counting());
+    let mut decoder = JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES);
+    let mut encoder = Encoder::new(Arc::clone(&case.policy));
+    let mut window = OpenWindow::new(WindowId(0), Millis(0), &encoder, counting).expect("fits");
+    let mut raw = 0;
+    let before = resident();
+    for part in 0..WINDOWS {
+        for event in case.events(part * WINDOW, WINDOW) {
+            let payload = event.payload.as_deref().expect("a payload");
+            raw += payload.len();
+            let encoded = encoder.encode(&decoder.decode(payload).expect("good input"), None);
+            window.add(&encoder, event.position, Millis(0), encoded).expect("fits");
+        }
+    }
+    let records = WINDOWS * WINDOW;
+    let (own, grown) = (window.bytes() / records, resident().saturating_sub(before) / records);
+    let raw = raw / records;
+    println!(
+        "{:<10} {own} bytes of rows per buffered record, the process grew by {grown}; the payload has {raw}, the limit is {}",
+        case.name,
+        2 * (own + raw),
+    );
+}
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("linux");
+    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    pages * 4096
+}

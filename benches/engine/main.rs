@@ -1,0 +1,112 @@
+//! The engine alone: where each nanosecond of a record goes, records per second on one and on two cores, bytes per buffered record.
+//!
+//! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow` and `-- memory` run one part; `-- --save` keeps the ratios as
+//! the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
+//! and beside other work can be compared; what has moved by more than [`baseline::MARGIN`] since the baseline is said at the end.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod baseline;
+mod flow;
+mod people;
+mod stages;
+
+use std::process::Command;
+use std::time::Duration;
+
+use cpu_time::ProcessTime;
+
+use people::Case;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Records per window, as the targets say.
+const WINDOW: usize = 50_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let save = arguments.iter().any(|a| a == "--save");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| *a != "--save").collect();
+    match words[..] {
+        ["flow-here", case, windows] => return flow::run(&named(case), windows.parse().expect("a number")),
+        ["memory-here", case] => return flow::memory(&named(case)),
+        _ => {}
+    }
+    let wanted = |part: &str| words.is_empty() || words.contains(&part);
+    let mut figures = Vec::new();
+    if wanted("stages") {
+        for case in Case::all() {
+            figures.extend(stages::run(&case));
+        }
+    }
+    if wanted("flow") {
+        for case in Case::all() {
+            for cores in [1, 2] {
+                let seen = (0..3).filter_map(|_| child(&["flow-here", case.name, "12"], Some(cores)));
+                let best = seen.fold((f64::MAX, 0.0f64), |best, seen| (best.0.min(seen.0), best.1.max(seen.1)));
+                println!(
+                    "{:<10} {:>10.0} records/s on {cores} core{}, {:.0} ns of processor time per record",
+                    case.name,
+                    best.1,
+                    if cores == 1 { "" } else { "s" },
+                    best.0,
+                );
+            }
+        }
+    }
+    if wanted("memory") {
+        for case in Case::all() {
+            child(&["memory-here", case.name], None);
+        }
+    }
+    baseline::compare(&figures, save);
+}
+
+fn named(name: &str) -> Case {
+    Case::all().into_iter().find(|case| case.name == name).expect("a case")
+}
+
+/// Runs this program again, on so many cores; gives the two numbers it prints.
+fn child(arguments: &[&str], cores: Option<usize>) -> Option<(f64, f64)> {
+    let exe = std::env::current_exe().expect("this program");
+    let mut command = match cores {
+        Some(cores) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &format!("0-{}", cores - 1)]).arg(exe).env("RAYON_NUM_THREADS", cores.to_string());
+            command
+        }
+        None => Command::new(exe),
+    };
+    let output = command.args(arguments).output().expect("taskset, of util-linux");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    match cores {
+        Some(_) => {
+            let (busy, rate) = text.trim().split_once(' ')?;
+            Some((busy.parse().ok()?, rate.parse().ok()?))
+        }
+        None => {
+            print!("{text}");
+            None
+        }
+    }
+}
+
+/// The shortest of some runs: what the machine does when nothing else is on it.
+fn shortest<T>(runs: usize, mut run: impl FnMut() -> (Duration, T)) -> (Duration, T) {
+    let mut best = run();
+    for _ in 1..runs {
+        let next = run();
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    best
+}
+
+/// Runs once and takes the processor's time, of all threads together: what others do on the machine is left out, nearly.
+fn timed<T>(run: impl FnOnce() -> T) -> (Duration, T) {
+    let started = ProcessTime::now();
+    let result = run();
+    (started.elapsed(), result)
+}
