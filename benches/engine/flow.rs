@@ -13,7 +13,7 @@ use veilstream::shutdown;
 use veilstream::sink::file::WriterSink;
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
 use veilstream::telemetry::Telemetry;
-use veilstream::window::{CloseRules, OpenWindow, WindowId};
+use veilstream::window::{CloseRules, OpenWindow, WindowId, WindowRules};
 
 use super::WINDOW;
 use super::people::Case;
@@ -37,9 +37,10 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let records = windows * WINDOW;
     let events: Vec<Event> = (0..windows).flat_map(|window| case.events(window * WINDOW, WINDOW)).collect();
     let batches: Vec<Vec<Event>> = events.chunks(BATCH).map(<[Event]>::to_vec).collect();
+    let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
     let pipeline = Pipeline {
         policy: Arc::clone(&case.policy),
-        close: CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None },
+        windows: WindowRules::Tumbling(close),
         choice: Case::choice(),
         name: "bench".into(),
         seed: 1,

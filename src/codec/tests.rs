@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::avro::{AvroDecoder, AvroEncoder, OutputSchema, container::ContainerReader, parse_schema};
 use super::csv::{CsvDecoder, CsvEncoder, CsvHeader};
 use super::json::{JsonDecoder, JsonEncoder};
+use super::message::MessageEncoder as _;
 use super::*;
 use crate::model::event::{Event, Position};
 use crate::model::record::Value;
@@ -161,10 +162,10 @@ fn values_cannot_be_printed() {
     }
     let writer = OutputSchema::derive(&schema(), &[]).unwrap();
     let row = PublishedRow { quasi: &[CANARY, CANARY], values: &["\"CANARY\"", "CANARY"] };
-    show(format!("{row:?} {:?}", writer.datum(&row, &mut Vec::new())));
+    show(format!("{row:?} {:?}", writer.clone().message(&row, &mut Vec::new())));
     let row = PublishedRow { quasi: &[CANARY, CANARY], values: &["\"CANARY\"", "1"] };
     let mut datum = Vec::new();
-    writer.datum(&row, &mut datum).unwrap();
+    writer.clone().message(&row, &mut datum).unwrap();
     let mut decoder = AvroDecoder::new(&schema(), &parse_schema(writer.json()).unwrap(), 1000).unwrap();
     show(format!("{:?}", decoder.decode(&datum).map(|record| format!("{record:?} {:?}", record.values))));
     for end in 0..datum.len() {

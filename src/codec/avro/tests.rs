@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::container::{ContainerReader, ContainerWriter, write_bytes, write_long};
 use super::*;
+use crate::codec::message::MessageEncoder as _;
 use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Encode as _, PublishedRow};
 use crate::model::event::RejectCode;
 use crate::model::record::Value;
@@ -233,7 +234,7 @@ fn output_keeps_the_types_of_the_input() {
     for paid in ["-12.34", "0", "1.5", "-1.28", "1.27", "1.28", "99999999.99", "-0.01", "655.36"] {
         let values = [r#""nurse""#, "7305", "null", paid, r#"{"a":1}"#, "0.1", "9223372036854775808"];
         let mut payload = Vec::new();
-        output.message(&PublishedRow { quasi: &["[30, 40["], values: &values }, &mut payload).unwrap();
+        output.clone().message(&PublishedRow { quasi: &["[30, 40["], values: &values }, &mut payload).unwrap();
         // The slow twin must be able to read what we write.
         let twin = apache_avro::reader::datum::GenericDatumReader::builder(&writer).build().unwrap();
         assert!(twin.read_value(&mut payload.as_slice()).is_ok());
@@ -245,7 +246,7 @@ fn output_keeps_the_types_of_the_input() {
         assert!(record.values[7] == Value::Text("9223372036854775808".into()), "no double holds it");
     }
     let values = [r#""nurse""#, r#""x""#, "null", "null", "null", "null", "null"];
-    let error = output.message(&PublishedRow { quasi: &["*"], values: &values }, &mut Vec::new()).unwrap_err();
+    let error = output.clone().message(&PublishedRow { quasi: &["*"], values: &values }, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "a value of `born` does not fit its type in the output schema");
     let bad = Schema::new([("post-code", Role::Quasi)]);
     assert_eq!(OutputSchema::derive(&bad, &[]).unwrap_err(), CodecError::BadAvroName("post-code".into()));
