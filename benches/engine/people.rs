@@ -169,6 +169,7 @@ impl Case {
             null_value: Fallback::Reject,
             render: Render::Label,
             fingerprint: name.into(),
+            sequential: None,
         };
         Self { name, policy: Arc::new(policy), fields, rows: Vec::new() }
     }
