@@ -4,7 +4,7 @@
 //! under a lock.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::gate::Release;
@@ -47,6 +47,8 @@ pub struct Recent {
     pub manifest: Manifest,
     /// Classes by size.
     pub class_sizes: Vec<(u32, u32)>,
+    /// Its part of the page, drawn when somebody first asks: it never changes.
+    pub(super) drawn: OnceLock<String>,
 }
 
 /// A look at a search.
@@ -56,6 +58,15 @@ pub struct Look {
     pub at: Millis,
     /// What was seen.
     pub insight: Insight,
+    /// Its part of the page, drawn when somebody first asks: it never changes.
+    pub(super) drawn: OnceLock<String>,
+}
+
+impl Look {
+    /// A look that nobody has drawn yet.
+    pub fn new(at: Millis, insight: Insight) -> Self {
+        Self { at, insight, drawn: OnceLock::new() }
+    }
 }
 
 /// The ring.
@@ -89,6 +100,7 @@ impl History {
             at: now,
             manifest: manifest.clone(),
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),
+            drawn: OnceLock::new(),
         }));
         if !release.is_empty() {
             self.recoding.clone_from(&from.recoding);
@@ -126,7 +138,7 @@ mod tests {
             front: None,
             attributes: Vec::new(),
         };
-        Some(Arc::new(Look { at: Millis(at), insight }))
+        Some(Arc::new(Look::new(Millis(at), insight)))
     }
 
     #[test]
