@@ -33,7 +33,7 @@ const EVENT_BATCHES: usize = 8;
 const CLOSED_WINDOWS: usize = 1;
 /// Releases on their way to the sink: one is sent while the next one is searched. More would hold whole releases.
 const RELEASES: usize = 1;
-/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in ten
+/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in twenty
 /// seconds; shorter finds no trade-off in larger windows.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often records that wait are looked at when no window closes.

@@ -17,7 +17,7 @@ const MOMENTS: usize = 240;
 /// Releases whose manifest can be read. More makes the page long, for a manifest can have kilobytes of offsets.
 const RECENT: usize = 12;
 /// How often a search is looked at while somebody watches. More often costs the stream more than one part in a hundred.
-const LOOK_WATCHED: Duration = Duration::from_secs(10);
+const LOOK_WATCHED: Duration = Duration::from_secs(20);
 /// How often it is looked at otherwise, so that whoever comes finds something.
 const LOOK_UNWATCHED: Duration = Duration::from_secs(60);
 /// Somebody watches while a page was asked for in this time: a few refreshes of the page.
@@ -149,7 +149,7 @@ mod tests {
         assert!(!history.look_due(Millis(130_000)), "nobody is there");
         assert!(history.look_due(Millis(160_000)));
         history.asked(Millis(105_000));
-        assert!(!history.look_due(Millis(109_000)));
-        assert!(history.look_due(Millis(110_000)));
+        assert!(!history.look_due(Millis(119_000)));
+        assert!(history.look_due(Millis(120_000)));
     }
 }
