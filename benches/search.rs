@@ -3,7 +3,8 @@
 //! Every figure is also given as a multiple of a reference kernel timed in the same run: counting the same rows in a plain
 //! hash map. The published figures of ARX 3.9.2 (warm, CPU time, machine of the same kind) stand beside ours.
 //! The Adult data is read from `$VEILSTREAM_DATA`, or `../shared/data` beside the repository; what needs it is skipped, and
-//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `criteria`, `growth`.
+//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `warm`,
+//! `criteria`, `growth`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ use veilstream::model::policy::{
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
-use veilstream::search::evaluator::Evaluator;
+use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
 
 fn main() {
@@ -39,6 +40,9 @@ fn main() {
             }
             if asked("ten") {
                 ten_times(&folder);
+            }
+            if asked("warm") {
+                warm(&folder);
             }
             if asked("criteria") {
                 criteria(&folder);
@@ -70,22 +74,61 @@ fn adult(folder: &std::path::Path) {
     println!();
 }
 
+/// A window of 100,000 records of which a share is replaced: searched again with what the last search left, against
+/// counted and searched afresh.
+fn warm(folder: &std::path::Path) {
+    const WINDOW: usize = 100_000;
+    let table = Table::adult(folder, &[]).redrawn(10);
+    println!("warm: a window of {WINDOW} records, k = 5; each change is counted, searched and judged");
+    for (limit, share, target) in [(0.01, 0.01, 10.0), (0.01, 0.001, 30.0), (0.05, 0.01, 10.0), (0.05, 0.001, 30.0)] {
+        let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
+        let rules = Rules::new(&policy);
+        let trail = Arc::new(Trail::default());
+        let search = |sets: Arc<dyn FrequencySets>, trail: Option<&Arc<Trail>>| {
+            let mut evaluator = Evaluator::new(&policy, &rules, sets);
+            if let Some(trail) = trail {
+                evaluator = evaluator.warm(Arc::clone(trail));
+            }
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            let outcome =
+                Algorithm::Optimal.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+            (outcome.best.expect("satisfiable").recoding, evaluator.checks())
+        };
+        let counter = || store::counter(&table.sizes, rules.counting()).expect("the keys fit");
+        let (mut first, slide) = (0, (WINDOW as f64 * share) as usize);
+        let mut rolling = counter();
+        rolling.add(&table.rows, 0..WINDOW);
+        search(rolling.store(&table.dictionaries.quasi), Some(&trail));
+        let (mut warm, mut answers, mut checks) = (0.0, Vec::new(), 0);
+        for _ in 0..8 {
+            warm += timed_once(|| {
+                rolling.retract(&table.rows, &(first..first + slide).collect::<Vec<_>>());
+                rolling.add(&table.rows, first + WINDOW..first + WINDOW + slide);
+                let (answer, counted) = search(rolling.store(&table.dictionaries.quasi), Some(&trail));
+                answers.push(answer);
+                checks += counted;
+            }) / 8.0;
+            first += slide;
+        }
+        let cold = timed_once(|| {
+            let mut counter = counter();
+            counter.add(&table.rows, first..first + WINDOW);
+            let (answer, counted) = search(counter.store(&table.dictionaries.quasi), None);
+            assert_eq!(answers.last(), Some(&answer), "warm and cold agree");
+            print!("  {:>3.0}%, change {:>4.1}%: cold {counted} checks, ", limit * 100.0, share * 100.0);
+        });
+        let met = if cold / warm >= target { "met" } else { "missed" };
+        let times = cold / warm;
+        println!("{}; warm {} checks, {}: 1/{times:.1}, 1/{target:.0} {met}", ms(cold), checks / 8, ms(warm));
+    }
+    println!();
+}
+
 /// Ten times the rows, a tenth of the cells redrawn from their columns.
 fn ten_times(folder: &std::path::Path) {
     let once = Table::adult(folder, &[]);
-    let mut table = Table::adult(folder, &[]);
     let n = once.rows.len();
-    let mut rng = ChaCha8Rng::seed_from_u64(10);
-    table.rows = Rows::new(once.policy.quasi.len(), 0);
-    for i in 0..10 * n {
-        let mut quasi = once.rows.quasi(i % n).to_vec();
-        for (a, code) in quasi.iter_mut().enumerate() {
-            if rng.random_range(0..10) == 0 {
-                *code = once.rows.quasi(rng.random_range(0..n))[a];
-            }
-        }
-        table.push(&quasi);
-    }
+    let table = once.redrawn(10);
     let reference = table.reference();
     println!("ten times: {}; reference {}", table.describe(), ms(reference));
     for (limit, arx, target) in [(0.0, 433.0, 100.0), (0.01, 9_704.0, 100.0), (0.05, 6_430.0, 100.0)] {
@@ -262,6 +305,29 @@ impl Table {
         Self { policy, dictionaries: encoder.dictionaries(), sizes: encoder.sizes(), rows }
     }
 
+    /// The rows so many times over, a tenth of their cells redrawn from their columns.
+    fn redrawn(&self, times: usize) -> Self {
+        let n = self.rows.len();
+        let mut rng = ChaCha8Rng::seed_from_u64(10);
+        let rows = Rows::new(self.policy.quasi.len(), 0);
+        let mut table = Self {
+            policy: self.policy.clone(),
+            dictionaries: self.dictionaries.clone(),
+            sizes: self.sizes.clone(),
+            rows,
+        };
+        for i in 0..times * n {
+            let mut quasi = self.rows.quasi(i % n).to_vec();
+            for (a, code) in quasi.iter_mut().enumerate() {
+                if rng.random_range(0..10) == 0 {
+                    *code = self.rows.quasi(rng.random_range(0..n))[a];
+                }
+            }
+            table.push(&quasi);
+        }
+        table
+    }
+
     fn push(&mut self, quasi: &[u32]) {
         let position = Position::new(0, self.rows.len() as i64);
         self.rows.push(position, Millis(0), &Row { quasi: quasi.iter().copied().collect(), ..Row::default() });
@@ -318,6 +384,12 @@ fn timed(times: usize, mut work: impl FnMut()) -> f64 {
     let started = cpu();
     (0..times).for_each(|_| work());
     (cpu() - started) / times as f64
+}
+
+fn timed_once(work: impl FnOnce()) -> f64 {
+    let started = cpu();
+    work();
+    cpu() - started
 }
 
 /// CPU time of this thread in milliseconds where the system tells it, else the time of day.

@@ -222,10 +222,13 @@ impl Table {
             counted.push(Position::new(0, offset as i64), Millis(0), encoder.row());
         }
         let rules = Rules::new(&policy);
-        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("the keys fit");
-        counter.add(&counted, 0..counted.len());
-        let domains = encoder.dictionaries().quasi;
-        Self { policy, rules, sets: Box::new(move || counter.store(&domains)) }
+        let (sizes, counting, domains) = (encoder.sizes(), rules.counting(), encoder.dictionaries().quasi);
+        let fresh = move || {
+            let mut counter = store::counter(&sizes, counting.clone()).expect("the keys fit");
+            counter.add(&counted, 0..counted.len());
+            counter.store(&domains)
+        };
+        Self { policy, rules, sets: Box::new(fresh) }
     }
 
     fn ask(&mut self, k: u32, suppression: f64) {

@@ -29,7 +29,7 @@ use crate::model::recoding::{Column, Recoding};
 use crate::privacy::Rules;
 use crate::render::render;
 use crate::search::choose::{Choice, Chosen, choose};
-use crate::search::evaluator::Evaluator;
+use crate::search::evaluator::{Evaluator, Trail};
 use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide};
 
@@ -41,6 +41,8 @@ pub struct Anonymizer {
     name: String,
     seeds: ChaCha8Rng,
     last: Option<Recoding>,
+    /// What the last search left for the next.
+    trail: Arc<Trail>,
     held: Rows,
     carried: Rows,
     snapshots: sliding::Snapshots,
@@ -75,6 +77,7 @@ impl Anonymizer {
             name: name.into(),
             seeds: ChaCha8Rng::seed_from_u64(seed),
             last: None,
+            trail: Arc::default(),
             held: empty.clone(),
             carried: empty,
             snapshots: sliding::Snapshots::default(),
@@ -154,7 +157,7 @@ impl Anonymizer {
             return Ok(self.pass(batch, &rows, &plan, &top));
         }
         let rules = self.rules.bind(&window.dictionaries.values());
-        let evaluator = Evaluator::new(&policy, &rules, sets);
+        let evaluator = Evaluator::new(&policy, &rules, sets).warm(Arc::clone(&self.trail));
         let chosen = match &replay {
             Some(replay) => Chosen::given(Node::new(replay.plan.levels.iter().copied()), &evaluator),
             None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),

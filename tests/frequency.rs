@@ -133,6 +133,40 @@ proptest! {
         }
     }
 
+    /// Sets that were asked for are brought along from store to store as rows come and go; each is as if rolled up anew.
+    #[test]
+    fn sets_brought_along_are_recounts(
+        table in tables(1..=4, 60),
+        changes in prop::collection::vec((prop::collection::vec(any::<u16>(), 0..6), prop::collection::vec(any::<u16>(), 1..8)), 1..8),
+    ) {
+        let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let mut counter = store::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 3 > 0).collect();
+        (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
+        let mut kept: Option<Arc<dyn FrequencySets>> = None;
+        for (change, dice) in changes {
+            for die in change {
+                let i = usize::from(die) % rows.len();
+                if inside[i] { counter.retract(&rows, &[i]) } else { counter.add(&rows, i..i + 1) }
+                inside[i] = !inside[i];
+            }
+            let sets = counter.store(&dictionaries.quasi);
+            // Those of the last store stay as they were.
+            if let Some(kept) = kept.replace(Arc::clone(&sets)) {
+                let all: u32 = kept.base().rows().iter().sum();
+                for node in drawn(&table, &dice) {
+                    prop_assert_eq!(kept.set(&node).rows().iter().sum::<u32>(), all);
+                }
+            }
+            for node in drawn(&table, &dice) {
+                let counts = of_engine(&*sets.set(&node), &dictionaries);
+                prop_assert_eq!(counts, of_rows(&table, (0..rows.len()).filter(|&i| inside[i]), &node));
+            }
+        }
+    }
+
     /// The same table with keys of 64, 128, 256 and 1,024 bits.
     #[test]
     fn all_key_widths_agree(

@@ -58,7 +58,7 @@ impl Anonymizer {
         let mut tried = None;
         if !window.rows.is_empty() {
             let rules = self.rules.bind(&window.dictionaries.values());
-            let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets));
+            let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets)).warm(Arc::clone(&self.trail));
             let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
             if let Some(time) = self.look.take() {
                 self.insight = Some(insight::look(&lattice, &evaluator, &chosen, time));

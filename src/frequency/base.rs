@@ -3,11 +3,15 @@
 //!
 //! Invariant: after any sequence of adds and retracts the snapshot equals one built from the remaining rows alone.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::key::{Key, Layout};
 use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
+use super::store::FrequencyStore;
+use super::warm::Warm;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::Code;
@@ -17,7 +21,6 @@ use crate::model::lattice::Node;
 type Entry = u32;
 
 /// Counts at the finest node, incrementally.
-#[derive(Debug, Clone)]
 pub struct BaseSet<K> {
     layout: Layout,
     counting: Counting,
@@ -29,6 +32,8 @@ pub struct BaseSet<K> {
     rows: Vec<u32>,
     /// Only filled when subjects are counted: each subject's entries with their records.
     members: FxHashMap<u64, SmallVec<[(Entry, u32); 2]>>,
+    /// Only where nothing but records is counted, and once somebody has searched.
+    warm: Mutex<Option<Warm<K>>>,
 }
 
 impl<K: Key> BaseSet<K> {
@@ -43,6 +48,27 @@ impl<K: Key> BaseSet<K> {
             entry_parts: Vec::new(),
             rows: Vec::new(),
             members: FxHashMap::default(),
+            warm: Mutex::new(None),
+        }
+    }
+
+    /// Brings what was asked of the last store into `store`, which is over the counts as they are now.
+    pub(super) fn follow(&self, store: &Arc<FrequencyStore<K>>) {
+        let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *warm {
+            Some(warm) => warm.advance(store),
+            None if self.counting.facets.is_empty() && !self.counting.subjects => {
+                *warm = Some(Warm::after(Arc::clone(store)));
+            }
+            None => {}
+        }
+    }
+
+    /// One record more or less of a tuple, for whoever follows.
+    #[inline]
+    fn changed(&mut self, tuple: Entry, by: i32) {
+        if let Some(warm) = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            warm.change(self.keys[tuple as usize], by);
         }
     }
 
@@ -50,6 +76,7 @@ impl<K: Key> BaseSet<K> {
     pub fn add(&mut self, rows: &Rows, i: usize) {
         let entry = self.entry(rows, i);
         self.rows[entry as usize] += 1;
+        self.changed(entry, 1);
         if self.counting.subjects {
             let entries = self.members.entry(rows.subject(i)).or_default();
             match entries.iter_mut().find(|(e, _)| *e == entry) {
@@ -63,6 +90,7 @@ impl<K: Key> BaseSet<K> {
     pub fn retract(&mut self, rows: &Rows, i: usize) {
         let entry = self.entry(rows, i);
         self.rows[entry as usize] -= 1;
+        self.changed(entry, -1);
         if self.counting.subjects
             && let Some(entries) = self.members.get_mut(&rows.subject(i))
         {

@@ -22,6 +22,12 @@ pub struct Field {
 pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     /// All fields zero.
     const ZERO: Self;
+    /// All bits set.
+    const ONES: Self;
+    /// The bits of both.
+    fn and(self, other: Self) -> Self;
+    /// The bits of either.
+    fn or(self, other: Self) -> Self;
     /// Reads a field.
     fn get(&self, field: Field) -> Code;
     /// Overwrites a field.
@@ -43,6 +49,15 @@ fn scramble(word: u64) -> u64 {
 
 impl Key for u64 {
     const ZERO: Self = 0;
+    const ONES: Self = Self::MAX;
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
     #[inline]
     fn get(&self, field: Field) -> Code {
         ((self >> field.shift) & field.mask) as Code
@@ -59,6 +74,15 @@ impl Key for u64 {
 
 impl Key for u128 {
     const ZERO: Self = 0;
+    const ONES: Self = Self::MAX;
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
     #[inline]
     fn get(&self, field: Field) -> Code {
         ((*self >> (field.word as u32 * 64 + field.shift)) as u64 & field.mask) as Code
@@ -76,6 +100,15 @@ impl Key for u128 {
 
 impl<const N: usize> Key for Wide<N> {
     const ZERO: Self = [0; N];
+    const ONES: Self = [u64::MAX; N];
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        std::array::from_fn(|word| self[word] & other[word])
+    }
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        std::array::from_fn(|word| self[word] | other[word])
+    }
     #[inline]
     fn get(&self, field: Field) -> Code {
         ((self[field.word] >> field.shift) & field.mask) as Code

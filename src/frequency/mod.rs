@@ -9,3 +9,4 @@ pub mod rollup;
 pub mod set;
 pub mod store;
 pub mod tally;
+mod warm;

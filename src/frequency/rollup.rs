@@ -11,11 +11,22 @@ use crate::model::domain::Code;
 use crate::model::lattice::Node;
 
 /// One attribute that changes: where its code lives, and the map from the finer level's codes to the coarser one's.
-pub struct Step<'a> {
+pub struct Step<'a, K> {
     /// The attribute's field.
     pub field: Field,
-    /// The parent map, composed over all levels in between.
-    pub map: &'a [Code],
+    /// The parent map, composed over all levels in between: by finer code the coarser one, already in its place in a key.
+    /// Empty where all become code 0.
+    pub map: &'a [K],
+}
+
+/// The map of a [`Step`] from one by codes.
+pub fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
+    let place = |&code: &Code| {
+        let mut key = K::ZERO;
+        key.set(field, code);
+        key
+    };
+    if codes.iter().all(|code| *code == 0) { Vec::new() } else { codes.iter().map(place).collect() }
 }
 
 /// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs. `most` is how many
@@ -23,29 +34,22 @@ pub struct Step<'a> {
 pub fn rollup<K: Key>(
     finer: &Arc<FrequencySet<K>>,
     node: &Node,
-    steps: &[Step<'_>],
+    steps: &[Step<'_, K>],
     most: usize,
     groups: &mut Groups<K>,
 ) -> FrequencySet<K> {
     let plain = finer.subjects.is_none() && !finer.facets.any();
-    let mapped = finer.keys.iter().zip(&finer.rows).map(|(key, &rows)| {
-        let mut key = *key;
-        for step in steps {
-            key.set(step.field, step.map[key.get(step.field) as usize]);
-        }
-        (key, rows)
-    });
-    let (keys, rows) = groups.sum(mapped, most);
+    map_keys(&finer.keys, steps, &mut groups.mapped);
+    let (keys, rows) =
+        if plain { groups.sum::<false>(&finer.rows, most) } else { groups.sum::<true>(&finer.rows, most) };
     let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of().to_vec() };
     let subjects = finer.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
     let sizes = subjects.as_ref().map(|s| s.totals());
     let facets = match finer.facets.any() {
-        true => Facets::Later(Box::new(Later {
-            finer: Arc::clone(finer),
-            class_of,
-            classes: rows.len(),
-            merged: OnceLock::new(),
-        })),
+        true => {
+            let classes = rows.len();
+            Facets::Later(Box::new(Later { finer: Arc::clone(finer), class_of, classes, merged: OnceLock::new() }))
+        }
         false => Facets::default(),
     };
     FrequencySet {
@@ -61,17 +65,30 @@ pub fn rollup<K: Key>(
     }
 }
 
+/// Maps `keys`, attribute by attribute: one look-up each, and nothing else in the loop.
+pub(super) fn map_keys<K: Key>(keys: &[K], steps: &[Step<'_, K>], into: &mut Vec<K>) {
+    let mut stays = K::ONES;
+    steps.iter().for_each(|step| stays.set(step.field, 0));
+    into.clear();
+    into.extend(keys.iter().map(|key| key.and(stays)));
+    for Step { field, map } in steps.iter().filter(|step| !step.map.is_empty()) {
+        for (mapped, key) in into.iter_mut().zip(keys) {
+            *mapped = mapped.or(map[key.get(*field) as usize]);
+        }
+    }
+}
+
 /// The published classes with the attributes that are not `known` made one.
 pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: &[usize]) -> Seen {
-    let shown: Vec<(K, u32)> = (set.keys.iter().zip(&set.rows).zip(published).filter(|(_, p)| **p))
-        .map(|((key, &rows), _)| {
-            let mut seen = K::ZERO;
-            known.iter().for_each(|&attribute| seen.set(set.fields[attribute], key.get(set.fields[attribute])));
-            (seen, rows)
-        })
-        .collect();
     let mut groups = Groups::default();
-    let (keys, rows) = groups.sum(shown.into_iter(), if known.is_empty() { 1 } else { usize::MAX });
+    let is_shown = |at: &usize| published[*at];
+    groups.mapped.extend((0..set.keys.len()).filter(is_shown).map(|at| {
+        let mut seen = K::ZERO;
+        known.iter().for_each(|&attribute| seen.set(set.fields[attribute], set.keys[at].get(set.fields[attribute])));
+        seen
+    }));
+    let shown: Vec<u32> = (0..set.keys.len()).filter(is_shown).map(|at| set.rows[at]).collect();
+    let (keys, rows) = groups.sum::<true>(&shown, if known.is_empty() { 1 } else { usize::MAX });
     let mut class_of = vec![GONE; set.keys.len()];
     let shown = class_of.iter_mut().zip(published).filter(|(_, p)| **p).map(|(class, _)| class);
     shown.zip(groups.class_of()).for_each(|(class, &of)| *class = of);
@@ -106,39 +123,45 @@ pub struct Groups<K> {
     keys: Vec<K>,
     rows: Vec<u32>,
     class_of: Vec<u32>,
-    added: usize,
+    /// The keys to sum by.
+    mapped: Vec<K>,
 }
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
         let (slots, at, keys) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, at, keys, rows: Vec::new(), class_of: Vec::new(), added: 0 }
+        Self { slots, at, keys, rows: Vec::new(), class_of: Vec::new(), mapped: Vec::new() }
     }
 }
 
 /// Slots per expected class. More are further apart in memory; fewer collide more often.
 const ROOM: usize = 3;
 
+/// How many times fewer classes are expected than there were. Larger makes the table grow on the way more often; smaller
+/// spreads few classes over much memory.
+const SHRINKS: usize = 6;
+
 impl<K: Key> Groups<K> {
-    /// Sums what `pairs` gives, of whose keys at most `most` differ. Returns the classes in order of first appearance.
-    fn sum(&mut self, pairs: impl ExactSizeIterator<Item = (K, u32)>, most: usize) -> (Vec<K>, Vec<u32>) {
-        let inputs = pairs.len();
-        if self.class_of.len() < inputs {
+    /// Sums `rows` by the mapped keys, and with `CLASSES` notes the class of each. At most about `most` keys differ. Returns
+    /// the classes in order of first appearance.
+    fn sum<const CLASSES: bool>(&mut self, counts: &[u32], most: usize) -> (Vec<K>, Vec<u32>) {
+        let inputs = counts.len();
+        if self.keys.len() < inputs {
             self.class_of.resize(inputs, 0);
             self.keys.resize(inputs, K::ZERO);
             self.rows.resize(inputs, 0);
             self.at.resize(inputs, 0);
         }
-        // Rollups mostly halve, and the table grows where that is not so.
-        let mut width = (most.min(inputs / 2 + 16) * ROOM).next_power_of_two();
+        let mut width = (most.min(inputs / SHRINKS + 16) * ROOM).next_power_of_two();
         let mut classes = 0;
-        self.added = inputs;
-        self.widen(width);
+        if self.slots.len() < width {
+            self.slots.resize(width, (K::ZERO, 0));
+        }
         // Slices of known length, so that the loop keeps them at hand.
         let (mut slots, mut shift) = (&mut self.slots[..width], u64::BITS - width.trailing_zeros());
         let (keys, rows) = (&mut self.keys[..inputs], &mut self.rows[..inputs]);
         let (places, class_of) = (&mut self.at[..inputs], &mut self.class_of[..inputs]);
-        for ((key, count), class_of) in pairs.zip(class_of) {
+        for ((&key, &count), class_of) in self.mapped.iter().zip(counts).zip(class_of) {
             let at = place(slots, shift, key);
             let fresh = slots[at].1 == 0;
             keys[classes] = key;
@@ -147,7 +170,9 @@ impl<K: Key> Groups<K> {
             let class = if fresh { classes as u32 } else { slots[at].1 - 1 };
             slots[at] = (key, class + 1);
             rows[class as usize] += count;
-            *class_of = class;
+            if CLASSES {
+                *class_of = class;
+            }
             classes += usize::from(fresh);
             if classes * 2 > width {
                 places[..classes].iter().for_each(|&at| slots[at as usize].1 = 0);
@@ -167,15 +192,9 @@ impl<K: Key> Groups<K> {
         (keys[..classes].to_vec(), rows[..classes].to_vec())
     }
 
-    fn widen(&mut self, width: usize) {
-        if self.slots.len() < width {
-            self.slots.resize(width, (K::ZERO, 0));
-        }
-    }
-
     /// The class of each key that was summed, in that order.
     fn class_of(&self) -> &[u32] {
-        &self.class_of[..self.added]
+        &self.class_of[..self.mapped.len()]
     }
 }
 

@@ -45,6 +45,8 @@ pub trait Classes: Send + Sync {
     fn code(&self, class: usize, attribute: usize) -> Code;
     /// The sum over all attributes of `tables[attribute][code]` for one class.
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64;
+    /// Records per code of one attribute, of which there are `codes`.
+    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64>;
     /// The histogram of one facet in one class.
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
     /// The counts of every class, to be merged class by class.
@@ -259,6 +261,12 @@ impl<K: Key> Classes for FrequencySet<K> {
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64 {
         let key = &self.keys[class];
         self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
+    }
+    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
+        let mut marginal = vec![0; codes];
+        let field = self.fields[attribute];
+        self.keys.iter().zip(&self.rows).for_each(|(key, &rows)| marginal[key.get(field) as usize] += u64::from(rows));
+        marginal
     }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         let facet = &self.facets.get()[facet];

@@ -3,14 +3,14 @@
 //! The only file that names dashmap. No guard leaves it: it hands out `Arc` snapshots.
 //! [`Counter`] and [`FrequencySets`] hide the key type, so that it is chosen once per window and not per row.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
 
 use super::base::BaseSet;
 use super::key::{Key, Layout, Wide, Width};
-use super::rollup::{Groups, Step, rollup};
+use super::rollup::{Groups, Step, in_place, map_keys, rollup};
 use super::set::{Classes, FrequencySet};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -32,7 +32,8 @@ pub trait Counter: Send {
     fn fits(&self, codes: &[Code]) -> bool;
     /// Distinct tuples counted.
     fn tuples(&self) -> usize;
-    /// A store over the counts as they are now.
+    /// A store over the counts as they are now. A counter may live as long as the stream: the sets that were asked of the last
+    /// store are brought up to date by what came and went since, and not rolled up again.
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
 }
 
@@ -91,7 +92,9 @@ impl<K: Key> Counter for BaseSet<K> {
     }
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
         let bottom = Node::new(domains.iter().map(|_| 0));
-        Arc::new(FrequencyStore::new(self.snapshot(bottom), self.layout().clone(), domains.to_vec()))
+        let store = Arc::new(FrequencyStore::new(self.snapshot(bottom), self.layout().clone(), domains.to_vec()));
+        self.follow(&store);
+        store
     }
 }
 
@@ -100,13 +103,13 @@ pub struct FrequencyStore<K> {
     layout: Layout,
     domains: Vec<Arc<DomainView>>,
     base: Arc<FrequencySet<K>>,
-    sets: DashMap<Node, Arc<FrequencySet<K>>>,
+    sets: DashMap<Node, Held<K>>,
     /// The same sets, smallest first, so that the first that is finer than a node is the one to roll up from.
     by_size: RwLock<Vec<Cached<K>>>,
     /// Tables of rollups that are over.
     spare: Mutex<Vec<Groups<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
-    maps: Vec<Vec<OnceLock<Vec<Code>>>>,
+    maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
     rolled_up: AtomicU64,
     cached: AtomicU64,
@@ -117,6 +120,13 @@ struct Cached<K> {
     classes: usize,
     height: usize,
     set: Arc<FrequencySet<K>>,
+}
+
+/// A set by its node.
+struct Held<K> {
+    set: Arc<FrequencySet<K>>,
+    /// False while it was only brought along from an earlier store.
+    asked: AtomicBool,
 }
 
 impl<K: Key> FrequencyStore<K> {
@@ -143,27 +153,59 @@ impl<K: Key> FrequencyStore<K> {
         if node == self.base.node() {
             return Arc::clone(&self.base);
         }
-        if let Some(set) = self.sets.get(node) {
+        if let Some(held) = self.sets.get(node) {
             self.cached.fetch_add(1, Ordering::Relaxed);
-            return Arc::clone(&set);
+            held.asked.store(true, Ordering::Relaxed);
+            return Arc::clone(&held.set);
         }
         let finer = self.smallest_finer(node);
-        let steps: Vec<Step<'_>> = (0..self.domains.len())
+        let steps: Vec<Step<'_, K>> = (0..self.domains.len())
             .filter(|&a| finer.node().levels()[a] != node.levels()[a])
             .map(|a| Step { field: self.layout.field(a), map: self.map(a, finer.node().levels()[a], node.levels()[a]) })
             .collect();
         let set = Arc::new(self.rollup(&finer, node, &steps));
+        self.hold(&set, true);
+        set
+    }
+
+    fn hold(&self, set: &Arc<FrequencySet<K>>, asked: bool) {
         if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
-            self.sets.insert(node.clone(), Arc::clone(&set));
-            let cached = Cached { classes: set.len(), height: node.height(), set: Arc::clone(&set) };
+            let held = Held { set: Arc::clone(set), asked: AtomicBool::new(asked) };
+            self.sets.insert(set.node().clone(), held);
+            let cached = Cached { classes: set.len(), height: set.node().height(), set: Arc::clone(set) };
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
             let at = by_size.partition_point(|other| other.classes < cached.classes);
             by_size.insert(at, cached);
         }
-        set
     }
 
-    fn rollup(&self, finer: &Arc<FrequencySet<K>>, node: &Node, steps: &[Step<'_>]) -> FrequencySet<K> {
+    /// The finest set.
+    pub(super) fn base_set(&self) -> &FrequencySet<K> {
+        &self.base
+    }
+
+    /// The rollups that somebody asked for, smallest first.
+    pub(super) fn asked_for(&self) -> Vec<Arc<FrequencySet<K>>> {
+        let asked = self.sets.iter().filter(|held| held.asked.load(Ordering::Relaxed));
+        let mut sets: Vec<_> = asked.map(|held| Arc::clone(&held.set)).collect();
+        sets.sort_by_key(|set| set.len());
+        sets
+    }
+
+    /// Takes in a rollup that was made elsewhere.
+    pub(super) fn keep(&self, set: FrequencySet<K>) {
+        self.hold(&Arc::new(set), false);
+    }
+
+    /// The keys of the finest node as keys of `node`.
+    pub(super) fn generalize(&self, keys: &[K], node: &Node, into: &mut Vec<K>) {
+        let fields = (0..self.domains.len()).filter(|&a| node.levels()[a] != 0);
+        let steps: Vec<Step<'_, K>> =
+            fields.map(|a| Step { field: self.layout.field(a), map: self.map(a, 0, node.levels()[a]) }).collect();
+        map_keys(keys, &steps, into);
+    }
+
+    fn rollup(&self, finer: &Arc<FrequencySet<K>>, node: &Node, steps: &[Step<'_, K>]) -> FrequencySet<K> {
         let values = |(view, &level): (&Arc<DomainView>, &Level)| view.level(level).len();
         let most = self.domains.iter().zip(node.levels()).map(values).fold(1, usize::saturating_mul);
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -182,10 +224,10 @@ impl<K: Key> FrequencyStore<K> {
         Arc::clone(smallest.map_or(&self.base, |cached| &cached.set))
     }
 
-    fn map(&self, attribute: usize, from: Level, to: Level) -> &[Code] {
+    fn map(&self, attribute: usize, from: Level, to: Level) -> &[K] {
         let view = &self.domains[attribute];
         let at = usize::from(from) * (usize::from(view.height()) + 1) + usize::from(to);
-        self.maps[attribute][at].get_or_init(|| view.between(from, to))
+        self.maps[attribute][at].get_or_init(|| in_place(self.layout.field(attribute), &view.between(from, to)))
     }
 }
 
@@ -201,8 +243,9 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
             return self.get(&node);
         }
         // Published codes are at most as many as leaves, so they fit the same fields.
-        let step = |(attribute, column)| Step { field: self.layout.field(attribute), map: Column::map(column) };
-        let steps: Vec<Step<'_>> = columns.iter().enumerate().map(step).collect();
+        let fields = || (0..columns.len()).map(|attribute| self.layout.field(attribute));
+        let maps: Vec<Vec<K>> = fields().zip(columns).map(|(field, column)| in_place(field, column.map())).collect();
+        let steps: Vec<Step<'_, K>> = fields().zip(&maps).map(|(field, map)| Step { field, map }).collect();
         let mut set = self.rollup(&self.base, &recoding.coarsest(), &steps);
         set.values = columns.iter().map(|column| column.values().cloned()).collect();
         Arc::new(set)

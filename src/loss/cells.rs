@@ -45,16 +45,14 @@ impl CellLoss {
         let mut cost = Vec::new();
         let mut column = Vec::new();
         for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
-            let mut marginal = vec![0.0; view.level(0).len()];
-            for (class, &rows) in base.rows().iter().enumerate() {
-                marginal[base.code(class, attribute) as usize] += f64::from(rows);
-            }
+            let marginal = base.marginal(attribute, view.leaf_count());
             let levels: Vec<Vec<f64>> = (0..=view.height())
                 .map(|level| cell(view, level).into_iter().map(|share| share * quasi.weight).collect())
                 .collect();
             let at = |(level, costs): (usize, &Vec<f64>)| {
                 let map = view.between(0, level as u8);
-                let sum: f64 = marginal.iter().zip(&map).map(|(rows, &code)| rows * costs[code as usize]).sum();
+                let sum: f64 =
+                    (marginal.iter().zip(&map)).map(|(&rows, &code)| rows as f64 * costs[code as usize]).sum();
                 sum / (records.max(1.0) * total_weight)
             };
             column.push(levels.iter().enumerate().map(at).collect());

@@ -29,10 +29,8 @@ impl Entropy {
         let records: f64 = base.rows().iter().map(|&r| f64::from(r)).sum();
         let (mut cost, mut column, mut added) = (Vec::new(), Vec::new(), Vec::new());
         for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
-            let mut leaves = vec![0.0f64; view.leaf_count()];
-            for (class, &rows) in base.rows().iter().enumerate() {
-                leaves[base.code(class, attribute) as usize] += f64::from(rows);
-            }
+            let leaves: Vec<f64> =
+                base.marginal(attribute, view.leaf_count()).into_iter().map(|rows| rows as f64).collect();
             let full: f64 = leaves.iter().filter(|n| **n > 0.0).map(|n| n * (records / n).ln()).sum();
             // A column of one value has nothing to lose.
             let unit = if full > 0.0 { quasi.weight / (total_weight * full) } else { 0.0 };

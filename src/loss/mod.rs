@@ -81,8 +81,7 @@ pub fn metric(loss: Loss, policy: &Policy, domains: &[Arc<DomainView>], base: &d
 /// For each attribute and level, how many different values occur in the window.
 fn distinct_values(domains: &[Arc<DomainView>], base: &dyn Classes) -> Vec<Vec<u64>> {
     let of = |(attribute, view): (usize, &Arc<DomainView>)| {
-        let mut seen = vec![false; view.level(0).len()];
-        (0..base.len()).for_each(|class| seen[base.code(class, attribute) as usize] = true);
+        let seen: Vec<bool> = base.marginal(attribute, view.leaf_count()).into_iter().map(|rows| rows > 0).collect();
         (0..=view.height())
             .map(|level| {
                 let map = view.between(0, level);

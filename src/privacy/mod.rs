@@ -66,6 +66,11 @@ pub trait Rule: Send + Sync {
     fn least_size(&self) -> Option<u32> {
         None
     }
+    /// The share of a class's records that is left out at this node and at every finer one at least, where the release is
+    /// `everything` but for a share of `spared` at most, and each record is somebody else's.
+    fn doomed(&self, _class: &Class<'_>, _everything: &Class<'_>, _spared: f64) -> f64 {
+        0.0
+    }
     /// What one class reaches, given the whole release.
     fn measure(&self, class: &Class<'_>, release: &Class<'_>) -> f64;
     /// What must be reached, or not be exceeded.
@@ -189,6 +194,12 @@ impl Rules {
     /// Security by the confidential sentences, whether or not the policy asks for a least one; `None` without sentences.
     pub fn security(&self) -> Option<&dyn Rule> {
         self.security.as_deref()
+    }
+
+    /// The share of a class's records that no release at this node or a finer one can show; see [`Rule::doomed`].
+    pub fn doomed(&self, class: &Class<'_>, everything: &Class<'_>, spared: f64) -> f64 {
+        let share = |rule: &dyn Rule| rule.doomed(class, everything, spared);
+        if self.subjects { 0.0 } else { self.iter().map(share).fold(0.0, f64::max) }
     }
 
     /// The columns to count inside each class.

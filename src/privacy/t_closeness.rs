@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Class, Rule, Scope, Setting};
+use super::{Class, ROUNDING, Rule, Scope, Setting};
 use crate::model::confidential::plain_text;
 use crate::model::counting::{Histogram, Values};
 use crate::model::domain::DomainView;
@@ -88,6 +88,16 @@ impl Rule for TCloseness {
         }
     }
 
+    /// The class is a mixture of its parts at a finer node, and the distance is convex: with parts that are published at most
+    /// t away and the others at most 1, the others are no fewer than it takes to be as far away as the class is. Leaving
+    /// out a share of the window moves the reference by no more than that share.
+    fn doomed(&self, class: &Class<'_>, everything: &Class<'_>, spared: f64) -> f64 {
+        let (Ground::Equal, true) = (&self.ground, self.t < 1.0) else { return 0.0 };
+        let (class, everything) = (class.facets[self.place.facet], everything.facets[self.place.facet]);
+        let away = equal(class, everything) - spared - ROUNDING;
+        ((away - self.t) / (1.0 - self.t)).max(0.0)
+    }
+
     fn required(&self) -> f64 {
         self.t
     }
@@ -156,8 +166,16 @@ fn tree(view: &DomainView, hierarchy: &Hierarchy) -> Ground {
 /// Half the sum of the differences: what has to move at all.
 fn equal(class: Histogram<'_>, release: Histogram<'_>) -> f64 {
     let (n, all) = (class.total() as f64, release.total() as f64);
-    let surplus = |(code, count): (u32, u32)| f64::from(count) / n - f64::from(release.count(code)) / all;
-    class.iter().map(surplus).filter(|s| *s > 0.0).sum()
+    let (mut moves, mut at) = (0.0, 0);
+    for (code, count) in class.iter() {
+        // Both ascend.
+        while release.codes.get(at).is_some_and(|&other| other < code) {
+            at += 1;
+        }
+        let there = if release.codes.get(at) == Some(&code) { release.counts[at] } else { 0 };
+        moves += f64::max(f64::from(count) / n - f64::from(there) / all, 0.0);
+    }
+    moves
 }
 
 /// Class share minus release share, by slot; `None` if a code has none.

@@ -9,7 +9,7 @@ use rand::Rng;
 
 use super::evaluator::Evaluator;
 use super::optimal::Optimal;
-use super::tabu_ga::TabuGa;
+use super::tabu_ga::{TabuGa, distinct};
 use super::{Budget, Outcome, Search, StopReason, keep_best};
 use crate::model::lattice::Lattice;
 
@@ -34,6 +34,7 @@ impl Search for Auto {
         let seeds =
             proof.best.iter().map(|b| b.recoding.coarsest()).chain(self.fallback.seeds.iter().cloned()).collect();
         let fallback = TabuGa { seeds, population: self.fallback.population, cycles: self.fallback.cycles };
+        let proving = evaluator.recall();
         let mut outcome = fallback.run(lattice, evaluator, budget, rng);
         if let Some(best) = proof.best {
             keep_best(&mut outcome.best, &best.recoding.coarsest(), &best.evaluation);
@@ -44,6 +45,8 @@ impl Search for Auto {
             outcome.stop = StopReason::Proven;
         }
         outcome.bound = outcome.best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
+        let answer = outcome.best.iter().map(|best| best.recoding.coarsest());
+        evaluator.memorise(distinct(answer.chain(proving)));
         outcome.predicted += proof.predicted;
         outcome
     }

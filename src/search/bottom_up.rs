@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::evaluator::Evaluator;
 use super::exhaustive::{Exhaustive, minimal_of};
-use super::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
+use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better, keep_best};
 use crate::model::lattice::{Lattice, Level, Node};
 
 /// Incognito.
@@ -146,7 +146,7 @@ impl<'a, 'e> Incognito<'a, 'e> {
         let mut stop = StopReason::Proven;
         let mut bound = f64::INFINITY;
         for (lower, node) in &by_bound {
-            if best.as_ref().is_some_and(|b: &Candidate| *lower >= b.evaluation.loss) {
+            if best.as_ref().is_some_and(|b: &Candidate| *lower > b.evaluation.loss + TIE) {
                 break;
             }
             if let Some(reason) = self.budget.spent(self.evaluator) {
@@ -164,11 +164,12 @@ impl<'a, 'e> Incognito<'a, 'e> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let evaluation = self.evaluator.evaluate(node);
-        if self.lattice.contains(node) {
-            keep_best(&mut self.best, node, &evaluation);
+        let checked = self.evaluator.check(node);
+        let better = |b: &Candidate| is_better(checked.loss, node, b.evaluation.loss, &b.recoding.coarsest());
+        if checked.satisfies && self.lattice.contains(node) && self.best.as_ref().is_none_or(better) {
+            keep_best(&mut self.best, node, &self.evaluator.evaluate(node));
         }
-        Ok(evaluation.satisfies)
+        Ok(checked.satisfies)
     }
 
     fn fully_generalized(&self) -> Node {

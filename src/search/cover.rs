@@ -3,6 +3,8 @@
 //!
 //! Invariant: bit i of the mask of a prefix is set if and only if counted node i bounds the prefix from its side.
 
+use smallvec::SmallVec;
+
 use crate::model::lattice::{Lattice, Level, Node};
 
 /// One bit per counted node.
@@ -25,6 +27,9 @@ pub(super) struct Cover {
     figures: Vec<f64>,
     /// Those that exclude all they speak of.
     certain: Mask,
+    /// Those that were needed so far; asked first, so that few are.
+    needed: Mask,
+    heights: Vec<usize>,
     words: usize,
 }
 
@@ -32,7 +37,8 @@ impl Cover {
     pub(super) fn new(lattice: &Lattice, side: Side) -> Self {
         let levels = |&top: &Level| vec![Mask::new(); usize::from(top) + 1];
         let masks = lattice.top().levels().iter().map(levels).collect();
-        Self { side, masks, figures: Vec::new(), certain: Mask::new(), words: 0 }
+        let (certain, needed) = (Mask::new(), Mask::new());
+        Self { side, masks, figures: Vec::new(), certain, needed, heights: Vec::new(), words: 0 }
     }
 
     /// Adds a counted node; an infinite figure excludes everything that it speaks of.
@@ -41,9 +47,11 @@ impl Cover {
         if word == self.words {
             self.words += 1;
             self.certain.push(0);
+            self.needed.push(0);
             self.masks.iter_mut().flatten().for_each(|mask| mask.push(0));
         }
         self.figures.push(figure);
+        self.heights.push(node.height());
         if figure == f64::INFINITY {
             self.certain[word] |= bit;
         }
@@ -69,25 +77,48 @@ impl Cover {
         into.extend(prefix.iter().zip(&self.masks[attribute][usize::from(level)]).map(|(a, b)| a & b));
     }
 
-    /// True if a node that excludes all it speaks of is among these.
-    pub(super) fn excludes(&self, mask: &[u64]) -> bool {
-        mask.iter().zip(&self.certain).any(|(a, b)| a & b != 0)
+    /// One of these that says a figure for which `enough` holds. Those that exclude all come first: one that was needed
+    /// before, else the highest.
+    pub(super) fn who(&self, mask: &[u64], mut enough: impl FnMut(f64) -> bool) -> Option<usize> {
+        let certain = || mask.iter().zip(&self.certain).map(|(a, b)| a & b);
+        let known = certain().zip(&self.needed).map(|(a, b)| a & b).enumerate().find(|(_, bits)| *bits != 0);
+        if let Some((word, bits)) = known {
+            return Some(word * 64 + bits.trailing_zeros() as usize);
+        }
+        let highest = ones(certain()).max_by_key(|&at| self.heights[at]);
+        // Bits behind the last node are set in the mask of the empty prefix only.
+        highest.or_else(|| ones(mask.iter().copied()).find(|&at| self.figures.get(at).is_some_and(|&f| enough(f))))
     }
 
-    /// True if one of these says a figure for which `enough` holds.
-    pub(super) fn any(&self, mask: &[u64], mut enough: impl FnMut(f64) -> bool) -> bool {
-        self.excludes(mask)
-            || mask.iter().enumerate().any(|(word, &bits)| {
-                let mut bits = bits;
-                while bits != 0 {
-                    // Bits behind the last node are set in the mask of the empty prefix only.
-                    if self.figures.get(word * 64 + bits.trailing_zeros() as usize).is_some_and(|&f| enough(f)) {
-                        return true;
-                    }
-                    bits &= bits - 1;
-                }
-                false
-            })
+    /// One of these that excludes the whole box of nodes whose other attributes are at most at the levels of `rest`.
+    pub(super) fn excludes_box(&self, mask: &[u64], rest: impl Iterator<Item = (usize, Level)>) -> Option<usize> {
+        let mut certain: SmallVec<[u64; 16]> = mask.iter().zip(&self.certain).map(|(a, b)| a & b).collect();
+        let mut some = certain.iter().any(|bits| *bits != 0);
+        for (attribute, level) in rest {
+            if !some {
+                return None;
+            }
+            let levels = &self.masks[attribute][usize::from(level)];
+            certain.iter_mut().zip(levels).for_each(|(bits, mask)| *bits &= mask);
+            some = certain.iter().any(|bits| *bits != 0);
+        }
+        let known = ones(certain.iter().zip(&self.needed).map(|(a, b)| a & b)).next();
+        known.or_else(|| ones(certain.iter().copied()).max_by_key(|&at| self.heights[at]))
+    }
+
+    /// Notes that this one was needed.
+    pub(super) fn need(&mut self, at: usize) {
+        self.needed[at / 64] |= 1 << (at % 64);
+    }
+
+    /// Forgets which were needed.
+    pub(super) fn need_none(&mut self) {
+        self.needed.fill(0);
+    }
+
+    /// Those that were needed.
+    pub(super) fn needed(&self) -> impl Iterator<Item = usize> + '_ {
+        ones(self.needed.iter().copied())
     }
 
     /// The mask of a whole node.
@@ -98,6 +129,17 @@ impl Cover {
         }
         mask
     }
+}
+
+/// The positions of the bits that are set.
+fn ones(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
+    words.enumerate().flat_map(|(word, mut bits)| {
+        std::iter::from_fn(move || {
+            let at = (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize);
+            bits &= bits.wrapping_sub(1);
+            at
+        })
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +158,13 @@ mod tests {
                 for (i, node) in counted.iter().enumerate() {
                     cover.add(node, if i % 3 == 0 { f64::INFINITY } else { i as f64 });
                 }
+                for node in lattice.nodes().filter(|_| side == Side::Below) {
+                    // A box is excluded if its highest node is.
+                    let mut prefix = Mask::new();
+                    cover.narrow(&cover.everything(), 0, node.levels()[0], &mut prefix);
+                    let told = cover.excludes_box(&prefix, (1..3).map(|a| (a, node.levels()[a])));
+                    prop_assert_eq!(told, cover.who(&cover.of(&node), |_| false));
+                }
                 for node in lattice.nodes() {
                     let mask = cover.of(&node);
                     let speaks = |other: &Node| match side {
@@ -123,10 +172,14 @@ mod tests {
                         Side::Above => other.is_finer_or_equal(&node),
                     };
                     let said: Vec<usize> = (0..counted.len()).filter(|&i| speaks(&counted[i])).collect();
-                    prop_assert_eq!(cover.excludes(&mask), said.iter().any(|i| i % 3 == 0));
-                    for i in (0..counted.len()).filter(|i| i % 3 != 0) {
-                        let told = cover.any(&mask, |figure| figure == i as f64);
-                        prop_assert_eq!(told, said.contains(&i) || cover.excludes(&mask));
+                    let certain: Vec<usize> = said.iter().copied().filter(|i| i % 3 == 0).collect();
+                    let highest = certain.iter().map(|&i| counted[i].height()).max();
+                    let told = cover.who(&mask, |_| false);
+                    prop_assert_eq!(told.map(|i| counted[i].height()), highest);
+                    prop_assert!(told.is_none_or(|i| certain.contains(&i)));
+                    for i in (0..counted.len()).filter(|i| i % 3 != 0 && certain.is_empty()) {
+                        let told = cover.who(&mask, |figure| figure == i as f64);
+                        prop_assert_eq!(told, said.contains(&i).then_some(i));
                     }
                 }
             }

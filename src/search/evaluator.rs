@@ -4,7 +4,7 @@
 //! the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +12,7 @@ use super::publishable::{self, Verdict};
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
-use crate::model::lattice::{Level, Node};
+use crate::model::lattice::Node;
 use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Recoding;
 use crate::privacy::Rules;
@@ -68,7 +68,20 @@ pub struct Evaluator<'a> {
     allowed: u64,
     memo: Mutex<FxHashMap<Node, Known>>,
     checks: AtomicU64,
+    /// The whole window as one class.
+    everything: OnceLock<Box<dyn Classes>>,
+    trail: Option<Arc<Trail>>,
 }
+
+/// What a search leaves for the next window's: the answer first, then the nodes whose counts proved it. Wherever the data
+/// has hardly changed they prove the next answer too; what they are worth is counted anew each time, so that a warm
+/// search finds what a cold one does.
+#[derive(Debug, Default)]
+pub struct Trail(Mutex<Vec<Node>>);
+
+/// How many nodes are left for the next search. More are counted before it begins to look around; fewer leave it to find
+/// again what it knew.
+const MAX_REMEMBERED: usize = 512;
 
 impl<'a> Evaluator<'a> {
     /// An evaluator over the sets of one window.
@@ -85,6 +98,27 @@ impl<'a> Evaluator<'a> {
             sets,
             memo: Mutex::default(),
             checks: AtomicU64::new(0),
+            everything: OnceLock::new(),
+            trail: None,
+        }
+    }
+
+    /// The same evaluator for searches that start from `trail` and leave there what the next may start from.
+    pub fn warm(self, trail: Arc<Trail>) -> Self {
+        Self { trail: Some(trail), ..self }
+    }
+
+    /// What the last search left.
+    pub fn recall(&self) -> Vec<Node> {
+        let held = |trail: &Arc<Trail>| trail.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.trail.as_ref().map_or_else(Vec::new, held)
+    }
+
+    /// Leaves `nodes` for the next search.
+    pub fn memorise(&self, mut nodes: Vec<Node>) {
+        if let Some(trail) = &self.trail {
+            nodes.truncate(MAX_REMEMBERED);
+            *trail.0.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
         }
     }
 
@@ -177,12 +211,6 @@ impl<'a> Evaluator<'a> {
     /// The lower bound as a sum, by attribute and level; see [`LossMetric::columns`].
     pub fn columns(&self) -> Option<&[Vec<f64>]> {
         self.metric.columns()
-    }
-
-    /// How much fewer values one more level leaves: the logarithm of the ratio. Never zero.
-    pub fn narrowing(&self, attribute: usize, level: Level) -> f64 {
-        let values = |level: Level| self.sets.domains()[attribute].level(level).len().max(1) as f64;
-        (values(level) / values(level + 1)).ln().max(1e-3)
     }
 
     /// True if nodes above a satisfying node satisfy, and nodes below a failing one fail.
@@ -282,6 +310,18 @@ impl<'a> Evaluator<'a> {
                 (true, None) => self.metric.loss(&node),
             };
             return Checked { satisfies, loss, forced: if satisfies { forced } else { f64::INFINITY }, bound_above };
+        }
+        if !monotone && published.contains(&true) {
+            let everything = self.everything.get_or_init(|| {
+                let base = self.sets.base();
+                base.seen_by(&vec![true; base.len()], &[]).classes
+            });
+            let spared = self.allowed as f64 / self.records.max(1) as f64;
+            let doomed = publishable::doomed(self.rules, set, &published, &**everything, spared);
+            // A whole record more than allowed, so that sums of shares cannot get it wrong.
+            if suppressed as f64 + doomed > self.allowed as f64 + 1.0 {
+                return failed(&published);
+            }
         }
         let Evaluation { satisfies, loss, bound_above, .. } = self.judge(set);
         Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }

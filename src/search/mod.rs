@@ -6,6 +6,7 @@
 
 pub mod auto;
 pub mod bottom_up;
+mod chain;
 pub mod choose;
 pub mod compare;
 mod cover;

@@ -6,9 +6,12 @@
 //! speaks for is settled by a binary search on a chain from it to the top, for the highest node that excludes it; the
 //! nodes on the way that satisfy give early, good upper bounds. Where the policy is not monotone, its rules that are
 //! exclude what they can, and the rest is counted.
+//! A warm start counts the last window's answer and the nodes that proved it first: often they are all it takes.
 
 use rand::Rng;
+use rustc_hash::FxHashMap;
 
+use super::chain::chain;
 use super::cover::{Cover, Mask, Side};
 use super::evaluator::{Checked, Evaluator};
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
@@ -20,6 +23,10 @@ const SMALL: u128 = 1 << 16;
 
 /// How often the clock is read, in steps of the walk. More often costs more than a step; less often overstays the deadline.
 const CLOCK: u64 = 256;
+
+/// From how many nodes on it is asked whether they are all excluded at once. Fewer cost less to visit than to ask about;
+/// more leaves large excluded parts of the lattice to be walked.
+const WORTH_A_LOOK: u128 = 64;
 
 /// Branch and bound.
 pub struct Optimal;
@@ -33,7 +40,8 @@ impl Search for Optimal {
         };
         let candidate =
             |(_, node): (f64, Node)| Candidate { evaluation: evaluator.evaluate(&node), recoding: node.into() };
-        let predicted = walk.covered.saturating_sub(walk.counted);
+        let predicted = walk.covered.saturating_sub(walk.seen.len() as u64);
+        evaluator.memorise(walk.decisive());
         let best = walk.best.map(candidate);
         let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
         Outcome { best, stop, bound, predicted, minimal: Vec::new(), front: None }
@@ -54,8 +62,12 @@ struct Walk<'a, 'e> {
     threshold: f64,
     /// Nodes of this round that needed no count of their own.
     covered: u64,
-    counted: u64,
     steps: u64,
+    /// What was counted, and in which order.
+    seen: FxHashMap<Node, Checked>,
+    order: Vec<Node>,
+    /// How many nodes agree in the first attributes, by how many these are.
+    below_depth: Vec<u128>,
     /// The prefixes of the node at hand: by depth what speaks of it.
     masks: Vec<[Mask; 2]>,
 }
@@ -73,20 +85,32 @@ impl<'a, 'e> Walk<'a, 'e> {
             proven: evaluator.lower_bound(lattice.bottom()),
             threshold: f64::INFINITY,
             covered: 0,
-            counted: 0,
             steps: 0,
+            seen: FxHashMap::default(),
+            order: Vec::new(),
+            below_depth: (0..=lattice.width())
+                .map(|depth| {
+                    let spans = lattice.bottom().levels().iter().zip(lattice.top().levels()).skip(depth);
+                    spans.map(|(low, high)| u128::from(high - low) + 1).fold(1, u128::saturating_mul)
+                })
+                .collect(),
             masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
         }
     }
 
     fn prove(&mut self) -> Result<(), StopReason> {
+        for node in self.evaluator.recall().iter().filter(|node| self.lattice.contains(node)) {
+            self.count(node)?;
+        }
         let bottom = self.lattice.bottom().clone();
         let least = self.evaluator.lower_bound(&bottom);
-        self.settle(&bottom, least)?;
+        if self.best.is_none() {
+            self.settle(&bottom, least)?;
+        }
         let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
-        let rounds = if self.lattice.size() <= SMALL { 4..5 } else { 1..5 };
+        let rounds = if self.lattice.size() <= SMALL { 8..9 } else { 1..10 };
         for round in rounds {
-            self.threshold = least + (most - least) * f64::from(round) / 5.0;
+            self.threshold = least + (most - least) * f64::from(round) / 10.0;
             self.sweep(&bottom, least)?;
             self.proven = self.proven.max(self.threshold);
         }
@@ -94,9 +118,17 @@ impl<'a, 'e> Walk<'a, 'e> {
         self.sweep(&bottom, least)
     }
 
+    /// The answer, and the nodes that proved it, finest first so that the others can be rolled up from them.
+    fn decisive(&self) -> Vec<Node> {
+        let mut nodes: Vec<Node> = self.below.needed().map(|at| self.order[at].clone()).collect();
+        nodes.sort_by_cached_key(Node::height);
+        self.best.iter().map(|(_, node)| node.clone()).chain(nodes).collect()
+    }
+
     /// Settles every node whose bound is below the threshold and not above the best loss.
     fn sweep(&mut self, bottom: &Node, least: f64) -> Result<(), StopReason> {
         self.covered = 0;
+        self.below.need_none();
         self.masks[0] = [self.below.everything(), self.above.everything()];
         self.descend(0, &mut bottom.clone(), least)
     }
@@ -126,17 +158,40 @@ impl<'a, 'e> Walk<'a, 'e> {
             let (prefixes, deeper) = self.masks.split_at_mut(depth + 1);
             self.below.narrow(&prefixes[depth][0], depth, level, &mut deeper[0][0]);
             self.above.narrow(&prefixes[depth][1], depth, level, &mut deeper[0][1]);
-            self.descend(depth + 1, node, bound)?;
+            if !self.skip(depth + 1, bound) {
+                self.descend(depth + 1, node, bound)?;
+            }
         }
         node.set(depth, low);
         Ok(())
     }
 
+    /// True if one failing node lies above every node of the subtree that is still in question.
+    fn skip(&mut self, depth: usize, bound: f64) -> bool {
+        let (Some(columns), true) = (self.columns, self.below_depth[depth] >= WORTH_A_LOOK) else { return false };
+        let limit = self.best.as_ref().map_or(f64::INFINITY, |best| best.0 + TIE).min(self.threshold);
+        let (bottom, top) = (self.lattice.bottom().levels(), self.lattice.top().levels());
+        let mut nodes = 1u64;
+        let highest = (depth..self.lattice.width()).map(|a| {
+            let room =
+                |level: &u8| bound + columns[a][usize::from(*level)] - columns[a][usize::from(bottom[a])] <= limit;
+            let level = (bottom[a]..=top[a]).take_while(room).last().unwrap_or(bottom[a]);
+            nodes = nodes.saturating_mul(u64::from(level - bottom[a]) + 1);
+            (a, level)
+        });
+        let Some(speaker) = self.below.excludes_box(&self.masks[depth][0], highest) else { return false };
+        self.below.need(speaker);
+        self.covered = self.covered.saturating_add(nodes);
+        true
+    }
+
     fn visit(&mut self, node: &Node, bound: f64) -> Result<(), StopReason> {
         let [below, above] = &self.masks[self.lattice.width()];
         let is_out = |loss: f64| self.is_out(loss, node);
-        if self.below.any(below, |forced| is_out(bound + forced)) || self.above.any(above, is_out) {
+        let speaker = self.below.who(below, |forced| is_out(bound + forced));
+        if speaker.is_some() || self.above.who(above, is_out).is_some() {
             self.covered += 1;
+            speaker.into_iter().for_each(|speaker| self.below.need(speaker));
             return Ok(());
         }
         self.settle(node, bound)?;
@@ -148,6 +203,8 @@ impl<'a, 'e> Walk<'a, 'e> {
             self.below.narrow(&prefixes[depth][0], depth, level, &mut deeper[0][0]);
             self.above.narrow(&prefixes[depth][1], depth, level, &mut deeper[0][1]);
         }
+        let speaker = self.below.who(&self.masks[self.lattice.width()][0], |forced| self.is_out(bound + forced, node));
+        speaker.into_iter().for_each(|speaker| self.below.need(speaker));
         Ok(())
     }
 
@@ -164,12 +221,12 @@ impl<'a, 'e> Walk<'a, 'e> {
                 return Ok(());
             }
         }
-        let chain = self.chain(node);
+        let chain = chain(self.evaluator, self.lattice.top(), node);
         let (mut low, mut high) = (0, chain.len());
         while low < high {
             let middle = low + (high - low) / 2;
             let mask = self.below.of(&chain[middle]);
-            let excluded = self.below.any(&mask, |forced| self.is_out(bound + forced, node)) || {
+            let excluded = self.below.who(&mask, |forced| self.is_out(bound + forced, node)).is_some() || {
                 let forced = self.count(&chain[middle])?.forced;
                 self.is_out(bound + forced, node)
             };
@@ -178,35 +235,16 @@ impl<'a, 'e> Walk<'a, 'e> {
         Ok(())
     }
 
-    /// From `node` to the top: first the steps that cost least by the bound and leave most values apart, so that failing
-    /// nodes on it are high and satisfying ones cheap.
-    fn chain(&self, node: &Node) -> Vec<Node> {
-        let mut chain = vec![node.clone()];
-        let mut last = node.clone();
-        loop {
-            let bound = self.evaluator.lower_bound(&last);
-            let price = |attribute: usize| {
-                let level = usize::from(last.levels()[attribute]);
-                let cost = match self.columns {
-                    Some(columns) => columns[attribute][level + 1] - columns[attribute][level],
-                    None => self.evaluator.lower_bound(&last.with(attribute, level as u8 + 1)) - bound,
-                };
-                cost.max(TIE).powi(2) * self.evaluator.narrowing(attribute, level as u8)
-            };
-            let open = |&attribute: &usize| last.levels()[attribute] < self.lattice.top().levels()[attribute];
-            let prices = (0..self.lattice.width()).filter(open).map(|attribute| (price(attribute), attribute));
-            let Some((_, attribute)) = prices.min_by(|a, b| a.0.total_cmp(&b.0)) else { return chain };
-            last.set(attribute, last.levels()[attribute] + 1);
-            chain.push(last.clone());
-        }
-    }
-
     fn count(&mut self, node: &Node) -> Result<Checked, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
+        if let Some(checked) = self.seen.get(node) {
+            return Ok(*checked);
+        }
         let checked = self.evaluator.check(node);
-        self.counted += 1;
+        self.seen.insert(node.clone(), checked);
+        self.order.push(node.clone());
         self.below.add(node, checked.forced);
         if checked.bound_above > 0.0 {
             self.above.add(node, checked.bound_above);

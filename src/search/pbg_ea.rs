@@ -85,6 +85,7 @@ impl Search for PbgEa {
         let evolved = self.evolve(lattice, evaluator, &objectives, budget, rng);
         let bound = evaluator.lower_bound(lattice.bottom());
         let front = front(&objectives, evolved.archive.into_points(), &self.prefer, false);
+        evaluator.memorise(front.points.iter().map(|point| point.node.clone()).collect());
         // Where no point of the front satisfies the policy, the best node that does and was seen on the way.
         let picked = front.picked.map(|at| &front.points[at]);
         let picked = picked.map(|p| Candidate { recoding: p.node.clone().into(), evaluation: p.evaluation.clone() });
@@ -171,6 +172,9 @@ impl Run<'_, '_> {
         let rate = 1.0 / self.lattice.width().max(1) as f64;
         // The top first: it is the likeliest to satisfy, should the budget end at once.
         let mut population = vec![self.lattice.top().clone(), self.lattice.bottom().clone()];
+        // The last window's front lives on in half of the first population, and through it in the archive.
+        let recalled = self.evaluator.recall().into_iter().filter(|node| self.lattice.contains(node));
+        population.extend(recalled.take(ea.population / 2));
         while population.len() < ea.population {
             population.push(random_node(self.lattice, rng));
         }

@@ -66,6 +66,20 @@ pub(super) fn leave_out_alone<'r>(
     }
 }
 
+/// Records in published classes that cannot all be published, here or at a finer node.
+pub(super) fn doomed(
+    rules: &Rules,
+    set: &dyn Classes,
+    published: &[bool],
+    everything: &dyn Classes,
+    spared: f64,
+) -> f64 {
+    let (mut classes, mut all) = (View::new(set, rules), View::new(everything, rules));
+    let all = all.class(0);
+    let of = |class: usize| f64::from(set.rows()[class]) * rules.doomed(&classes.class(class), &all, spared);
+    (0..set.len()).filter(|&class| published[class]).map(of).sum()
+}
+
 /// One round; true if it left out a class, and something is left.
 fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
     let before: Vec<bool> = published.to_vec();

@@ -5,6 +5,7 @@
 //! The paper's parameters: population 20, 20 cycles, tabu list 6, living time 7, 20 candidates, 20 tabu cycles.
 
 use rand::Rng;
+use rustc_hash::FxHashSet;
 
 use super::evaluator::Evaluator;
 use super::genetic::{POPULATION, evolve};
@@ -35,10 +36,23 @@ impl Default for TabuGa {
 impl Search for TabuGa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let mut trials = Trials::new(lattice, evaluator, budget);
-        let seeds: Vec<Node> = self.seeds.iter().filter(|node| lattice.contains(node)).cloned().collect();
+        // The last window's answers live on in half of the first population; the other half keeps looking elsewhere.
+        let recalled = evaluator.recall().into_iter().take(self.population / 2);
+        let mut seeds: Vec<Node> = self.seeds.iter().cloned().chain(recalled).collect();
+        seeds.retain(|node| lattice.contains(node));
         let ended = evolve(&mut trials, seeds, self.population, self.cycles, rng, |trials, node, rng| {
             walk(trials, node, CYCLES, rng)
         });
-        trials.outcome(ended)
+        let outcome = trials.outcome(ended);
+        let answer = outcome.best.iter().map(|best| best.recoding.coarsest());
+        let others: Vec<Node> = evaluator.recall().into_iter().take(self.population).collect();
+        evaluator.memorise(distinct(answer.chain(others)));
+        outcome
     }
+}
+
+/// Each node once, in order of first appearance.
+pub(super) fn distinct(nodes: impl Iterator<Item = Node>) -> Vec<Node> {
+    let mut seen = FxHashSet::default();
+    nodes.filter(|node| seen.insert(node.clone())).collect()
 }

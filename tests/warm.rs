@@ -1,0 +1,107 @@
+//! Warm searches against cold ones: a window whose records come and go, searched after every change with what the last
+//! search left, finds what a search of the same records finds that knows nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{cases, close};
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::model::policy::{Loss, Policy};
+use veilstream::privacy::Rules;
+use veilstream::search::evaluator::{Evaluator, Trail};
+use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
+
+/// Searches, and says how many nodes it counted.
+fn run(
+    algorithm: Algorithm,
+    policy: &Policy,
+    rules: &Rules,
+    sets: Arc<dyn FrequencySets>,
+    trail: Option<&Arc<Trail>>,
+) -> (Outcome, u64) {
+    let mut evaluator = Evaluator::new(policy, rules, sets);
+    if let Some(trail) = trail {
+        evaluator = evaluator.warm(Arc::clone(trail));
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+    let checks = evaluator.checks();
+    (outcome, checks)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_warm_search_finds_what_a_cold_one_finds(
+        (table, asked, limit) in cases(1..=4, 60),
+        loss in prop::sample::select(Loss::ALL.to_vec()),
+        changes in prop::collection::vec(prop::collection::vec(any::<u16>(), 1..20), 1..6),
+    ) {
+        let policy = table.policy(&asked, limit, loss);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let rules = Rules::new(&policy).bind(&dictionaries.values());
+        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+        // Half of the records are in at first; a change takes out what is in and puts in what is not.
+        let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 2 == 0).collect();
+        (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
+        let trails: [Arc<Trail>; 5] = Default::default();
+        for change in changes {
+            for die in change {
+                let i = usize::from(die) % rows.len();
+                if inside[i] { counter.retract(&rows, &[i]) } else { counter.add(&rows, i..i + 1) }
+                inside[i] = !inside[i];
+            }
+            let mut afresh = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+            (0..rows.len()).filter(|&i| inside[i]).for_each(|i| afresh.add(&rows, i..i + 1));
+            let sets = |counter: &dyn store::Counter| counter.store(&dictionaries.quasi);
+            let exact = [Algorithm::Optimal, Algorithm::BottomUp, Algorithm::Auto];
+            for (algorithm, trail) in exact.into_iter().zip(&trails) {
+                let (warm, _) = run(algorithm, &policy, &rules, sets(&*counter), Some(trail));
+                let (cold, _) = run(algorithm, &policy, &rules, sets(&*afresh), None);
+                prop_assert_eq!(warm.stop, StopReason::Proven);
+                let answer = |outcome: &Outcome| outcome.best.as_ref().map(|best| best.recoding.clone());
+                prop_assert_eq!(answer(&warm), answer(&cold), "{}", algorithm.as_str());
+                let losses = [&warm, &cold].map(|outcome| outcome.best.as_ref().map_or(0.0, |b| b.evaluation.loss));
+                prop_assert!(close(losses[0], losses[1]));
+            }
+            // The heuristics remember a good population; what they return must hold on the records at hand.
+            for (algorithm, trail) in [Algorithm::TabuGa, Algorithm::PbgEa].into_iter().zip(&trails[3..]) {
+                let (warm, _) = run(algorithm, &policy, &rules, sets(&*counter), Some(trail));
+                let (truth, _) = run(Algorithm::Exhaustive, &policy, &rules, sets(&*afresh), None);
+                match (warm.best, truth.best) {
+                    (Some(warm), Some(least)) => {
+                        prop_assert!(warm.evaluation.satisfies);
+                        prop_assert!(warm.evaluation.loss >= least.evaluation.loss - 1e-9);
+                    }
+                    (Some(_), None) => prop_assert!(false, "{}: nothing satisfies", algorithm.as_str()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Nothing has changed: the nodes that proved the answer prove it again, and no others are counted.
+    #[test]
+    fn the_same_records_are_proven_by_the_same_nodes((table, asked, limit) in cases(2..=4, 60)) {
+        let policy = table.policy(&asked, limit, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let rules = Rules::new(&policy).bind(&dictionaries.values());
+        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+        counter.add(&rows, 0..rows.len());
+        let trail = Arc::new(Trail::default());
+        let (first, checks) =
+            run(Algorithm::Optimal, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
+        let (second, fewer) =
+            run(Algorithm::Optimal, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
+        prop_assert_eq!(first.best, second.best);
+        prop_assert!(fewer <= checks, "{fewer} checks after {checks}");
+    }
+}
