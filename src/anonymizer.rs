@@ -5,6 +5,7 @@
 //! nothing at all was published (too small, say), so they start over with the next window. Both wait at most `max_hold`.
 
 mod difference;
+mod lanes;
 mod sequential;
 mod sliding;
 
@@ -33,6 +34,8 @@ use crate::search::evaluator::{Evaluator, Trail};
 use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide};
 
+pub use lanes::Anonymizers;
+
 /// Makes releases, window after window.
 pub struct Anonymizer {
     policy: Arc<Policy>,
@@ -47,6 +50,8 @@ pub struct Anonymizer {
     carried: Rows,
     snapshots: sliding::Snapshots,
     memory: Option<Memory>,
+    /// Records that wait in other lanes, for the operator's figures.
+    elsewhere: u64,
     /// Those of the last window: what the codes of waiting records mean.
     dictionaries: Option<Dictionaries>,
     /// Whose waiting records are ours; all, if `None`.
@@ -72,6 +77,7 @@ impl Anonymizer {
         Self {
             rules: choice.rules(&policy),
             memory: Memory::new(&policy),
+            elsewhere: 0,
             policy,
             choice,
             name: name.into(),
@@ -422,6 +428,7 @@ impl Anonymizer {
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
             skipped: false,
+            waiting_elsewhere: self.elsewhere,
         }
     }
 

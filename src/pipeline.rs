@@ -12,20 +12,20 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::anonymizer::{Anonymizer, Closing};
+use crate::anonymizer::{Anonymizers, Closing};
 use crate::codec::Decode;
 use crate::encode::{Encoded, Encoder};
 use crate::gate::{Refusal, Release};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
-use crate::model::event::{Event, Millis, Reject, RejectCode};
+use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
 use crate::model::policy::Policy;
 use crate::search::choose::Choice;
 use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::{Assignment, Replay, Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
-use crate::window::{CloseReason, ClosedWindow, OpenWindow, Replayed, TooWide, WindowId, WindowRules, Windows};
+use crate::window::{CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, Scope, TooWide, WindowId, WindowRules};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
 const EVENT_BATCHES: usize = 8;
@@ -48,6 +48,8 @@ pub struct Pipeline {
     pub policy: Arc<Policy>,
     /// Which windows there are.
     pub windows: WindowRules,
+    /// Whose records go into one.
+    pub scope: Scope,
     /// How recodings are searched and chosen.
     pub choice: Choice,
     /// The first part of every release id.
@@ -200,7 +202,7 @@ impl Pipeline {
     ) -> Result<Windowed, PipelineError> {
         let mut encoder = Encoder::new(Arc::clone(&self.policy));
         let counting = Arc::new(self.choice.rules(&self.policy).counting());
-        let mut windows = Windows::new(&self.windows, Arc::clone(&counting));
+        let mut windows = Lanes::new(self.windows.clone(), self.scope, Arc::clone(&counting));
         let mut windowed = Windowed::default();
         let mut epoch = 0;
         let empty = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
@@ -216,7 +218,7 @@ impl Pipeline {
                     for event in &batch {
                         let encoded = self.read(event, &mut *decoder, &mut encoder);
                         windows.add(&encoder, event.position, now, encoded)?;
-                        sent &= close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
+                        sent &= close_due(&mut windows, &mut held, now, &encoder, epoch, self.scope, to_search)?;
                     }
                     self.telemetry.read(batch.len());
                 }
@@ -234,7 +236,7 @@ impl Pipeline {
                 Ok(Some(SourceItem::Assigned(assignment))) => {
                     windowed.returned += (windows.len() + held.len()) as u64;
                     held = empty.clone();
-                    windows = Windows::new(&self.windows, Arc::clone(&counting));
+                    windows = Lanes::new(self.windows.clone(), self.scope, Arc::clone(&counting));
                     epoch = assignment.epoch;
                     self.telemetry.set_ready(true);
                     sent = to_search.blocking_send(Closed::Reset(assignment)).is_ok();
@@ -246,7 +248,7 @@ impl Pipeline {
                     sent = to_search.blocking_send(Closed::Window(Box::new(window))).is_ok();
                 }
                 Ok(Some(SourceItem::Idle)) | Err(_) => {
-                    sent = close_due(&mut windows, &mut held, now, &encoder, epoch, to_search)?;
+                    sent = close_due(&mut windows, &mut held, now, &encoder, epoch, self.scope, to_search)?;
                 }
                 Ok(Some(SourceItem::End) | None) => {
                     self.telemetry.set_ready(false);
@@ -293,6 +295,7 @@ impl Pipeline {
         counting: &Arc<Counting>,
     ) -> Result<ClosedWindow, PipelineError> {
         let closed = replay.plan.closed.unwrap_or_else(|| (self.clock)());
+        let lane = replay.events.first().map(|event| self.scope.lane(event.position.partition));
         let mut window = OpenWindow::new(WindowId(0), closed, encoder, Arc::clone(counting))?;
         let mut held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
         for event in &replay.events {
@@ -305,6 +308,7 @@ impl Pipeline {
         }
         let mut window = window.close(closed, CloseReason::Replayed, encoder)?;
         window.epoch = epoch;
+        window.lane = lane.unwrap_or(Partition(0));
         window.replay = Some(Box::new(Replayed { plan: replay.plan, held }));
         Ok(window)
     }
@@ -316,14 +320,15 @@ impl Pipeline {
         mut closed: mpsc::Receiver<Closed>,
         to_sink: mpsc::Sender<Release>,
     ) -> Result<Searched, PipelineError> {
-        let mut anonymizer =
-            Anonymizer::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed);
+        let mut anonymizers =
+            Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed);
         let mut searched = Searched::default();
         loop {
             let closing = match runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await }) {
                 Ok(Some(Closed::Window(window))) => {
                     self.telemetry.closed(&window);
                     let replayed = window.replay.is_some();
+                    let anonymizer = anonymizers.of(window.lane);
                     if self.telemetry.look_due((self.clock)()) {
                         anonymizer.look(LOOK);
                     }
@@ -337,15 +342,15 @@ impl Pipeline {
                     Some(closing)
                 }
                 Ok(Some(Closed::Reset(assignment))) => {
-                    searched.returned += anonymizer.waiting() as u64;
-                    anonymizer.reset(assignment.partitions, assignment.last);
+                    searched.returned += anonymizers.waiting();
+                    anonymizers.reset(assignment.partitions, assignment.last);
                     None
                 }
                 Ok(None) => {
-                    searched.waiting = anonymizer.waiting() as u64;
+                    searched.waiting = anonymizers.waiting();
                     return Ok(searched);
                 }
-                Err(_) => anonymizer.tick((self.clock)())?,
+                Err(_) => anonymizers.tick((self.clock)())?,
             };
             let release = match closing {
                 Some(Closing::Release(release)) => release,
@@ -387,17 +392,19 @@ struct Searched {
 
 /// Sends every window that is due; false if nobody takes them any more.
 fn close_due(
-    windows: &mut Windows,
+    windows: &mut Lanes,
     held: &mut Rows,
     now: Millis,
     encoder: &Encoder,
     epoch: u64,
+    scope: Scope,
     to_search: &mpsc::Sender<Closed>,
 ) -> Result<bool, TooWide> {
     while let Some(mut window) = windows.due(now, encoder)? {
         window.epoch = epoch;
-        let none = held.filtered(|_| false);
-        window.held = std::mem::replace(held, none);
+        let own = |i: &usize| scope.lane(held.position(*i).partition) == window.lane;
+        window.held = held.filtered(|i| own(&i));
+        *held = held.filtered(|i| !own(&i));
         if to_search.blocking_send(Closed::Window(Box::new(window))).is_err() {
             return Ok(false);
         }

@@ -13,7 +13,7 @@ use veilstream::shutdown;
 use veilstream::sink::file::WriterSink;
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
 use veilstream::telemetry::Telemetry;
-use veilstream::window::{CloseRules, OpenWindow, WindowId, WindowRules};
+use veilstream::window::{CloseRules, OpenWindow, Scope, WindowId, WindowRules};
 
 use super::WINDOW;
 use super::people::Case;
@@ -41,6 +41,7 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let pipeline = Pipeline {
         policy: Arc::clone(&case.policy),
         windows: WindowRules::Tumbling(close),
+        scope: Scope::Instance,
         choice: Case::choice(),
         name: "bench".into(),
         seed: 1,

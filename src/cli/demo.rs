@@ -91,6 +91,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
         windows: config.window_rules(),
+        scope: config.window.scope,
         choice: config.choice(),
         name: "demo".into(),
         seed: args.seed,

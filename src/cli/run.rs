@@ -74,6 +74,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
         windows: config.window_rules(),
+        scope: config.window.scope,
         choice: config.choice(),
         name: name(config),
         seed: seed(config),

@@ -43,7 +43,7 @@ use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
 use crate::model::policy::Policy;
 use crate::search::choose::{Choice, Levels};
 use crate::search::{Algorithm, Tuning};
-use crate::window::{self, CloseRules, SlideRules, WindowRules};
+use crate::window::{self, CloseRules, Scope, SlideRules, WindowRules};
 
 pub use self::problem::Problem;
 pub use self::raw::RawConfig;
@@ -112,6 +112,8 @@ pub struct WindowConfig {
     pub event_time: Option<EventTime>,
     /// How the recoding may move from release to release.
     pub levels: Levels,
+    /// Whose records go into one window.
+    pub scope: Scope,
 }
 
 /// Windows by event time.

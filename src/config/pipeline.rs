@@ -11,7 +11,7 @@ use secrecy::ExposeSecret as _;
 use super::problem::{Problems, nearest};
 use super::raw::{
     RawAlgorithm, RawCriterion, RawEventTime, RawFileSink, RawFileSource, RawFormat, RawHttp, RawLevels, RawLimits,
-    RawPolicy, RawSearch, RawSink, RawSliding, RawSource, RawTumbling, RawWindow,
+    RawPolicy, RawScope, RawSearch, RawSink, RawSliding, RawSource, RawTumbling, RawWindow,
 };
 use super::scalar::RawExtent;
 use super::tree::{At, shown};
@@ -24,6 +24,7 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::lattice::Node;
 use crate::search::Algorithm;
 use crate::search::choose::Levels;
+use crate::window::Scope;
 
 /// Longer: a search may outlast the next window. Shorter: large lattices end without a proof.
 const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
@@ -122,6 +123,10 @@ pub(super) fn window(raw: &RawWindow, at: At<'_>, policy: &policy::Built, proble
         max_age: max_age.or(default_age),
         event_time,
         levels: levels(raw, at, policy, problems),
+        scope: match raw.scope {
+            RawScope::Instance => Scope::Instance,
+            RawScope::Partition => Scope::Partition,
+        },
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Work {
     pub sets_cached: u64,
     /// True if a sliding window's snapshot was not published, because no way to do so was safe beside the last one.
     pub skipped: bool,
+    /// Records that wait in lanes other than the release's.
+    pub waiting_elsewhere: u64,
 }
 
 /// Offsets of one partition.

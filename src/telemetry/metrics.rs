@@ -184,7 +184,7 @@ impl Metrics {
         ] {
             self.records.with_label_values(&[outcome]).inc_by(count);
         }
-        self.held.set(from.records_held as i64);
+        self.held.set((from.records_held + from.work.waiting_elsewhere) as i64);
         let outcome = match manifest.k_achieved {
             Some(_) => "published",
             None if from.work.skipped => "skipped",

@@ -3,6 +3,7 @@
 //! Time is an argument. Frequency sets are kept up to date while the window fills, so that a search can start the moment
 //! it closes. A record is in exactly one tumbling window; a sliding one is a single window that rows enter and leave.
 
+mod lanes;
 mod open;
 mod sliding;
 mod tumbling;
@@ -10,6 +11,7 @@ mod tumbling;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use lanes::{Lanes, Scope};
 pub use open::{ClosedWindow, OpenWindow, Replayed, Slide};
 pub use sliding::{SlideRules, Sliding};
 pub use tumbling::Tumbling;
@@ -50,8 +52,8 @@ pub enum WindowRules {
     Sliding(SlideRules),
 }
 
-/// The windows that are open now.
-pub enum Windows {
+/// The windows of one lane that are open now.
+enum Windows {
     /// One after the other.
     Tumbling(Tumbling),
     /// One that moves on.
@@ -60,15 +62,15 @@ pub enum Windows {
 
 impl Windows {
     /// No window open yet.
-    pub fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
+    fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
         match rules {
             WindowRules::Tumbling(rules) => Self::Tumbling(Tumbling::new(rules.clone(), counting)),
             WindowRules::Sliding(rules) => Self::Sliding(Box::new(Sliding::new(rules.clone(), counting))),
         }
     }
 
-    /// Takes the record at `position`, which `encoder` encoded last. Call [`Windows::due`] next.
-    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+    /// Takes the record at `position`, which `encoder` encoded last.
+    fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         match self {
             Self::Tumbling(windows) => windows.add(encoder, position, now, encoded),
             Self::Sliding(window) => window.add(encoder, position, now, encoded),
@@ -76,7 +78,7 @@ impl Windows {
     }
 
     /// A window that is due at `now`, oldest first; `None` when none is.
-    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+    fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         match self {
             Self::Tumbling(windows) => windows.due(now, encoder),
             Self::Sliding(window) => window.due(now, encoder),
@@ -84,7 +86,7 @@ impl Windows {
     }
 
     /// An open window, whatever the rules say; `None` when none is left.
-    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+    fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         match self {
             Self::Tumbling(windows) => windows.drain(now, encoder),
             Self::Sliding(window) => window.drain(now, encoder),
@@ -92,20 +94,15 @@ impl Windows {
     }
 
     /// Records in open windows.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         match self {
             Self::Tumbling(windows) => windows.len(),
             Self::Sliding(window) => window.len(),
         }
     }
 
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// When the oldest open window got its first record, or last moved on.
-    pub fn opened(&self) -> Option<Millis> {
+    fn opened(&self) -> Option<Millis> {
         match self {
             Self::Tumbling(windows) => windows.opened(),
             Self::Sliding(window) => window.opened(),
@@ -113,7 +110,7 @@ impl Windows {
     }
 
     /// When [`Windows::due`] should be asked again by the clock, if nothing arrives before.
-    pub fn next_due(&self) -> Option<Millis> {
+    fn next_due(&self) -> Option<Millis> {
         match self {
             Self::Tumbling(windows) => windows.next_due(),
             Self::Sliding(window) => window.next_due(),

@@ -32,6 +32,8 @@ pub struct OpenWindow {
 pub struct ClosedWindow {
     /// Its number.
     pub id: WindowId,
+    /// Its lane: the partition, or 0 if its records are those of the instance.
+    pub lane: Partition,
     /// When its first record was read.
     pub opened: Millis,
     /// When it closed.
@@ -84,6 +86,7 @@ impl ClosedWindow {
         let counter = store::counter(&sizes, counting).ok_or(TooWide)?;
         Ok(Self {
             id: WindowId(0),
+            lane: Partition(0),
             opened: now,
             closed: now,
             reason: CloseReason::Waited,
@@ -213,6 +216,7 @@ impl OpenWindow {
         let dictionaries = encoder.dictionaries();
         ClosedWindow {
             id: self.id,
+            lane: Partition(0),
             opened: self.opened,
             closed: now,
             reason,

@@ -133,6 +133,20 @@ pub struct RawWindow {
     pub levels: RawLevels,
     /// With `levels: fixed`: the level of each quasi-identifier. Default: the recoding of the first release.
     pub fixed_levels: Option<BTreeMap<String, u8>>,
+    /// Whose records go into one window. Default: `instance`, because people hide better among more.
+    pub scope: RawScope,
+}
+
+/// Whose records go into one window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawScope {
+    /// Those of all partitions that the instance reads.
+    #[default]
+    Instance,
+    /// Those of one partition, which has windows, levels and waiting records of its own. A partition with few people
+    /// publishes little or nothing.
+    Partition,
 }
 
 /// Windows that follow one another.

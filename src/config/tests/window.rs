@@ -70,3 +70,12 @@ fn sequential_needs_somebody_and_something() {
     let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
     one(&format!("{more}{kafka}"), 8, "does not go with Kafka yet");
 }
+
+#[test]
+fn windows_are_of_an_instance_or_of_a_partition() {
+    let scope = |text: &str| load(&policy(text)).unwrap().window.scope;
+    assert_eq!(scope(""), Scope::Instance);
+    assert_eq!(scope("window: { scope: instance }\n"), Scope::Instance);
+    assert_eq!(scope("window: { scope: partition, tumbling: { max_age: 1s } }\n"), Scope::Partition);
+    one(&policy("window: { scope: topic }\n"), 7, "`partition`");
+}

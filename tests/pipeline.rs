@@ -1,0 +1,168 @@
+//! The walk as a whole, with a source and a sink of our own: that its stages overlap, and whose records share a window.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use veilstream::codec::json::JsonDecoder;
+use veilstream::config::{Config, Purpose};
+use veilstream::gate::Release;
+use veilstream::model::event::{Event, Millis, Position};
+use veilstream::model::manifest::Manifest;
+use veilstream::pipeline::{Pipeline, Summary};
+use veilstream::shutdown;
+use veilstream::sink::{Delivery, Sink, SinkError};
+use veilstream::source::{Source, SourceError, SourceItem};
+use veilstream::telemetry::Telemetry;
+
+/// Larger than any machine needs to fill four windows of a hundred records; only a walk that stands still takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Batches of events, then the end.
+struct Batches(std::vec::IntoIter<Vec<Event>>);
+
+impl Source for Batches {
+    async fn next(&mut self) -> Result<SourceItem, SourceError> {
+        Ok(self.0.next().map_or(SourceItem::End, SourceItem::Events))
+    }
+}
+
+fn event(partition: u32, offset: i64, age: u32, who: u32) -> Event {
+    let json = format!(r#"{{"age":{age},"job":"j{}","id":"p{who}"}}"#, who % 5);
+    Event { position: Position::new(partition, offset), timestamp: None, payload: Some(json.into_bytes().into()) }
+}
+
+fn config(more: &str) -> Config {
+    let text = format!(
+        "policy:\n  quasi_identifiers:\n    - {{ name: age, hierarchy: {{ intervals: {{ widths: [10], min: 0, max: 100 }} }} }}\n  \
+         sensitive: [{{ name: job }}]\n  subject: id\n  privacy: [{{ k-anonymity: 5 }}]\n{more}"
+    );
+    Config::parse(&text, Path::new("test.yaml"), Purpose::Pipeline).expect("a configuration")
+}
+
+fn now() -> Millis {
+    Millis(1_700_000_000_000)
+}
+
+async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<Vec<Event>>, sink: K) -> Summary {
+    let policy = Arc::new(config.policy.clone());
+    let pipeline = Pipeline {
+        policy: Arc::clone(&policy),
+        windows: config.window_rules(),
+        scope: config.window.scope,
+        choice: config.choice(),
+        name: "test".into(),
+        seed: 1,
+        telemetry,
+        clock: now,
+    };
+    let decoder = Box::new(JsonDecoder::new(&policy.schema, 1 << 20));
+    let (_stopper, stop) = shutdown::channel();
+    pipeline.run(Batches(batches.into_iter()), decoder, sink, stop).await.expect("runs to its end")
+}
+
+/// Keeps the manifests. Before the first release is published, waits until so many records were read into windows.
+struct Keeping {
+    manifests: Arc<Mutex<Vec<Manifest>>>,
+    first_waits_for: u64,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Sink for Keeping {
+    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
+        let read = async {
+            while self.telemetry.records_read() < self.first_waits_for {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, read).await.expect("windows fill while the first release is on its way");
+        self.manifests.lock().unwrap().push(release.manifest().clone());
+        Ok(Delivery::Published)
+    }
+
+    async fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+async fn manifests(config: &Config, batches: Vec<Vec<Event>>, first_waits_for: u64) -> (Summary, Vec<Manifest>) {
+    let telemetry = Arc::new(Telemetry::new(&Arc::new(config.policy.clone())).unwrap());
+    let manifests = Arc::new(Mutex::new(Vec::new()));
+    let sink = Keeping { manifests: Arc::clone(&manifests), first_waits_for, telemetry: Arc::clone(&telemetry) };
+    let summary = run(config, telemetry, batches, sink).await;
+    let manifests = std::mem::take(&mut *manifests.lock().unwrap());
+    (summary, manifests)
+}
+
+/// While the first release is published, the second waits for the sink, the third is searched and waits to be handed
+/// on, the fourth waits for the search, and the fifth fills: so the sink may wait until half of the fifth was read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_fill_and_are_searched_while_a_release_is_published() {
+    let config = config("window: { tumbling: { max_records: 100, max_age: 1h } }\n");
+    let half = |h: i64| (0..50).map(|i| event(0, h * 50 + i, (i % 3 * 10) as u32, i as u32)).collect();
+    let (summary, manifests) = manifests(&config, (0..12).map(half).collect(), 450).await;
+    assert!(summary.adds_up());
+    assert_eq!((summary.records_in, summary.records_published, manifests.len()), (600, 600, 6));
+}
+
+/// Three partitions, in turn; the last one has next to nobody.
+fn partitions() -> Vec<Vec<Event>> {
+    let batch = |b: i64| {
+        let mut events = Vec::new();
+        for i in b * 40..(b + 1) * 40 {
+            events.push(event(0, i, 10, i as u32));
+            events.push(event(1, i, 50, 1000 + i as u32));
+        }
+        events.push(event(2, b, 90, 5000));
+        events
+    };
+    (0..10).map(batch).collect()
+}
+
+fn partitions_of(manifest: &Manifest) -> BTreeSet<u32> {
+    manifest.provenance.offsets.iter().map(|spans| spans.partition).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_share_windows_or_are_kept_apart() {
+    for (action, held) in [("drop", 0), ("hold", 10)] {
+        let window = |scope: &str| {
+            config(&format!(
+                "  suppression: {{ limit: 10%, action: {action} }}\nwindow: {{ scope: {scope}, tumbling: {{ max_records: 100, \
+                 max_age: 1h }} }}\n"
+            ))
+        };
+        let (summary, shared) = manifests(&window("instance"), partitions(), 0).await;
+        assert!(summary.adds_up() && shared.iter().any(|m| partitions_of(m).len() > 1));
+        let (summary, apart) = manifests(&window("partition"), partitions(), 0).await;
+        assert!(summary.adds_up(), "{summary:?}");
+        assert!(apart.iter().all(|manifest| partitions_of(manifest).len() <= 1));
+        let mut published: BTreeMap<u32, u64> = BTreeMap::new();
+        for manifest in apart.iter().filter(|m| m.k_achieved.is_some()) {
+            *published.entry(*partitions_of(manifest).first().unwrap()).or_default() +=
+                manifest.provenance.records_published;
+        }
+        assert_eq!(published, [(0, 400), (1, 400)].into());
+        // The partition of one person is never flushed.
+        assert_eq!((summary.records_held, summary.records_suppressed), (held, 10 - held));
+        let ids: BTreeSet<u64> = apart.iter().map(|manifest| manifest.provenance.window_id).collect();
+        assert_eq!(ids.len(), apart.len());
+        let names: BTreeSet<&str> = apart.iter().map(|manifest| manifest.provenance.release_id.as_str()).collect();
+        assert_eq!(names.len(), apart.len(), "no two lanes name a release alike");
+    }
+}
+
+/// T14: many partitions with few records each. Together they are enough people; apart nobody is published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_partitions_are_published_together_or_not_at_all() {
+    let batch =
+        vec![(0..12u32).flat_map(|p| (0..3).map(move |i| event(p, i, 10, p * 3 + i as u32))).collect::<Vec<_>>()];
+    for (scope, published) in [("instance", 36), ("partition", 0)] {
+        let config = config(&format!("window: {{ scope: {scope}, tumbling: {{ max_age: 1h }} }}\n"));
+        let (summary, _) = manifests(&config, batch.clone(), 0).await;
+        assert!(summary.adds_up());
+        assert_eq!((summary.records_published, summary.records_suppressed), (published, 36 - published), "{scope}");
+    }
+}
