@@ -253,13 +253,18 @@ proptest! {
             prop_assert_eq!(&outcome.best, &run(algorithm, 1, u64::MAX).0.best);
             let own = outcome.best.as_ref().map(|b| b.evaluation.loss);
             prop_assert!(outcome.best.iter().all(|b| b.evaluation.satisfies));
-            prop_assert!(own.is_none_or(|own| own >= outcome.bound));
+            // Of nodes that are equal but for rounding, each search returns the lower one.
+            prop_assert!(own.is_none_or(|own| own >= outcome.bound - ROUNDING));
             // A cut may lose less than any node does.
-            if outcome.best.as_ref().is_some_and(|b| b.recoding.node().is_some()) {
-                prop_assert!(own >= least, "{:?}", algorithm);
+            if let (Some(own), Some(best)) = (own, &outcome.best)
+                && best.recoding.node().is_some()
+            {
+                prop_assert!(least.is_some_and(|least| own >= least - ROUNDING), "{:?}", algorithm);
             }
             if outcome.stop == StopReason::Proven {
-                prop_assert_eq!(own, least, "{:?}", algorithm);
+                let apart = own.zip(least).map(|(own, least)| (own - least).abs());
+                prop_assert_eq!(own.is_some(), least.is_some(), "{:?}", algorithm);
+                prop_assert!(apart.is_none_or(|apart| apart <= ROUNDING), "{:?}", algorithm);
             }
             if [Algorithm::Exhaustive, Algorithm::BottomUp, Algorithm::Granulation].contains(&algorithm) {
                 prop_assert_eq!(sorted(&outcome.minimal), sorted(&truth.minimal), "{:?}", algorithm);
@@ -270,6 +275,9 @@ proptest! {
         }
     }
 }
+
+/// Sums over the same classes in another order differ by less.
+const ROUNDING: f64 = 1e-9;
 
 /// The level of each of the four leaves.
 const CUTS: [[u8; 4]; 5] = [[0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1], [2, 2, 2, 2]];
