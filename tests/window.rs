@@ -98,6 +98,25 @@ fn offsets(window: &ClosedWindow) -> Vec<i64> {
 }
 
 #[test]
+fn interleaved_windows_close_together_where_a_log_has_no_room_for_them() {
+    for (room, expected) in [(None, 10), (Some(20), 10), (Some(3), 21)] {
+        let (mut stream, line) = plain(by_event_time(100, 50));
+        if let Some(runs) = room {
+            stream.windows.within(runs);
+        }
+        for _ in 0..10 {
+            assert!(stream.add(&line, Some(NOW + 10), NOW).is_empty());
+            assert!(stream.add(&line, Some(NOW + 110), NOW).is_empty());
+        }
+        let closed = stream.add(&line, Some(NOW + 160), NOW);
+        assert_eq!(closed.len(), 1);
+        assert_eq!(closed[0].rows.len(), expected, "{room:?}");
+        let rest: usize = stream.drain(NOW).iter().map(|window| window.rows.len()).sum();
+        assert_eq!(rest + expected, 21);
+    }
+}
+
+#[test]
 fn closes_at_its_count() {
     let (mut stream, line) = plain(by_count(10));
     let closed: Vec<ClosedWindow> = (0..25).flat_map(|_| stream.add(&line, None, NOW)).collect();

@@ -69,6 +69,16 @@ impl Windows {
         }
     }
 
+    /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
+    /// among closed ones.
+    #[must_use]
+    fn within(mut self, runs: usize) -> Self {
+        if let Self::Tumbling(windows) = &mut self {
+            windows.within(runs);
+        }
+        self
+    }
+
     /// Takes the record at `position`, which `encoder` encoded last.
     fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         match self {

@@ -155,6 +155,20 @@ impl OpenWindow {
         Ok(())
     }
 
+    /// Where its records stand, rejected and suppressed ones included.
+    pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
+        let rejected = self.rejected.iter().map(|(position, _)| *position);
+        self.rows.positions().iter().copied().chain(rejected).chain(self.suppressed.iter().copied())
+    }
+
+    /// Takes all records of another window in.
+    pub(super) fn absorb(&mut self, other: Self) {
+        (0..other.rows.len()).for_each(|i| self.rows.push_from(&other.rows, i));
+        self.rejected.extend(other.rejected);
+        self.suppressed.extend(other.suppressed);
+        self.opened = self.opened.min(other.opened);
+    }
+
     /// All records taken, rejected and suppressed ones included.
     pub fn len(&self) -> usize {
         self.rows.len() + self.rejected.len() + self.suppressed.len()

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
 use crate::encode::{Encoded, Encoder};
-use crate::model::event::{Millis, Partition, Position};
+use crate::model::batch::Spans;
+use crate::model::event::{Millis, Offset, Partition, Position};
 
 /// How far ahead of the clock an event time may lie and still be believed. Larger lets a wrong clock close windows early;
 /// smaller distrusts clocks that are merely a little fast.
@@ -23,12 +24,30 @@ pub struct Tumbling {
     /// No record older than this is waited for.
     watermark: i64,
     next_id: u64,
+    /// How many runs of records may be left open below closed ones, in one partition.
+    most_scattered: Option<usize>,
+    /// The highest offset that was ever in a closed window.
+    closed_to: BTreeMap<Partition, Offset>,
 }
 
 impl Tumbling {
     /// No window open yet.
     pub fn new(rules: CloseRules, counting: SharedCounting) -> Self {
-        Self { rules, counting, open: BTreeMap::new(), watermark: i64::MIN, next_id: 0 }
+        Self {
+            rules,
+            counting,
+            open: BTreeMap::new(),
+            watermark: i64::MIN,
+            next_id: 0,
+            most_scattered: None,
+            closed_to: BTreeMap::new(),
+        }
+    }
+
+    /// Closes windows together whose records are so interleaved that more runs than this would be left open among
+    /// closed ones: where a log must say what is still to be done, it has no room for more.
+    pub fn within(&mut self, runs: usize) {
+        self.most_scattered = Some(runs);
     }
 
     /// Puts the record at `position`, which `encoder` encoded last, into its window. Call [`Tumbling::due`] next.
@@ -51,7 +70,32 @@ impl Tumbling {
         self.open.values_mut().for_each(|window| window.not_after(now));
         let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
         let Some((start, reason)) = due else { return Ok(None) };
+        if self.most_scattered.is_some_and(|most| self.scattered(start) > most) {
+            self.join(start);
+        }
         self.close(start, now, reason, encoder)
+    }
+
+    /// How many runs of open records would lie below closed ones in one partition, if this window closed alone.
+    fn scattered(&self, start: i64) -> usize {
+        if self.open.len() < 2 {
+            return 0;
+        }
+        let mut closed_to = self.closed_to.clone();
+        for position in self.open.get(&start).into_iter().flat_map(OpenWindow::positions) {
+            let to = closed_to.entry(position.partition).or_insert(position.offset);
+            *to = (*to).max(position.offset);
+        }
+        let others = self.open.iter().filter(|(other, _)| **other != start).flat_map(|(_, window)| window.positions());
+        let below = others.filter(|p| closed_to.get(&p.partition).is_some_and(|to| p.offset < *to));
+        Spans::covering(below).iter().map(|(_, spans)| spans.len()).max().unwrap_or(0)
+    }
+
+    /// Takes all other open windows into this one.
+    fn join(&mut self, start: i64) {
+        let Some(mut joined) = self.open.remove(&start) else { return };
+        std::mem::take(&mut self.open).into_values().for_each(|window| joined.absorb(window));
+        self.open.insert(start, joined);
     }
 
     /// Closes one of the open windows whatever the rules say; `None` when none is left.
@@ -98,7 +142,14 @@ impl Tumbling {
         reason: CloseReason,
         encoder: &Encoder,
     ) -> Result<Option<ClosedWindow>, TooWide> {
-        self.open.remove(&start).map(|window| window.close(now, reason, encoder)).transpose()
+        let Some(window) = self.open.remove(&start) else { return Ok(None) };
+        if self.most_scattered.is_some() {
+            for position in window.positions() {
+                let to = self.closed_to.entry(position.partition).or_insert(position.offset);
+                *to = (*to).max(position.offset);
+            }
+        }
+        window.close(now, reason, encoder).map(Some)
     }
 
     fn reason(&self, start: i64, window: &OpenWindow, now: Millis) -> Option<CloseReason> {
