@@ -18,7 +18,7 @@ use crate::encode::Dictionaries;
 use crate::model::batch::Rows;
 use crate::model::batch::Spans;
 use crate::model::domain::{Code, DomainView};
-use crate::model::event::{Position, Reject};
+use crate::model::event::{Millis, Position, Reject};
 use crate::model::manifest::Provenance;
 use crate::model::plan::ReleasePlan;
 use crate::model::recoding::Column;
@@ -64,6 +64,8 @@ pub struct Lineage {
     pub replayed: bool,
     /// The records that the release finishes.
     pub finished: Spans,
+    /// Since when the oldest record waits that does so after the release.
+    pub since: Option<Millis>,
 }
 
 /// The rows of a release before the gate has counted them.

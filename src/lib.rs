@@ -50,7 +50,7 @@
 //! # Who may use whom
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
-//! anonymizer -> encode, frequency, gate, generalize, model, privacy, render, search, window
+//! anonymizer -> encode, failpoint, frequency, gate, generalize, model, privacy, render, search, window
 //! cli        -> anonymizer, codec, config, encode, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
 //! codec      -> model
 //! config     -> codec, kafka, model, search, window
@@ -59,10 +59,10 @@
 //! frequency  -> model
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
-//! kafka      -> codec, model, source
+//! kafka      -> codec, failpoint, model, source
 //! loss       -> frequency, model
 //! model      ->
-//! pipeline   -> anonymizer, codec, encode, gate, model, privacy, search, shutdown, sink, source, telemetry, window
+//! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
 //! plot       ->
 //! privacy    -> model
 //! render     -> generalize, model

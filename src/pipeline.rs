@@ -15,10 +15,12 @@ use tokio::sync::mpsc;
 use crate::anonymizer::{Anonymizers, Closing};
 use crate::codec::Decode;
 use crate::encode::{Encoded, Encoder};
+use crate::failpoint::step;
 use crate::gate::{Refusal, Release};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
+use crate::model::plan::Ledger;
 use crate::model::policy::Policy;
 use crate::search::choose::Choice;
 use crate::shutdown::Stop;
@@ -33,9 +35,12 @@ const EVENT_BATCHES: usize = 8;
 const CLOSED_WINDOWS: usize = 1;
 /// Releases on their way to the sink: one is sent while the next one is searched. More would hold whole releases.
 const RELEASES: usize = 1;
-/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in twenty
+/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in ten
 /// seconds; shorter finds no trade-off in larger windows.
 const LOOK: Duration = Duration::from_millis(50);
+/// Runs of records that may be open among closed ones, where a log has to name them. More would not fit the metadata of a
+/// commit; fewer closes event-time windows together that could have stayed apart.
+const MOST_SCATTERED: usize = 200;
 /// How often records that wait are looked at when no window closes.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -139,13 +144,14 @@ impl Pipeline {
         let (to_search, closed) = mpsc::channel::<Closed>(CLOSED_WINDOWS);
         let (to_sink, mut releases) = mpsc::channel::<Release>(RELEASES);
         let this = Arc::new(self);
+        let ledger = source.ledger();
         let window = spawn("window", {
             let this = Arc::clone(&this);
             move |runtime| this.window(&runtime, decoder, events, &to_search, !S::REREADS)
         });
         let search = spawn("search", {
             let this = Arc::clone(&this);
-            move |runtime| this.search(&runtime, closed, to_sink)
+            move |runtime| this.search(&runtime, closed, to_sink, ledger)
         });
         let source = async move {
             loop {
@@ -202,7 +208,11 @@ impl Pipeline {
     ) -> Result<Windowed, PipelineError> {
         let mut encoder = Encoder::new(Arc::clone(&self.policy));
         let counting = Arc::new(self.choice.rules(&self.policy).counting());
-        let mut windows = Lanes::new(self.windows.clone(), self.scope, Arc::clone(&counting));
+        let no_windows = || {
+            let windows = Lanes::new(self.windows.clone(), self.scope, Arc::clone(&counting));
+            if drain { windows } else { windows.within(MOST_SCATTERED) }
+        };
+        let mut windows = no_windows();
         let mut windowed = Windowed::default();
         let mut epoch = 0;
         let empty = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
@@ -225,9 +235,9 @@ impl Pipeline {
                 Ok(Some(SourceItem::Held(batch))) => {
                     windowed.read += batch.len() as u64;
                     self.telemetry.read(batch.len());
-                    for event in &batch {
+                    for (event, since) in &batch {
                         match self.read(event, &mut *decoder, &mut encoder) {
-                            Encoded::Row => held.push(event.position, now, encoder.row()),
+                            Encoded::Row => held.push(event.position, waiting(event, *since, now), encoder.row()),
                             other => windows.add(&encoder, event.position, now, other)?,
                         }
                     }
@@ -236,7 +246,7 @@ impl Pipeline {
                 Ok(Some(SourceItem::Assigned(assignment))) => {
                     windowed.returned += (windows.len() + held.len()) as u64;
                     held = empty.clone();
-                    windows = Lanes::new(self.windows.clone(), self.scope, Arc::clone(&counting));
+                    windows = no_windows();
                     epoch = assignment.epoch;
                     self.telemetry.set_ready(true);
                     sent = to_search.blocking_send(Closed::Reset(assignment)).is_ok();
@@ -299,7 +309,10 @@ impl Pipeline {
         let mut window = OpenWindow::new(WindowId(0), closed, encoder, Arc::clone(counting))?;
         let mut held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
         for event in &replay.events {
-            let encoded = self.read(event, decoder, encoder);
+            let encoded = match replay.plan.refused.contains(event.position) {
+                true => Encoded::Rejected(Reject::record(RejectCode::UnknownSchema)),
+                false => self.read(event, decoder, encoder),
+            };
             if encoded == Encoded::Row && replay.plan.held.contains(event.position) {
                 held.push(event.position, closed, encoder.row());
             } else {
@@ -319,20 +332,23 @@ impl Pipeline {
         runtime: &Handle,
         mut closed: mpsc::Receiver<Closed>,
         to_sink: mpsc::Sender<Release>,
+        ledger: Option<Arc<dyn Ledger>>,
     ) -> Result<Searched, PipelineError> {
         let mut anonymizers =
-            Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed);
+            Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed).within(ledger);
         let mut searched = Searched::default();
         loop {
             let closing = match runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await }) {
                 Ok(Some(Closed::Window(window))) => {
                     self.telemetry.closed(&window);
+                    step("closed");
                     let replayed = window.replay.is_some();
                     let anonymizer = anonymizers.of(window.lane);
                     if self.telemetry.look_due((self.clock)()) {
                         anonymizer.look(LOOK);
                     }
                     let closing = anonymizer.release(*window)?;
+                    step("gated");
                     if let Some(insight) = anonymizer.take_insight() {
                         self.telemetry.looked(insight, (self.clock)());
                     }
@@ -410,6 +426,13 @@ fn close_due(
         }
     }
     Ok(true)
+}
+
+/// Since when a record that was held before a restart waits, as far as can be told: its own time if that is possible,
+/// else the earliest that is. So a restart lets nothing wait for longer.
+fn waiting(event: &Event, since: Option<Millis>, now: Millis) -> Millis {
+    let Some(since) = since else { return now };
+    event.timestamp.filter(|time| (since..=now).contains(time)).unwrap_or(since)
 }
 
 fn until(due: Millis, now: Millis) -> Duration {

@@ -85,6 +85,11 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Runs `validate --connect`; its exit code, and what it said.
 fn validate(brokers: &str, source: &str, sink: &str) -> (i32, String) {
+    with_config(&["validate", "--connect", "-c"], brokers, source, sink)
+}
+
+/// Runs a command on a small pipeline; its exit code, and what it said.
+fn with_config(command_line: &[&str], brokers: &str, source: &str, sink: &str) -> (i32, String) {
     let yaml = format!(
         "policy:
   quasi_identifiers: [{{ name: age, hierarchy: {{ intervals: {{ widths: [5], min: 0, max: 120 }} }} }}]
@@ -101,7 +106,7 @@ sink: {{ kafka: {{ topic: safe {sink} }} }}
     let mut command = assert_cmd::Command::cargo_bin("veilstream").unwrap();
     let password = broker()["SASL_PASSWORD"].as_str();
     command.env("RIGHT", password).env("WRONG", "wr0ng-s3cret").env("RUST_LOG", "trace");
-    let ran = command.args(["validate", "--connect", "-c"]).arg(&path).timeout(PATIENCE).output().unwrap();
+    let ran = command.args(command_line).arg(&path).timeout(PATIENCE).output().unwrap();
     let said = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     assert!(!said.contains("wr0ng-s3cret") && !said.contains(password), "a password was shown: {said}");
     (ran.status.code().unwrap(), said)
@@ -149,6 +154,22 @@ fn logins_are_checked_as_configured() {
         "SASL_TLS_BOOTSTRAP",
         &format!("{tls}, sasl: {{ mechanism: scram-sha-512, username: {user}, password: '${{RIGHT}}' }}"),
     );
+}
+
+#[test]
+fn the_service_ends_when_it_is_refused() {
+    let wrong_ca = format!(", tls: {{ ca: {} }}", broker()["WRONG_CA"]);
+    let user = &broker()["SASL_USER"];
+    let sasl =
+        |mechanism: &str| format!(", sasl: {{ mechanism: {mechanism}, username: {user}, password: '${{WRONG}}' }}");
+    for (brokers, source, words) in [
+        ("TLS_BOOTSTRAP", wrong_ca, "check `tls.ca`"),
+        ("SASL_BOOTSTRAP", sasl("plain"), "check user name, password and mechanism under `sasl`"),
+        ("SASL_BOOTSTRAP", sasl("scram-sha-512"), "check user name, password and mechanism under `sasl`"),
+    ] {
+        let (code, said) = with_config(&["run", "-c"], &broker()[brokers], &source, "");
+        assert!(code == 3 && said.contains(words), "expected {words:?}, exit 3: {code} {said}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use rand_chacha::rand_core::SeedableRng;
 use super::{Anonymizer, Closing};
 use crate::model::event::{Millis, Partition};
 use crate::model::lattice::Node;
+use crate::model::plan::Ledger;
 use crate::model::policy::Policy;
 use crate::search::choose::Choice;
 use crate::window::TooWide;
@@ -24,6 +25,7 @@ pub struct Anonymizers {
     seeds: ChaCha8Rng,
     assigned: Option<(Option<Vec<Partition>>, Option<Node>)>,
     lanes: BTreeMap<Partition, Anonymizer>,
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 impl Anonymizers {
@@ -31,17 +33,25 @@ impl Anonymizers {
     pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
         let seeds = ChaCha8Rng::seed_from_u64(!seed);
         let name = name.into();
-        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new() }
+        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new(), ledger: None }
+    }
+
+    /// Lets no more wait than can be written down there.
+    #[must_use]
+    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
+        self.ledger = ledger;
+        self
     }
 
     /// The anonymizer of a lane.
     pub fn of(&mut self, lane: Partition) -> &mut Anonymizer {
         let others = self.lanes.iter().filter(|(other, _)| **other != lane);
         let elsewhere = others.map(|(_, anonymizer)| anonymizer.waiting() as u64).sum();
-        let Self { policy, choice, name, next_seed, seeds, assigned, lanes } = self;
+        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, ledger } = self;
         let anonymizer = lanes.entry(lane).or_insert_with(|| {
             let seed = std::mem::replace(next_seed, seeds.next_u64());
-            let mut anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
+            let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
+            let mut anonymizer = anonymizer.within(ledger.clone());
             if let Some((partitions, last)) = assigned.clone() {
                 anonymizer.reset(partitions, last);
             }

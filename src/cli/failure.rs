@@ -117,6 +117,7 @@ impl From<SinkError> for Failure {
             SinkError::NoTopic(_) => Self::Usage(error.to_string()),
             SinkError::Kafka(_)
             | SinkError::Output(_)
+            | SinkError::Unusable { .. }
             | SinkError::Fenced { .. }
             | SinkError::MetadataTooLarge
             | SinkError::Closed => Self::Outside(error.to_string()),

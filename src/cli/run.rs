@@ -19,6 +19,7 @@ use crate::gate::Release;
 use crate::kafka::Topics;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
 use crate::kafka::session::Session;
+use crate::model::meter::Meter;
 use crate::model::schema::Schema;
 use crate::pipeline::{Pipeline, Summary};
 use crate::shutdown;
@@ -84,7 +85,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
         let schemas = schemas(source, &policy.schema)?;
         let decoder = message_decoder(config, source, schemas.as_ref(), &policy.schema)?;
-        let (source, sink, left) = kafka(config, source, sink, &policy.schema, schemas)?;
+        let (source, sink, left) = kafka(config, source, sink, &policy.schema, schemas, Arc::clone(telemetry.meter()))?;
         let ended = pipeline.run(source, decoder, sink, stop).await;
         if tokio::time::timeout(LEAVE, left).await.is_err() {
             tracing::warn!("the group was not left in time: others wait for the session's timeout");
@@ -130,8 +131,9 @@ fn kafka(
     sink: &KafkaSinkConfig,
     schema: &Schema,
     schemas: Option<Arc<SchemaCache>>,
+    meter: Arc<Meter>,
 ) -> Result<(KafkaSource, KafkaSink, Left), Failure> {
-    let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap));
+    let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
     let memory = config.limits.memory.map_or(DEFAULT_FETCH_BYTES, |m| usize::try_from(m / 4).unwrap_or(usize::MAX));
     let (events, consumer, left) = kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory)?;
     let sink = KafkaSink::open(sink.clone(), session, consumer, Arc::new(schema.clone()), schemas)?;

@@ -127,6 +127,10 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
         // Fetched ahead of what is taken; more costs memory, less leaves the window waiting for the network.
         ("queued.max.messages.kbytes", &kbytes),
         ("fetch.message.max.bytes", "4194304"),
+        // How soon added partitions are noticed. Less asks the brokers more often; more lets their records wait.
+        ("topic.metadata.refresh.interval.ms", "30000"),
+        // How often the lag is measured.
+        ("statistics.interval.ms", "2000"),
     ]);
     client.set("group.id", &config.group);
     client.set("isolation.level", "read_committed");

@@ -1,6 +1,7 @@
 //! The text of a commit's metadata: short, plain ASCII, versioned, and refused as a whole if anything in it is odd.
 //!
-//! `1;d=FINISHED_TO;p=PENDING;l=LEVELS;t=PLAN`. Numbers of offsets are relative to the committed offset.
+//! `2;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;t=PLAN`. Offsets are relative to the committed one. How much may wait is
+//! bounded so that it always fits: see [`MAX_WAITING_BYTES`].
 
 use super::runs::Runs;
 use crate::model::event::{Millis, Partition};
@@ -8,7 +9,11 @@ use crate::model::event::{Millis, Partition};
 /// What a broker keeps of a commit by default (`offset.metadata.max.bytes`).
 pub const MAX_BYTES: usize = 4096;
 
-const VERSION: &str = "1";
+/// What the metadata may take between two releases. More: the plan of the next release, which names waiting records once
+/// more, would not fit beside it. Less: records are suppressed that could still have waited.
+pub const MAX_WAITING_BYTES: usize = 1600;
+
+const VERSION: &str = "2";
 
 /// What a commit says beside its offset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub struct CommitState {
     pub finished_to: i64,
     /// Offsets from the committed one on, below `finished_to`, that are still needed.
     pub pending: Runs,
+    /// None of them has waited since before this.
+    pub since: Option<Millis>,
     /// The levels of the last release, so that `sticky`, `monotone` and `fixed` survive a restart.
     pub last: Option<Vec<u8>>,
     /// The release that is being published.
@@ -40,25 +47,38 @@ pub struct PlanPart {
     pub home: Partition,
     /// All partitions of the plan; only the home lists them.
     pub members: Runs,
-    /// The records of this partition that were read into the release.
+    /// The records of this partition that were read into the release. Spans offsets that are finished or hold no record.
     pub fresh: Runs,
     /// The records of this partition that were held when it was made.
     pub held: Runs,
+    /// Those that were rejected because nobody knew their schema: by now somebody may.
+    pub refused: Runs,
 }
 
 impl CommitState {
+    /// What is still to be done of some offsets: those that are pending, or at `finished_to` and above.
+    pub fn needed(&self, offsets: &Runs) -> Runs {
+        let mut needed = self.pending.clone();
+        needed.remove(self.finished_to, i64::MAX);
+        needed.insert(self.finished_to, i64::MAX);
+        needed.intersection(offsets)
+    }
+
     /// The metadata of a commit at `committed`.
     pub fn to_text(&self, committed: i64) -> String {
         let mut text = format!("{VERSION};d={}", self.finished_to);
         if !self.pending.is_empty() {
             text += &format!(";p={}", self.pending.to_text(committed));
         }
+        if let Some(since) = &self.since {
+            text += &format!(";a={}", since.0);
+        }
         if let Some(levels) = &self.last {
             text += &format!(";l={}", join(levels));
         }
         if let Some(plan) = &self.plan {
             text += &format!(
-                ";t={:x},{},{},{},{},{},{},{},{}",
+                ";t={:x},{},{},{},{},{},{},{},{},{}",
                 plan.seed,
                 plan.closed.0,
                 plan.fingerprint,
@@ -68,6 +88,7 @@ impl CommitState {
                 plan.members.to_text(0),
                 plan.fresh.to_text(committed),
                 plan.held.to_text(committed),
+                plan.refused.to_text(committed),
             );
         }
         text
@@ -88,6 +109,7 @@ impl CommitState {
             match key {
                 "d" => state.finished_to = value.parse().ok()?,
                 "p" => state.pending = Runs::parse(value, committed)?,
+                "a" => state.since = Some(Millis(value.parse().ok()?)),
                 "l" => state.last = Some(split(value)?),
                 "t" => state.plan = Some(PlanPart::parse(value, committed)?),
                 _ => return None,
@@ -100,7 +122,9 @@ impl CommitState {
 impl PlanPart {
     fn parse(text: &str, committed: i64) -> Option<Self> {
         let fields: Vec<&str> = text.split(',').collect();
-        let [seed, closed, fingerprint, levels, schema, home, members, fresh, held] = fields[..] else { return None };
+        let [seed, closed, fingerprint, levels, schema, home, members, fresh, held, refused] = fields[..] else {
+            return None;
+        };
         Some(Self {
             seed: u64::from_str_radix(seed, 16).ok()?,
             closed: Millis(closed.parse().ok()?),
@@ -111,6 +135,7 @@ impl PlanPart {
             members: Runs::parse(members, 0)?,
             fresh: Runs::parse(fresh, committed)?,
             held: Runs::parse(held, committed)?,
+            refused: Runs::parse(refused, committed)?,
         })
     }
 }
@@ -156,10 +181,12 @@ mod tests {
                 members: runs(&pending, 0),
                 fresh: runs(&fresh, committed),
                 held: runs(&pending, committed),
+                refused: runs(&fresh, committed),
             };
             let state = CommitState {
                 finished_to: committed + 60,
                 pending: runs(&pending, committed),
+                since: planned.then_some(Millis(committed)),
                 last: planned.then_some(levels),
                 plan: planned.then_some(plan),
             };
@@ -167,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn odd_text_is_refused_and_never_panics(text in "(1;)?[0-9a-z.,;+=-]{0,60}", committed in any::<i64>()) {
+        fn odd_text_is_refused_and_never_panics(text in "(2;)?[0-9a-z.,;=-]{0,60}", committed in any::<i64>()) {
             let _ = CommitState::parse(&text, committed);
         }
     }
@@ -175,7 +202,7 @@ mod tests {
     #[test]
     fn a_foreign_commit_has_nothing_to_add() {
         assert_eq!(CommitState::parse("", 9), Some(CommitState { finished_to: 9, ..CommitState::default() }));
-        assert_eq!(CommitState::parse("2;d=9", 9), None);
+        assert_eq!(CommitState::parse("1;d=9", 9), None);
         assert_eq!(CommitState::parse("somebody's note", 9), None);
     }
 }

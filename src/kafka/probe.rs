@@ -324,12 +324,12 @@ impl Probe<'_> {
 }
 
 /// True for errors that asking again does not mend.
-fn is_decided(code: Code) -> bool {
+pub fn is_decided(code: Code) -> bool {
     matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
 }
 
 /// What to do about a connection that does not come about. librdkafka speaks of its own settings, so ours are named.
-fn remedy(code: Option<Code>) -> &'static str {
+pub fn remedy(code: Option<Code>) -> &'static str {
     match code {
         Some(Code::SSL) => {
             "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"

@@ -6,10 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::metadata::CommitState;
+use super::metadata::{CommitState, MAX_BYTES, MAX_WAITING_BYTES, PlanPart};
 use super::runs::Runs;
 use crate::model::batch::Spans;
-use crate::model::event::{Partition, Position};
+use crate::model::event::{Millis, Partition, Position};
+use crate::model::plan::{ReleasePlan, Room};
+
+/// Kept free for what is not known yet when room is asked for: levels, the schema's number, since when records wait.
+const SLACK: usize = 256;
 
 /// All partitions of the current assignment.
 #[derive(Debug, Default)]
@@ -24,8 +28,9 @@ pub enum Delivered {
     Done,
     /// For a window.
     Fresh,
-    /// Left out of a release before a restart, and still waiting: known to be missing from it.
-    Held,
+    /// Left out of a release before a restart, and still waiting: known to be missing from it. Not waiting since before
+    /// this, if it is known.
+    Held(Option<Millis>),
 }
 
 /// A commit as it should be made.
@@ -48,7 +53,19 @@ struct Lane {
     held: Runs,
     /// Part of a plan that is carried out: not for a window.
     claimed: Runs,
+    since: Option<Millis>,
     last: Option<Vec<u8>>,
+    /// True once something was committed in this assignment.
+    committed: bool,
+}
+
+/// What a release leaves behind beside the records that it finishes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leaves<'a> {
+    /// The levels that later releases follow; `None` if nothing was published.
+    pub levels: Option<&'a [u8]>,
+    /// Since when the oldest record waits that still does.
+    pub since: Option<Millis>,
 }
 
 impl Progress {
@@ -63,19 +80,26 @@ impl Progress {
         let mut unfinished = state.pending.clone();
         let mut finished_to = state.finished_to.max(committed);
         if let Some(plan) = &state.plan {
-            for (first, last) in plan.fresh.iter().chain(plan.held.iter()) {
-                claimed.insert(first, last);
-                unfinished.insert(first, last);
-                finished_to = finished_to.max(last + 1);
+            for runs in [&plan.fresh, &plan.held] {
+                state.needed(runs).iter().for_each(|(first, last)| claimed.insert(first, last));
             }
             // What lies between the records of the plan was not read into it, and is still to come.
-            let mut between = Runs::default();
-            between.insert(state.finished_to.max(committed), finished_to - 1);
-            claimed.iter().for_each(|(first, last)| between.remove(first, last));
-            between.iter().for_each(|(first, last)| unfinished.insert(first, last));
+            let end = claimed.last().map_or(finished_to, |last| finished_to.max(last + 1));
+            unfinished.insert(finished_to, end - 1);
+            finished_to = end;
         }
-        let (held, last) = (state.pending.clone(), state.last.clone());
-        self.lanes.insert(partition, Lane { cursor: committed, finished_to, unfinished, held, claimed, last });
+        let (held, since, last) = (state.pending.clone(), state.since, state.last.clone());
+        let lane = Lane { cursor: committed, finished_to, unfinished, held, claimed, since, last, committed: false };
+        self.lanes.insert(partition, lane);
+    }
+
+    /// The records of a plan have been read again, and these are all: the other offsets that it spans hold none.
+    pub fn reread(&mut self, partition: Partition, records: &Runs) {
+        if let Some(lane) = self.lanes.get_mut(&partition) {
+            let mut empty = lane.claimed.clone();
+            records.iter().for_each(|(first, last)| empty.remove(first, last));
+            empty.iter().for_each(|(first, last)| lane.unfinished.remove(first, last));
+        }
     }
 
     /// Notes a delivery, and says what to do with the record.
@@ -92,7 +116,7 @@ impl Progress {
         if offset < lane.finished_to {
             return match lane.unfinished.contains(offset) && !lane.claimed.contains(offset) {
                 false => Delivered::Done,
-                true if lane.held.contains(offset) => Delivered::Held,
+                true if lane.held.contains(offset) => Delivered::Held(lane.since),
                 true => Delivered::Fresh,
             };
         }
@@ -101,14 +125,16 @@ impl Progress {
     }
 
     /// The records of a release are finished.
-    pub fn finish(&mut self, finished: &Spans, levels: Option<&[u8]>) {
+    pub fn finish(&mut self, finished: &Spans, leaves: Leaves<'_>) {
         for (partition, spans) in finished.iter() {
             if let Some(lane) = self.lanes.get_mut(&partition) {
                 for span in spans {
                     lane.unfinished.remove(span.first.0, span.last.0);
                     lane.finished_to = lane.finished_to.max(span.last.0 + 1);
                 }
-                if let Some(levels) = levels {
+                lane.committed = true;
+                lane.since = leaves.since;
+                if let Some(levels) = leaves.levels {
                     lane.last = Some(levels.to_vec());
                 }
             }
@@ -116,10 +142,63 @@ impl Progress {
     }
 
     /// What to commit for a partition after `finished` would be finished too, without changing anything yet.
-    pub fn after(&self, partition: Partition, finished: &Spans, levels: Option<&[u8]>) -> Option<Commit> {
-        let mut one = Self { lanes: BTreeMap::from([(partition, self.lanes.get(&partition)?.clone())]) };
-        one.finish(finished, levels);
-        one.lanes.get(&partition).map(Lane::commit)
+    pub fn after(&self, partition: Partition, finished: &Spans, leaves: Leaves<'_>) -> Option<Commit> {
+        let mut one = self.only([partition]);
+        one.finish(finished, leaves);
+        one.commit(partition)
+    }
+
+    /// The commits that say what a release consists of, before anything of it is produced. `None` if it has records of a
+    /// partition that is not ours.
+    pub fn planned(&self, plan: &ReleasePlan) -> Option<Vec<(Partition, Commit)>> {
+        let partitions = plan.partitions();
+        let Some(&home) = partitions.first() else { return Some(Vec::new()) };
+        let mut members = Runs::default();
+        partitions.iter().for_each(|p| members.insert(i64::from(p.0), i64::from(p.0)));
+        let runs = |spans: &Spans, partition| Runs::from_spans(spans.of(partition));
+        let part = |&partition: &Partition| {
+            let mut commit = self.commit(partition)?;
+            let fresh = runs(&plan.fresh, partition);
+            let mut others = self.lanes.get(&partition)?.unfinished.clone();
+            fresh.iter().for_each(|(first, last)| others.remove(first, last));
+            commit.state.plan = Some(PlanPart {
+                seed: plan.seed,
+                closed: plan.closed.unwrap_or(Millis(0)),
+                fingerprint: plan.fingerprint.clone(),
+                levels: plan.levels.clone(),
+                schema: plan.schema,
+                home,
+                members: if partition == home { members.clone() } else { Runs::default() },
+                fresh: fresh.bridged(&others),
+                held: runs(&plan.held, partition),
+                refused: runs(&plan.refused, partition),
+            });
+            Some((partition, commit))
+        };
+        partitions.iter().map(part).collect()
+    }
+
+    /// Whether the commits of a release fit, once the `earlier` ones are finished: its plan's, unless it needs none, and
+    /// the one after it.
+    pub fn room(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Room {
+        let touched = finished.iter().map(|(p, _)| p).chain(plan.iter().flat_map(|plan| plan.partitions()));
+        let mut then = self.only(touched);
+        earlier.iter().for_each(|finished| then.finish(finished, Leaves::default()));
+        if let Some(plan) = plan.and_then(|plan| then.planned(plan))
+            && plan.iter().any(|(_, commit)| commit.text().len() + SLACK > MAX_BYTES)
+        {
+            return Room::TooMuchPlanned;
+        }
+        then.finish(finished, Leaves::default());
+        let waiting = |lane: &Lane| lane.commit().text().len();
+        let fits = then.lanes.values().all(|lane| waiting(lane) <= MAX_WAITING_BYTES);
+        if fits { Room::Enough } else { Room::TooMuchWaits }
+    }
+
+    /// A copy with some partitions only.
+    fn only(&self, partitions: impl IntoIterator<Item = Partition>) -> Self {
+        let lane = |partition| Some((partition, self.lanes.get(&partition)?.clone()));
+        Self { lanes: partitions.into_iter().filter_map(lane).collect() }
     }
 
     /// What to commit for a partition as things are.
@@ -127,9 +206,26 @@ impl Progress {
         self.lanes.get(&partition).map(Lane::commit)
     }
 
+    /// What was committed in this assignment.
+    pub fn committed(&self) -> impl Iterator<Item = (Partition, i64)> + '_ {
+        self.lanes.iter().filter(|(_, lane)| lane.committed).map(|(partition, lane)| (*partition, lane.commit().offset))
+    }
+
+    /// The next offset that delivery may bring.
+    pub fn read_to(&self, partition: Partition) -> Option<i64> {
+        self.lanes.get(&partition).map(|lane| lane.cursor)
+    }
+
     /// The partitions of the assignment.
     pub fn partitions(&self) -> Vec<Partition> {
         self.lanes.keys().copied().collect()
+    }
+}
+
+impl Commit {
+    /// Its metadata.
+    pub fn text(&self) -> String {
+        self.state.to_text(self.offset)
     }
 }
 
@@ -142,7 +238,8 @@ impl Lane {
         }
         let finished_to = self.finished_to.max(offset);
         // A single run from the committed offset to the end of what is finished says nothing that is not finished.
-        let state = CommitState { finished_to, pending, last: self.last.clone(), plan: None };
+        let since = self.since.filter(|_| !pending.is_empty());
+        let state = CommitState { finished_to, pending, since, last: self.last.clone(), plan: None };
         Commit { offset, state }
     }
 }
@@ -185,8 +282,8 @@ mod tests {
                     }
                     2 => {
                         let part: Vec<i64> = open.iter().copied().filter(|o| seed >> (o % 64) & 1 == 1).collect();
-                        let before = progress.after(P, &spans(&part), None);
-                        progress.finish(&spans(&part), None);
+                        let before = progress.after(P, &spans(&part), Leaves::default());
+                        progress.finish(&spans(&part), Leaves::default());
                         prop_assert_eq!(before, progress.commit(P));
                         for offset in part { open.remove(&offset); done.insert(offset); }
                     }
@@ -211,9 +308,9 @@ mod tests {
         let mut fresh = Runs::default();
         fresh.insert(2, 4);
         fresh.insert(7, 8);
-        let plan = super::super::metadata::PlanPart {
+        let plan = PlanPart {
             seed: 1,
-            closed: crate::model::event::Millis(0),
+            closed: Millis(0),
             fingerprint: String::new(),
             levels: vec![0],
             schema: None,
@@ -221,12 +318,13 @@ mod tests {
             members: Runs::default(),
             fresh,
             held: Runs::default(),
+            refused: Runs::default(),
         };
         progress.assign(P, 2, &CommitState { finished_to: 2, plan: Some(plan), ..CommitState::default() });
         let wanted: Vec<i64> = (2..12).filter(|&o| progress.deliver(Position::new(0, o)) == Delivered::Fresh).collect();
         assert_eq!(wanted, [5, 6, 9, 10, 11]);
         assert_eq!(progress.commit(P).unwrap().offset, 2);
-        progress.finish(&spans(&[2, 3, 4, 7, 8]), None);
+        progress.finish(&spans(&[2, 3, 4, 7, 8]), Leaves::default());
         assert_eq!(progress.commit(P).unwrap().offset, 5);
     }
 }

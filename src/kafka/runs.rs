@@ -96,15 +96,45 @@ impl Runs {
         self.remove(i64::MIN, offset.saturating_sub(1));
     }
 
-    /// Digits in base 64, differences only: `+` and `.` end the length of a run and the distance to the next.
+    /// The offsets that are in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        let (mut i, mut j) = (0, 0);
+        while let (Some(a), Some(b)) = (self.0.get(i), other.0.get(j)) {
+            both.insert(a.0.max(b.0), a.1.min(b.1));
+            if a.1 < b.1 { i += 1 } else { j += 1 }
+        }
+        both
+    }
+
+    /// The same with every gap closed that holds none of `apart`: fewer runs, and the same set among `self` and `apart`.
+    pub fn bridged(&self, apart: &Self) -> Self {
+        let mut bridged = Self::default();
+        let mut end: Option<i64> = None;
+        for &(first, last) in &self.0 {
+            match end {
+                Some(end) if !apart.meets(end + 1, first - 1) => bridged.insert(end + 1, last),
+                _ => bridged.insert(first, last),
+            }
+            end = Some(last);
+        }
+        bridged
+    }
+
+    /// True if an offset from `first` to `last` is in a run.
+    fn meets(&self, first: i64, last: i64) -> bool {
+        let at = self.0.partition_point(|run| run.1 < first);
+        first <= last && self.0.get(at).is_some_and(|run| run.0 <= last)
+    }
+
+    /// Distances and lengths in turn, each in digits of five bits, the sixth bit says that more follow: two letters for
+    /// most runs, where separators would take as much again.
     pub fn to_text(&self, origin: i64) -> String {
         let mut text = String::new();
         let mut last = origin;
         for &(first, end) in &self.0 {
             push_number(&mut text, first.wrapping_sub(last) as u64);
-            text.push('+');
             push_number(&mut text, (end - first) as u64);
-            text.push('.');
             last = end;
         }
         text
@@ -113,11 +143,10 @@ impl Runs {
     /// What [`Runs::to_text`] wrote; `None` if it is anything else.
     pub fn parse(text: &str, origin: i64) -> Option<Self> {
         let mut runs = Self::default();
-        let mut last = origin;
-        for part in text.split_terminator('.') {
-            let (distance, length) = part.split_once('+')?;
-            let first = last.checked_add(i64::try_from(number(distance)?).ok()?)?;
-            let end = first.checked_add(i64::try_from(number(length)?).ok()?)?;
+        let (mut last, mut rest) = (origin, text.as_bytes());
+        while !rest.is_empty() {
+            let first = last.checked_add(number(&mut rest)?)?;
+            let end = first.checked_add(number(&mut rest)?)?;
             // Runs that touch or overlap were never written.
             if runs.last().is_some_and(|l| first <= l.saturating_add(1)) {
                 return None;
@@ -125,32 +154,37 @@ impl Runs {
             runs.0.push((first, end));
             last = end;
         }
-        (text.is_empty() || text.ends_with('.')).then_some(runs)
+        Some(runs)
     }
 }
 
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+const MORE: u64 = 32;
 
 fn push_number(text: &mut String, mut number: u64) {
-    let mut digits = Vec::with_capacity(11);
     loop {
-        digits.push(DIGITS[(number % 64) as usize]);
-        number /= 64;
-        if number == 0 {
-            break;
+        let more = if number < MORE { 0 } else { MORE };
+        text.push(char::from(DIGITS[(number % MORE + more) as usize]));
+        number /= MORE;
+        if more == 0 {
+            return;
         }
     }
-    text.extend(digits.iter().rev().map(|&d| char::from(d)));
 }
 
-fn number(text: &str) -> Option<u64> {
-    if text.is_empty() || text.len() > 11 {
-        return None;
+fn number(rest: &mut &[u8]) -> Option<i64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(5) {
+        let (byte, others) = rest.split_first()?;
+        *rest = others;
+        let digit = DIGITS.iter().position(|d| d == byte)? as u64;
+        let part = digit % MORE;
+        number |= part.checked_mul(1 << shift).filter(|shifted| shifted >> shift == part)?;
+        if digit < MORE {
+            return i64::try_from(number).ok();
+        }
     }
-    text.bytes().try_fold(0u64, |number, byte| {
-        let digit = DIGITS.iter().position(|&d| d == byte)? as u64;
-        number.checked_mul(64)?.checked_add(digit)
-    })
+    None
 }
 
 #[cfg(test)]
@@ -177,6 +211,30 @@ mod tests {
             }
             prop_assert_eq!(runs.count() as usize, naive.len());
             prop_assert!((0..80).all(|o| runs.contains(o) == naive.contains(&o)));
+            prop_assert_eq!(Runs::parse(&runs.to_text(0), 0), Some(runs));
+        }
+
+        #[test]
+        fn bridges_and_intersections_are_those_of_sets(a in prop::collection::btree_set(0i64..40, 0..20),
+                                                       b in prop::collection::btree_set(0i64..40, 0..20)) {
+            let runs = |set: &BTreeSet<i64>| {
+                let mut runs = Runs::default();
+                set.iter().for_each(|&o| runs.insert(o, o));
+                runs
+            };
+            let (ours, theirs) = (runs(&a), runs(&b));
+            prop_assert_eq!(set(&ours.intersection(&theirs)), a.intersection(&b).copied().collect::<BTreeSet<_>>());
+            let apart: BTreeSet<i64> = b.difference(&a).copied().collect();
+            let bridged = ours.bridged(&runs(&apart));
+            prop_assert!(bridged.0.len() <= ours.0.len() && bridged.0.len() <= apart.len() + 1);
+            let known: BTreeSet<i64> = a.union(&b).copied().collect();
+            prop_assert_eq!(set(&bridged).intersection(&known).copied().collect::<BTreeSet<_>>(), a);
+        }
+
+        #[test]
+        fn numbers_come_back(number in 0i64..=i64::MAX) {
+            let mut runs = Runs::default();
+            runs.insert(number, number);
             prop_assert_eq!(Runs::parse(&runs.to_text(0), 0), Some(runs));
         }
 

@@ -3,22 +3,27 @@
 //! Invariant: whoever publishes holds `publishing` and has checked the epoch under it. A revocation first raises the epoch
 //! (the fence), then waits for `publishing`, so that when it is acknowledged nothing of the old assignment is under way.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientContext, Statistics};
 
 use super::Topics;
 use super::client::{OnGap, Start};
 use super::metadata::CommitState;
 use super::progress::Progress;
+use crate::failpoint::step;
+use crate::model::batch::Spans;
 use crate::model::event::Partition;
+use crate::model::meter::Meter;
+use crate::model::plan::{Ledger, ReleasePlan, Room};
 
 /// How long one question to a broker may take.
 pub const ASK: Duration = Duration::from_secs(10);
@@ -64,6 +69,19 @@ pub enum AssignmentFault {
         /// The end of the log.
         end: i64,
     },
+    /// The committed offset is no more.
+    #[error(
+        "{topic}:{partition}: offset {committed} was committed, and the group has forgotten it: was the topic recreated? \
+         start again to read it from its beginning"
+    )]
+    Forgotten {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The committed offset.
+        committed: i64,
+    },
     /// The commit's metadata is not ours.
     #[error(
         "{topic}:{partition}: the metadata of the committed offset is not ours: does another application use this group?"
@@ -103,21 +121,27 @@ pub struct Session {
     epoch: AtomicU64,
     publishing: Mutex<()>,
     progress: Mutex<Progress>,
+    /// What this process has committed in earlier assignments.
+    committed: Mutex<BTreeMap<Partition, i64>>,
     assigned: Mutex<Option<Result<Vec<Found>, AssignmentFault>>>,
     finished: AtomicBool,
     lost: AtomicU64,
+    /// What the metrics show of it.
+    pub meter: Arc<Meter>,
 }
 
 impl Session {
     /// Nothing assigned yet.
-    pub fn new(topics: Topics, start: Start, on_gap: OnGap) -> Self {
+    pub fn new(topics: Topics, start: Start, on_gap: OnGap, meter: Arc<Meter>) -> Self {
         Self {
+            meter,
             topics,
             start,
             on_gap,
             epoch: AtomicU64::new(0),
             publishing: Mutex::default(),
             progress: Mutex::default(),
+            committed: Mutex::default(),
             assigned: Mutex::default(),
             finished: AtomicBool::new(false),
             lost: AtomicU64::new(0),
@@ -163,7 +187,13 @@ impl Session {
     fn fence(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let _idle = self.publishing();
-        self.progress().clear();
+        let mut progress = self.progress();
+        self.committed().extend(progress.committed());
+        progress.clear();
+    }
+
+    fn committed(&self) -> MutexGuard<'_, BTreeMap<Partition, i64>> {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Commits of the partitions in `tpl` as they are on the broker, with where to start for the others.
@@ -210,6 +240,11 @@ impl Session {
             state: CommitState { finished_to: committed, ..CommitState::default() },
         };
         let KafkaOffset::Offset(committed) = offset else {
+            // Brokers drop the offsets of a deleted topic. Where there is another one of its name now, reading on at its start
+            // is for a person to decide.
+            if let Some(&committed) = self.committed().get(&number) {
+                return Err(AssignmentFault::Forgotten { topic, partition, committed });
+            }
             return Ok(fresh(if self.start == Start::Earliest { oldest } else { end }));
         };
         if committed > end {
@@ -231,6 +266,12 @@ impl Session {
     }
 }
 
+impl Ledger for Session {
+    fn room(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Room {
+        self.progress().room(earlier, plan, finished)
+    }
+}
+
 /// Asks again while the cluster does not answer.
 fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, AssignmentFault> {
     let started = Instant::now();
@@ -249,7 +290,7 @@ fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, Assignment
 }
 
 /// The consumer's callbacks.
-pub struct GroupContext(pub std::sync::Arc<Session>);
+pub struct GroupContext(pub Arc<Session>);
 
 impl ClientContext for GroupContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -257,6 +298,17 @@ impl ClientContext for GroupContext {
     }
     fn error(&self, error: KafkaError, _reason: &str) {
         tracing::warn!(%error, "kafka consumer");
+    }
+    /// How far the readable end of each partition is ahead of what was read.
+    fn stats(&self, statistics: Statistics) {
+        let progress = self.0.progress();
+        let partitions =
+            statistics.topics.iter().flat_map(|(name, topic)| topic.partitions.values().map(move |p| (name, p)));
+        let behind = partitions.filter_map(|(topic, partition)| {
+            let read = progress.read_to(self.0.topics.number(topic, partition.partition)?)?;
+            u64::try_from(partition.ls_offset.max(0) - read).ok()
+        });
+        self.0.meter.set_lag(behind.sum());
     }
 }
 
@@ -275,6 +327,7 @@ impl ConsumerContext for GroupContext {
         let session = &self.0;
         if event != RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             session.fence();
+            step("revoked");
             tracing::info!(partitions = tpl.count(), "partitions revoked");
             if let Err(error) = consumer.unassign() {
                 tracing::warn!(%error, "cannot give partitions up");

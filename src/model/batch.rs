@@ -211,6 +211,11 @@ impl Spans {
         self.0.iter().map(|(p, s)| (*p, s.as_slice()))
     }
 
+    /// The spans of one partition.
+    pub fn of(&self, partition: Partition) -> &[Span] {
+        self.0.get(&partition).map_or(&[], Vec::as_slice)
+    }
+
     /// How many offsets are covered.
     pub fn count(&self) -> u64 {
         self.0.values().flatten().map(|s| (s.last.0 - s.first.0 + 1) as u64).sum()
@@ -218,7 +223,7 @@ impl Spans {
 
     /// True if the position is covered.
     pub fn contains(&self, position: Position) -> bool {
-        let runs = self.0.get(&position.partition).map_or(&[][..], Vec::as_slice);
+        let runs = self.of(position.partition);
         let at = runs.partition_point(|s| s.last < position.offset);
         runs.get(at).is_some_and(|s| s.first <= position.offset)
     }

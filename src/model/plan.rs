@@ -1,7 +1,7 @@
 //! The plan of a release: enough to make the very same bytes again after a crash.
 
 use super::batch::Spans;
-use super::event::Millis;
+use super::event::{Millis, Partition};
 
 /// What a release consists of and how it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,4 +20,34 @@ pub struct ReleasePlan {
     pub fresh: Spans,
     /// The records that were held when it was made.
     pub held: Spans,
+    /// Those of them that were rejected because nobody knew their schema; by the time of a replay somebody may.
+    pub refused: Spans,
+}
+
+impl ReleasePlan {
+    /// The partitions it has records of, ascending.
+    pub fn partitions(&self) -> Vec<Partition> {
+        let mut partitions: Vec<Partition> = self.fresh.iter().chain(self.held.iter()).map(|(p, _)| p).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
+    }
+}
+
+/// Where releases and what waits between them are written down, in bounded room.
+pub trait Ledger: Send + Sync {
+    /// Whether a release can be written down: its plan, unless it needs none, and what is `finished` with it. The `earlier`
+    /// ones have been made, and may not be written down yet.
+    fn room(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Room;
+}
+
+/// Whether something can be written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It can.
+    Enough,
+    /// Too many scattered records would still wait.
+    TooMuchWaits,
+    /// The plan itself is too long.
+    TooMuchPlanned,
 }

@@ -6,36 +6,33 @@
 //! second instance that was given the same one. After an answer that never came a new producer takes the id over, and the
 //! committed offsets tell whether the transaction went through.
 
+mod producer;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
-use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
+
+use producer::{CALL, Fault, PATIENCE, Transactions, bounded};
 
 use super::{Delivery, Sink, SinkError};
 use crate::codec::confluent::SchemaCache;
-use crate::failpoint::step;
+use crate::failpoint::{defect, step};
 use crate::gate::Release;
-use crate::kafka::client::{self, KafkaSinkConfig};
-use crate::kafka::metadata::{MAX_BYTES, PlanPart};
+use crate::kafka::client::KafkaSinkConfig;
+use crate::kafka::metadata::MAX_BYTES;
 use crate::kafka::output::{Output, Rows};
-use crate::kafka::progress::Commit;
-use crate::kafka::runs::Runs;
-use crate::kafka::session::{self, ASK, GroupConsumer, Session};
-use crate::model::batch::{Span, Spans};
+use crate::kafka::progress::{Commit, Leaves};
+use crate::kafka::session::{GroupConsumer, Session};
 use crate::model::dead_letter::DeadLetter;
 use crate::model::event::{Millis, Partition};
+use crate::model::meter::Transaction;
+use crate::model::plan::ReleasePlan;
 use crate::model::schema::Schema;
 
-/// How long one transaction call may take before its answer counts as lost.
-const CALL: Duration = Duration::from_secs(20);
-/// How long a release is tried again before the service gives up and lets its supervisor start over.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// The header that names a record's release.
 pub const RELEASE_HEADER: &str = "veilstream-release";
 
@@ -49,7 +46,7 @@ struct Publisher {
     config: KafkaSinkConfig,
     session: Arc<Session>,
     consumer: Arc<GroupConsumer>,
-    producer: BaseProducer<Context>,
+    transactions: Transactions,
     output: Output,
     /// What the input's schemas are derived from, where there is a registry.
     schemas: Option<Arc<SchemaCache>>,
@@ -57,20 +54,6 @@ struct Publisher {
     schema: Arc<Schema>,
     partitions: i32,
     manifest_partitions: i32,
-}
-
-/// Why a transaction did not go through.
-enum Fault {
-    /// The assignment is no longer ours.
-    Stale,
-    /// Aborted cleanly; the same release can be tried again.
-    Again(KafkaError),
-    /// The outcome is not known, or the producer is no longer usable.
-    Unknown(KafkaError),
-    /// Another instance has the transactional id.
-    Fenced,
-    /// No use in trying again.
-    Fatal(SinkError),
 }
 
 impl KafkaSink {
@@ -84,22 +67,17 @@ impl KafkaSink {
     ) -> Result<Self, SinkError> {
         let mut output = Output::new(&config, &schema)?;
         blocking(output.prepare())?;
-        let producer = take_over(&config, &session)?;
-        let count = |topic: &str| -> Result<i32, SinkError> {
-            let metadata = producer.client().fetch_metadata(Some(topic), ASK).map_err(SinkError::Kafka)?;
-            let partitions = metadata.topics().first().map_or(0, |t| t.partitions().len());
-            if partitions == 0 { Err(SinkError::NoTopic(topic.to_owned())) } else { Ok(partitions as i32) }
-        };
-        let partitions = count(&config.topic)?;
-        let manifest_partitions = config.manifests.as_deref().map_or(Ok(1), count)?;
+        let transactions = Transactions::first(&config, &session)?;
+        let partitions = transactions.partitions(&config.topic)?;
+        let manifest_partitions = config.manifests.as_deref().map_or(Ok(1), |topic| transactions.partitions(topic))?;
         if let Some(topic) = &config.dead_letters {
-            count(topic)?;
+            transactions.partitions(topic)?;
         }
         let publisher = Publisher {
             config,
             session: Arc::clone(&session),
             consumer,
-            producer,
+            transactions,
             output,
             schemas,
             rows: None,
@@ -144,7 +122,7 @@ impl Publisher {
                 Ok(()) => {
                     step("committed");
                     let lineage = release.lineage();
-                    session.progress().finish(&lineage.finished, levels(release));
+                    session.progress().finish(&lineage.finished, leaves(release));
                     return Ok(Delivery::Published);
                 }
                 Err(Fault::Stale) => {
@@ -156,9 +134,9 @@ impl Publisher {
                 Err(Fault::Again(error)) => error,
                 Err(Fault::Unknown(error)) => {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
-                    self.producer = take_over(&self.config, &session)?;
+                    self.transactions = Transactions::take_over(&self.config, &session)?;
                     if self.went_through(release)? {
-                        session.progress().finish(&release.lineage().finished, levels(release));
+                        session.progress().finish(&release.lineage().finished, leaves(release));
                         return Ok(Delivery::Published);
                     }
                     error
@@ -180,40 +158,14 @@ impl Publisher {
         let schema_id = rows.schema_id;
         self.rows = Some(rows);
         step("before-plan");
-        let plan = &release.lineage().plan;
-        let mut parts: std::collections::BTreeMap<Partition, (Runs, Runs)> = std::collections::BTreeMap::new();
-        for (partition, spans) in plan.fresh.iter() {
-            parts.entry(partition).or_default().0 = Runs::from_spans(spans);
-        }
-        for (partition, spans) in plan.held.iter() {
-            parts.entry(partition).or_default().1 = Runs::from_spans(spans);
-        }
-        let Some(home) = parts.keys().next().copied() else { return Ok(()) };
-        let mut all = Runs::default();
-        parts.keys().for_each(|p| all.insert(i64::from(p.0), i64::from(p.0)));
-        let progress = self.session.progress();
-        let commits = parts.into_iter().map(|(partition, (fresh, held))| {
-            let mut commit = progress.commit(partition).ok_or(Fault::Stale)?;
-            commit.state.plan = Some(PlanPart {
-                seed: plan.seed,
-                closed: plan.closed.unwrap_or(Millis(0)),
-                fingerprint: plan.fingerprint.clone(),
-                levels: plan.levels.clone(),
-                schema: schema_id,
-                home,
-                members: if partition == home { all.clone() } else { Runs::default() },
-                fresh,
-                held,
-            });
-            Ok((partition, commit))
-        });
-        let commits: Vec<(Partition, Commit)> = commits.collect::<Result<_, Fault>>()?;
-        drop(progress);
+        let plan = ReleasePlan { schema: schema_id, ..release.lineage().plan.clone() };
+        let commits = self.session.progress().planned(&plan).ok_or(Fault::Stale)?;
         let offsets = self.offsets(&commits)?;
         // A plain commit is fenced by the group's generation as well, and costs no transaction.
-        let committed = self.consumer.commit(&offsets, CommitMode::Sync);
+        let consumer = Arc::clone(&self.consumer);
+        let committed = bounded(move || consumer.commit(&offsets, CommitMode::Sync));
         self.check(release)?;
-        committed.map_err(classify)?;
+        committed?;
         step("planned");
         Ok(())
     }
@@ -225,26 +177,33 @@ impl Publisher {
             let planned = blocking(self.output.encoder_of(release.lineage().plan.schema));
             self.rows = Some(planned.map_err(|error| Fault::Fatal(error.into()))?);
         }
-        self.producer.begin_transaction().map_err(classify)?;
+        self.session.meter.transaction_began(now());
+        let ended = self.transaction(release);
+        self.session.meter.transaction_ended(match &ended {
+            Ok(()) => Transaction::Committed,
+            Err(Fault::Unknown(_)) => Transaction::Unknown,
+            Err(Fault::Fenced) => Transaction::Fenced,
+            Err(_) => Transaction::Aborted,
+        });
+        ended
+    }
+
+    fn transaction(&mut self, release: &Release) -> Result<(), Fault> {
+        self.transactions.begin()?;
         step("begun");
         let sent = self.produce(release).and_then(|()| self.send_offsets(release));
         let sent = sent.and_then(|()| {
             step("offsets-sent");
             self.check(release)?;
-            self.producer.commit_transaction(CALL).map_err(classify)
+            self.transactions.commit()
         });
         match sent {
             Ok(()) => Ok(()),
             Err(Fault::Unknown(error)) => Err(Fault::Unknown(error)),
-            Err(fault) => {
-                if let Err(error) = self.producer.abort_transaction(CALL) {
-                    return Err(match fault {
-                        Fault::Fatal(_) | Fault::Fenced | Fault::Stale => fault,
-                        _ => Fault::Unknown(error),
-                    });
-                }
-                Err(fault)
-            }
+            Err(fault) => match (self.transactions.abort(), fault) {
+                (Err(Fault::Again(error) | Fault::Unknown(error)), Fault::Again(_)) => Err(Fault::Unknown(error)),
+                (_, fault) => Err(fault),
+            },
         }
     }
 
@@ -257,7 +216,7 @@ impl Publisher {
         let mut payload = Vec::new();
         let mut at = release.lineage().plan.seed;
         let time = provenance.closed_at;
-        let (rows, this) = (&mut self.rows, (&self.producer, &self.session));
+        let (rows, transactions) = (&mut self.rows, &mut self.transactions);
         let labels = release.labels(|quasi, out| {
             if let Some(rows) = rows {
                 rows.encoder.message_labels(quasi, out);
@@ -271,8 +230,8 @@ impl Publisher {
             let partition = (at % self.partitions as u64) as i32;
             at = at.wrapping_add(1);
             let record = BaseRecord::<(), [u8]>::to(&self.config.topic).payload(&payload);
-            send(this.0, record.partition(partition).timestamp(time).headers(headers()))?;
-            if at.is_multiple_of(1024) && this.1.epoch() != release.lineage().epoch {
+            transactions.send(record.partition(partition).timestamp(time).headers(headers()))?;
+            if at.is_multiple_of(1024) && self.session.epoch() != release.lineage().epoch {
                 return Err(Fault::Stale);
             }
             Ok(())
@@ -282,7 +241,7 @@ impl Publisher {
             let manifest = self.output.manifest(release.manifest()).map_err(|error| Fault::Fatal(error.into()))?;
             let partition = (release.lineage().plan.seed % self.manifest_partitions as u64) as i32;
             let record = BaseRecord::<(), [u8]>::to(topic).payload(&manifest).partition(partition);
-            send(&self.producer, record.timestamp(time).headers(headers()))?;
+            self.transactions.send(record.timestamp(time).headers(headers()))?;
         }
         if let Some(topic) = &self.config.dead_letters {
             for (position, reject) in release.rejected() {
@@ -296,11 +255,11 @@ impl Publisher {
                     at: time,
                 };
                 let letter = self.output.dead_letter(&letter).map_err(|error| Fault::Fatal(error.into()))?;
-                send(&self.producer, BaseRecord::<(), [u8]>::to(topic).payload(&letter).timestamp(time))?;
+                self.transactions.send(BaseRecord::<(), [u8]>::to(topic).payload(&letter).timestamp(time))?;
             }
             step("dead-letters");
         }
-        self.producer.flush(CALL).map_err(classify)?;
+        self.transactions.flush()?;
         step("flushed");
         Ok(())
     }
@@ -311,24 +270,25 @@ impl Publisher {
         if offsets.count() == 0 {
             return Ok(());
         }
+        if defect("offsets-outside") {
+            return self.consumer.commit(&offsets, CommitMode::Sync).map_err(Fault::Again);
+        }
         // Fresh each time: the generation in it is what fences a zombie.
         let group = self.consumer.group_metadata().ok_or(Fault::Stale)?;
-        self.producer.send_offsets_to_transaction(&offsets, &group, CALL).map_err(classify)
+        self.transactions.send_offsets(offsets, group)
     }
 
     /// The commits of every partition that the release touches, as they are after it.
     fn after(&self, release: &Release) -> Result<Vec<(Partition, Commit)>, Fault> {
         let lineage = release.lineage();
         let progress = self.session.progress();
-        let touched = |spans: &Spans| spans.iter().map(|(p, _): (Partition, &[Span])| p).collect::<Vec<_>>();
-        let mut partitions = touched(&lineage.plan.fresh);
-        partitions.extend(touched(&lineage.plan.held));
-        partitions.extend(touched(&lineage.finished));
+        let mut partitions = lineage.plan.partitions();
+        partitions.extend(lineage.finished.iter().map(|(partition, _)| partition));
         partitions.sort_unstable();
         partitions.dedup();
         partitions
             .into_iter()
-            .map(|p| Ok((p, progress.after(p, &lineage.finished, levels(release)).ok_or(Fault::Stale)?)))
+            .map(|p| Ok((p, progress.after(p, &lineage.finished, leaves(release)).ok_or(Fault::Stale)?)))
             .collect()
     }
 
@@ -336,12 +296,12 @@ impl Publisher {
         let mut offsets = TopicPartitionList::new();
         for (partition, commit) in commits {
             let (topic, number) = self.session.topics.place(*partition).ok_or(Fault::Stale)?;
-            let metadata = commit.state.to_text(commit.offset);
+            let metadata = commit.text();
             if metadata.len() > MAX_BYTES {
                 return Err(Fault::Fatal(SinkError::MetadataTooLarge));
             }
             let mut element = offsets.add_partition(topic, number);
-            element.set_offset(KafkaOffset::Offset(commit.offset)).map_err(classify)?;
+            element.set_offset(KafkaOffset::Offset(commit.offset)).map_err(Fault::Again)?;
             element.set_metadata(metadata);
         }
         Ok(offsets)
@@ -351,7 +311,16 @@ impl Publisher {
     fn went_through(&self, release: &Release) -> Result<bool, SinkError> {
         let Ok(after) = self.after(release) else { return Ok(false) };
         let Ok(wanted) = self.offsets(&after) else { return Ok(false) };
-        let found = self.consumer.committed_offsets(wanted.clone(), CALL).map_err(SinkError::Kafka)?;
+        let started = Instant::now();
+        let found = loop {
+            match self.consumer.committed_offsets(wanted.clone(), CALL) {
+                Ok(found) => break found,
+                // The new owner of the partitions will know.
+                Err(_) if self.check(release).is_err() => return Ok(false),
+                Err(error) if started.elapsed() > PATIENCE => return Err(SinkError::Kafka(error)),
+                Err(error) => tracing::warn!(%error, "the committed offsets cannot be read yet"),
+            }
+        };
         Ok(wanted.elements().iter().all(|wanted| {
             found
                 .find_partition(wanted.topic(), wanted.partition())
@@ -364,94 +333,17 @@ impl Publisher {
     }
 }
 
-/// The levels that later releases follow; none if nothing was published.
-fn levels(release: &Release) -> Option<&[u8]> {
-    (!release.is_empty()).then_some(release.lineage().plan.levels.as_slice())
+/// What a release leaves behind for later ones.
+fn leaves(release: &Release) -> Leaves<'_> {
+    let lineage = release.lineage();
+    let levels = (!release.is_empty()).then_some(lineage.plan.levels.as_slice());
+    Leaves { levels, since: lineage.since }
 }
 
-/// A producer that owns the transactional id: whoever had it is fenced, and what it left open is aborted or completed.
-fn take_over(config: &KafkaSinkConfig, session: &Session) -> Result<BaseProducer<Context>, SinkError> {
-    let started = Instant::now();
-    let producer =
-        BaseProducer::from_config_and_context(&client::producer(config), Context).map_err(SinkError::Kafka)?;
-    loop {
-        match producer.init_transactions(CALL) {
-            Ok(()) => return Ok(producer),
-            Err(KafkaError::Transaction(error)) if error.is_fatal() => {
-                return Err(SinkError::Fenced { id: config.transactional_id.clone() });
-            }
-            Err(error) if started.elapsed() > PATIENCE || session.is_finished() => return Err(SinkError::Kafka(error)),
-            Err(error) => {
-                tracing::warn!(%error, "the transactional id cannot be taken over yet");
-                std::thread::sleep(Duration::from_millis(500));
-            }
-        }
-    }
-}
-
-/// Queues one record, waiting while the queue is full.
-fn send(producer: &BaseProducer<Context>, record: BaseRecord<'_, (), [u8]>) -> Result<(), Fault> {
-    let mut record = record;
-    loop {
-        match producer.send(record) {
-            Ok(()) => {
-                producer.poll(Duration::ZERO);
-                return Ok(());
-            }
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
-                record = back;
-                producer.poll(Duration::from_millis(50));
-            }
-            Err((error, _)) => return Err(classify(error)),
-        }
-    }
-}
-
-/// What an error means for the release.
-fn classify(error: KafkaError) -> Fault {
-    use RDKafkaErrorCode as Code;
-    let code = match &error {
-        KafkaError::Transaction(inner) => Some(inner.code()),
-        other => other.rdkafka_error_code(),
-    };
-    match code {
-        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
-            return Fault::Stale;
-        }
-        Some(Code::OffsetMetadataTooLarge) => return Fault::Fatal(SinkError::MetadataTooLarge),
-        Some(Code::InvalidProducerEpoch | Code::ProducerFenced | Code::Fenced) => {
-            return Fault::Fenced;
-        }
-        Some(
-            Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed | Code::TransactionalIdAuthorizationFailed,
-        ) => {
-            return Fault::Fatal(SinkError::Kafka(error));
-        }
-        _ => {}
-    }
-    match &error {
-        KafkaError::Transaction(inner) if inner.is_fatal() => Fault::Unknown(error),
-        KafkaError::Transaction(inner) if inner.txn_requires_abort() => Fault::Again(error),
-        KafkaError::Transaction(_) => Fault::Unknown(error),
-        _ => Fault::Again(error),
-    }
-}
-
-struct Context;
-
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        session::log(level, facility, message);
-    }
-    fn error(&self, error: KafkaError, _reason: &str) {
-        tracing::warn!(%error, "kafka producer");
-    }
-}
-
-impl ProducerContext for Context {
-    type DeliveryOpaque = ();
-    /// A record that could not be delivered fails the transaction's commit; nothing to do here.
-    fn delivery(&self, _result: &DeliveryResult<'_>, _opaque: ()) {}
+/// The wall clock.
+fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Millis(since.map_or(0, |since| since.as_millis() as i64))
 }
 
 /// The registry's client is asynchronous; transactions are not.

@@ -46,6 +46,14 @@ pub enum SinkError {
     /// The cluster failed.
     #[error("kafka: {0}")]
     Kafka(rdkafka::error::KafkaError),
+    /// The cluster refuses us.
+    #[error("the cluster at {brokers} cannot be used: {remedy}")]
+    Unusable {
+        /// Its addresses.
+        brokers: String,
+        /// What to check.
+        remedy: &'static str,
+    },
     /// The release cannot be written in the sink's format.
     #[error(transparent)]
     Output(#[from] crate::kafka::output::OutputError),

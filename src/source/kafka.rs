@@ -4,12 +4,14 @@
 //! home partition, which reads the records of all its partitions again; owners of the other partitions wait until it is
 //! done. When the window is full of work the partitions are paused: nothing is dropped, nothing grows.
 
+mod reread;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
@@ -17,28 +19,27 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::schemas::Schemas;
-use super::{Assignment, BATCH, Replay, Source, SourceError, SourceItem};
+use super::{Assignment, BATCH, Source, SourceError, SourceItem};
 use crate::codec::confluent::SchemaCache;
 use crate::kafka::client::{self, KafkaSourceConfig};
-use crate::kafka::metadata::PlanPart;
 use crate::kafka::progress::Delivered;
 use crate::kafka::session::{Found, GroupConsumer, GroupContext, Session};
-use crate::model::batch::Spans;
 use crate::model::event::{Event, Millis, Partition, Position};
 use crate::model::lattice::Node;
-use crate::model::plan::ReleasePlan;
+use crate::model::plan::Ledger;
 
 /// How long one poll waits: the longest that a stop or a waiting batch goes unnoticed.
 const POLL: Duration = Duration::from_millis(50);
 /// How often the owner of a partition looks whether somebody else's plan for it is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long reading a plan's records again may take.
-const REREAD: Duration = Duration::from_secs(60);
+/// How long going back to the first record that is still needed may take.
+const SEEK: Duration = Duration::from_secs(60);
 /// Batches between the poller and the pipeline. More costs memory; fewer lets the pipeline starve.
 const WAITING: usize = 4;
 
 /// The events of the partitions that this instance owns.
 pub struct KafkaSource {
+    session: Arc<Session>,
     items: mpsc::Receiver<Result<SourceItem, SourceError>>,
 }
 
@@ -60,7 +61,7 @@ pub fn open(
     let (sender, items) = mpsc::channel(WAITING);
     let poller = Poller {
         config,
-        session,
+        session: Arc::clone(&session),
         consumer: Arc::clone(&consumer),
         sender,
         epoch: 0,
@@ -77,11 +78,15 @@ pub fn open(
         let _ = leaving.send(());
     };
     std::thread::Builder::new().name("kafka".into()).spawn(run).map_err(|_| SourceError::Thread)?;
-    Ok((KafkaSource { items }, consumer, left))
+    Ok((KafkaSource { session, items }, consumer, left))
 }
 
 impl Source for KafkaSource {
     const REREADS: bool = true;
+
+    fn ledger(&self) -> Option<Arc<dyn Ledger>> {
+        Some(Arc::clone(&self.session) as Arc<dyn Ledger>)
+    }
 
     async fn next(&mut self) -> Result<SourceItem, SourceError> {
         self.items.recv().await.unwrap_or(Ok(SourceItem::End))
@@ -196,8 +201,8 @@ impl Poller {
             events.retain(|event| match progress.deliver(event.position) {
                 Delivered::Done => false,
                 Delivered::Fresh => true,
-                Delivered::Held => {
-                    held.push(event.clone());
+                Delivered::Held(since) => {
+                    held.push((event.clone(), since));
                     false
                 }
             });
@@ -243,7 +248,9 @@ impl Poller {
         let mut foreign: BTreeSet<Partition> = self.foreign.iter().map(|f| f.partition).collect();
         foreign.extend(self.schemas.iter().flat_map(Schemas::parked));
         let ours = self.session.progress().partitions();
+        let assigned = ours.len() as u64;
         let list = self.list(ours.into_iter().filter(|p| !foreign.contains(p)));
+        self.session.meter.set_partitions(assigned, if pause { assigned } else { foreign.len() as u64 });
         let result = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
         if let Err(error) = result {
             tracing::debug!(%error, "cannot pause or resume");
@@ -286,6 +293,7 @@ impl Poller {
             }
         }
         let foreign = self.list(self.foreign.iter().map(|f| f.partition));
+        self.session.meter.set_partitions(own.len() as u64, self.foreign.len() as u64);
         self.consumer.pause(&foreign)?;
         let partitions = Some(own.into_iter().collect());
         if !self.send(SourceItem::Assigned(Assignment { epoch: self.epoch, partitions, last })) {
@@ -391,7 +399,7 @@ impl Poller {
                     if let Some((topic, partition)) = self.session.topics.place(now.partition) {
                         at.add_partition_offset(topic, partition, KafkaOffset::Offset(now.committed))?;
                     }
-                    self.consumer.seek_partitions(at, REREAD)?;
+                    self.consumer.seek_partitions(at, SEEK)?;
                     self.consumer.resume(&list)?;
                 }
                 _ => waiting.push(was),
@@ -399,60 +407,6 @@ impl Poller {
         }
         self.foreign = waiting;
         Ok(())
-    }
-
-    /// Reads the records of a plan again, by position.
-    fn reread(&mut self, members: &[Found]) -> Result<Replay, SourceError> {
-        let parts: Vec<(Partition, &PlanPart)> =
-            members.iter().filter_map(|m| Some((m.partition, m.state.plan.as_ref()?))).collect();
-        let spans = |runs: fn(&PlanPart) -> &crate::kafka::runs::Runs| {
-            Spans::from_runs(parts.iter().map(|(partition, part)| (*partition, runs(part).spans().collect())))
-        };
-        let (fresh, held) = (spans(|p| &p.fresh), spans(|p| &p.held));
-        let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
-        let mut events = Vec::new();
-        for (partition, part) in &parts {
-            let bounds = [part.fresh.first(), part.held.first()].into_iter().flatten().min();
-            let ends = [part.fresh.last(), part.held.last()].into_iter().flatten().max();
-            let (Some(first), Some(last)) = (bounds, ends) else { continue };
-            let Some((topic, number)) = self.session.topics.place(*partition) else { continue };
-            let mut at = TopicPartitionList::new();
-            at.add_partition_offset(topic, number, KafkaOffset::Offset(first))?;
-            consumer.assign(&at)?;
-            let started = Instant::now();
-            loop {
-                self.keep_polling(Duration::ZERO);
-                match consumer.poll(POLL) {
-                    Some(Ok(message)) if message.offset() > last => break,
-                    Some(Ok(message)) => {
-                        let wanted = self.event(&message);
-                        let wanted = wanted.filter(|e| fresh.contains(e.position) || held.contains(e.position));
-                        events.extend(wanted);
-                        if message.offset() == last {
-                            break;
-                        }
-                    }
-                    Some(Err(KafkaError::PartitionEOF(_))) => break,
-                    Some(Err(error)) => fatal(&error)?,
-                    None if started.elapsed() > REREAD => return Err(SourceError::Reread),
-                    None => {}
-                }
-            }
-        }
-        if let Some(schemas) = &self.schemas {
-            schemas.settle(&events);
-        }
-        let part = parts.first().map(|(_, part)| *part).ok_or(SourceError::Reread)?;
-        let plan = ReleasePlan {
-            seed: part.seed,
-            levels: part.levels.clone(),
-            closed: Some(part.closed),
-            fingerprint: part.fingerprint.clone(),
-            schema: part.schema,
-            fresh,
-            held,
-        };
-        Ok(Replay { plan, events })
     }
 
     fn list(&self, partitions: impl IntoIterator<Item = Partition>) -> TopicPartitionList {

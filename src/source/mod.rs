@@ -23,9 +23,9 @@ use crate::codec::avro::{AvroDecoder, AvroEncoder, OutputSchema};
 use crate::codec::csv::{CsvDecoder, CsvEncoder, CsvHeader};
 use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::{CodecError, Decode, Encode, Format};
-use crate::model::event::{Event, Partition};
+use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
-use crate::model::plan::ReleasePlan;
+use crate::model::plan::{Ledger, ReleasePlan};
 use crate::model::schema::Schema;
 
 /// The most events in one batch. Larger: the first record of a batch waits for more others. Smaller: more trips
@@ -37,8 +37,9 @@ pub const BATCH: usize = 1024;
 pub enum SourceItem {
     /// Some events, in order; at most [`BATCH`].
     Events(Vec<Event>),
-    /// Records that were left out of a release before a restart, and wait for a later one.
-    Held(Vec<Event>),
+    /// Records that were left out of a release before a restart, and wait for a later one; not since before the time
+    /// given, if it is known.
+    Held(Vec<(Event, Option<Millis>)>),
     /// What this instance reads belongs to nobody until the next assignment.
     Revoked,
     /// A new assignment: everything that was read before belongs to others, or will be read again.
@@ -75,6 +76,11 @@ pub struct Replay {
 pub trait Source {
     /// True if what was read and not finished is read again after a restart. Then nothing is drained at a stop.
     const REREADS: bool = false;
+
+    /// Where what waits must be written down, if that is bounded.
+    fn ledger(&self) -> Option<Arc<dyn Ledger>> {
+        None
+    }
 
     /// Waits for the next item. Cancel-safe. After `End` it goes on saying `End`.
     fn next(&mut self) -> impl Future<Output = Result<SourceItem, SourceError>> + Send;

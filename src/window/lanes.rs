@@ -36,18 +36,33 @@ pub struct Lanes {
     counting: SharedCounting,
     lanes: BTreeMap<Partition, Windows>,
     closed: u64,
+    most_scattered: Option<usize>,
 }
 
 impl Lanes {
     /// No window open yet.
     pub fn new(rules: WindowRules, scope: Scope, counting: SharedCounting) -> Self {
-        Self { rules, scope, counting, lanes: BTreeMap::new(), closed: 0 }
+        Self { rules, scope, counting, lanes: BTreeMap::new(), closed: 0, most_scattered: None }
+    }
+
+    /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
+    /// among closed ones.
+    #[must_use]
+    pub fn within(mut self, runs: usize) -> Self {
+        self.most_scattered = Some(runs);
+        self
     }
 
     /// Takes the record at `position`, which `encoder` encoded last. Call [`Lanes::due`] next.
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let windows = self.lanes.entry(self.scope.lane(position.partition));
-        let windows = windows.or_insert_with(|| Windows::new(&self.rules, self.counting.clone()));
+        let windows = windows.or_insert_with(|| {
+            let windows = Windows::new(&self.rules, self.counting.clone());
+            match self.most_scattered {
+                Some(runs) => windows.within(runs),
+                None => windows,
+            }
+        });
         windows.add(encoder, position, now, encoded)
     }
 

@@ -1,0 +1,261 @@
+//! The transactional producer, with a bound on every call and a meaning for every error.
+//!
+//! librdkafka's transaction calls have time limits of their own, and some do not keep them when a coordinator goes away. So
+//! each runs on a thread that can be left behind: then a new producer takes the transactional id over, and what the old
+//! one may still do is fenced.
+
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::ConsumerGroupMetadata;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use crate::kafka::client::{self, KafkaSinkConfig};
+use crate::kafka::probe::{is_decided, remedy};
+use crate::kafka::session::{self, Session};
+use crate::sink::SinkError;
+
+/// How long one transaction call may take before its answer counts as lost.
+pub(super) const CALL: Duration = Duration::from_secs(20);
+/// How long the first attempt to take the id over may take before we listen for what went wrong.
+const FIRST: Duration = Duration::from_secs(5);
+/// Events taken between two attempts: more than an attempt makes.
+const EVENTS: usize = 64;
+/// How long a call may overrun that before it is left behind. Longer: a hang is noticed late. Shorter: calls that are only slow
+/// cost a new producer.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long a release is tried again before the service gives up and lets its supervisor start over.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+/// Records queued between two looks at what was delivered. More: delivery reports pile up. Fewer: a lock per record.
+const LOOK_EVERY: u64 = 256;
+
+/// Why a transaction did not go through.
+pub(super) enum Fault {
+    /// The assignment is no longer ours.
+    Stale,
+    /// Aborted cleanly; the same release can be tried again.
+    Again(KafkaError),
+    /// The outcome is not known, or the producer is no longer usable.
+    Unknown(KafkaError),
+    /// Another instance has the transactional id.
+    Fenced,
+    /// No use in trying again.
+    Fatal(SinkError),
+}
+
+/// A producer that owns the transactional id.
+pub(super) struct Transactions {
+    producer: Arc<BaseProducer<Context>>,
+    timeout: Duration,
+    begun: Instant,
+    sent: u64,
+}
+
+impl Transactions {
+    /// Takes the transactional id over for the first time. A cluster that refuses us is an error at once: nobody should
+    /// wait for a wrong password to become right.
+    pub(super) fn first(config: &KafkaSinkConfig, session: &Session) -> Result<Self, SinkError> {
+        Self::take(config, session, true)
+    }
+
+    /// Takes the transactional id over: whoever had it is fenced, and what it left open is aborted or completed.
+    pub(super) fn take_over(config: &KafkaSinkConfig, session: &Session) -> Result<Self, SinkError> {
+        Self::take(config, session, false)
+    }
+
+    fn take(config: &KafkaSinkConfig, session: &Session, first: bool) -> Result<Self, SinkError> {
+        let started = Instant::now();
+        let context = Context::default();
+        let producer =
+            BaseProducer::from_config_and_context(&client::producer(config), context).map_err(SinkError::Kafka)?;
+        let attempt = if first { FIRST } else { CALL };
+        let timeout = config.transaction_timeout;
+        let this = Self { producer: Arc::new(producer), timeout, begun: started, sent: 0 };
+        loop {
+            let error = match this.call(move |producer| producer.init_transactions(attempt)) {
+                Ok(()) => return Ok(this),
+                Err(Fault::Fenced) => return Err(SinkError::Fenced { id: config.transactional_id.clone() }),
+                Err(Fault::Fatal(error)) => return Err(error),
+                Err(Fault::Again(error) | Fault::Unknown(error)) => error,
+                Err(Fault::Stale) => KafkaError::Global(RDKafkaErrorCode::InvalidTransactionalState),
+            };
+            // Errors of connections are heard while polling, one a time.
+            (0..EVENTS).for_each(|_| this.producer.poll(Duration::ZERO));
+            if let Some(code) = this.producer.client().context().refused().filter(|_| first) {
+                let brokers = config.cluster.brokers.clone();
+                return Err(SinkError::Unusable { brokers, remedy: remedy(Some(code)) });
+            }
+            if is_hopeless(&error) || started.elapsed() > PATIENCE || session.is_finished() {
+                return Err(SinkError::Kafka(error));
+            }
+            tracing::warn!(%error, "the transactional id cannot be taken over yet");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// How many partitions a topic has.
+    pub(super) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
+        let metadata = self.producer.client().fetch_metadata(Some(topic), session::ASK).map_err(SinkError::Kafka)?;
+        let partitions = metadata.topics().first().map_or(0, |t| t.partitions().len());
+        if partitions == 0 { Err(SinkError::NoTopic(topic.to_owned())) } else { Ok(partitions as i32) }
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), Fault> {
+        self.begun = Instant::now();
+        self.call(BaseProducer::begin_transaction)
+    }
+
+    /// Queues one record, waiting while the queue is full.
+    pub(super) fn send(&mut self, record: BaseRecord<'_, (), [u8]>) -> Result<(), Fault> {
+        let mut record = record;
+        self.sent += 1;
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => {
+                    if self.sent.is_multiple_of(LOOK_EVERY) {
+                        self.producer.poll(Duration::ZERO);
+                    }
+                    return Ok(());
+                }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
+                    record = back;
+                    self.producer.poll(Duration::from_millis(50));
+                    if self.begun.elapsed() > self.timeout {
+                        return Err(Fault::Again(KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)));
+                    }
+                }
+                Err((error, _)) => return Err(self.judged(classify(error))),
+            }
+        }
+    }
+
+    pub(super) fn flush(&self) -> Result<(), Fault> {
+        self.call(|producer| producer.flush(CALL))
+    }
+
+    pub(super) fn send_offsets(&self, offsets: TopicPartitionList, group: ConsumerGroupMetadata) -> Result<(), Fault> {
+        self.call(move |producer| producer.send_offsets_to_transaction(&offsets, &group, CALL))
+    }
+
+    pub(super) fn commit(&self) -> Result<(), Fault> {
+        self.call(|producer| producer.commit_transaction(CALL))
+    }
+
+    pub(super) fn abort(&self) -> Result<(), Fault> {
+        self.call(|producer| producer.abort_transaction(CALL))
+    }
+
+    fn call(
+        &self,
+        call: impl FnOnce(&BaseProducer<Context>) -> Result<(), KafkaError> + Send + 'static,
+    ) -> Result<(), Fault> {
+        let producer = Arc::clone(&self.producer);
+        bounded(move || call(&producer)).map_err(|fault| self.judged(fault))
+    }
+
+    /// A transaction that was open for too long is aborted by the broker, which then fences its producer: nobody else has
+    /// the id.
+    fn judged(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Fenced if self.begun.elapsed() >= self.timeout => {
+                tracing::warn!("a transaction took longer than `transaction_timeout`: the broker has aborted it");
+                Fault::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
+            }
+            other => other,
+        }
+    }
+}
+
+impl Drop for Transactions {
+    /// The last hold on a client waits for its threads, and a client that hangs would be waited for for ever.
+    fn drop(&mut self) {
+        let producer = Arc::clone(&self.producer);
+        let _ = std::thread::Builder::new().name("old producer".into()).spawn(move || drop(producer));
+    }
+}
+
+/// Runs a call that may hang on a thread that may be left behind.
+pub(super) fn bounded(call: impl FnOnce() -> Result<(), KafkaError> + Send + 'static) -> Result<(), Fault> {
+    let lost = || Fault::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut));
+    let (sender, receiver) = sync_channel(1);
+    let run = move || drop(sender.send(call()));
+    std::thread::Builder::new().name("transaction".into()).spawn(run).map_err(|_| lost())?;
+    receiver.recv_timeout(CALL + GRACE).map_err(|_| lost())?.map_err(classify)
+}
+
+/// What an error means for the release.
+fn classify(error: KafkaError) -> Fault {
+    use RDKafkaErrorCode as Code;
+    match code(&error) {
+        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
+            return Fault::Stale;
+        }
+        Some(Code::OffsetMetadataTooLarge) => return Fault::Fatal(SinkError::MetadataTooLarge),
+        Some(Code::InvalidProducerEpoch | Code::ProducerFenced | Code::Fenced) => return Fault::Fenced,
+        _ if is_hopeless(&error) => return Fault::Fatal(SinkError::Kafka(error)),
+        _ => {}
+    }
+    match &error {
+        KafkaError::Transaction(inner) if inner.is_fatal() => Fault::Unknown(error),
+        KafkaError::Transaction(inner) if inner.txn_requires_abort() => Fault::Again(error),
+        KafkaError::Transaction(_) => Fault::Unknown(error),
+        _ => Fault::Again(error),
+    }
+}
+
+/// True for errors that no waiting mends.
+fn is_hopeless(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code(error),
+        Some(
+            Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::TransactionalIdAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::InvalidTransactionTimeout
+                | Code::UnsupportedVersion
+        )
+    )
+}
+
+fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::Transaction(inner) => Some(inner.code()),
+        other => other.rdkafka_error_code(),
+    }
+}
+
+/// Hears what librdkafka says of connections, which is more than its calls return.
+#[derive(Default)]
+struct Context(Mutex<Option<RDKafkaErrorCode>>);
+
+impl Context {
+    /// Why the cluster wants nothing of us, if it does not.
+    fn refused(&self) -> Option<RDKafkaErrorCode> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        session::log(level, facility, message);
+    }
+    fn error(&self, error: KafkaError, _reason: &str) {
+        if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+        }
+        tracing::warn!(%error, "kafka producer");
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = ();
+    /// A record that could not be delivered fails the transaction's commit; nothing to do here.
+    fn delivery(&self, _result: &DeliveryResult<'_>, _opaque: ()) {}
+}

@@ -1,0 +1,315 @@
+//! What waits between releases is written down in the metadata of a commit, in bounded room: on random streams with
+//! many held records and random crashes, every commit fits, every record has one outcome, and a plan that is carried out
+//! again publishes the same records.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Line, Rule, Table, flat, hold};
+use proptest::prelude::*;
+use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::encode::{Encoded, Encoder};
+use veilstream::gate::Release;
+use veilstream::kafka::Topics;
+use veilstream::kafka::client::{OnGap, Start};
+use veilstream::kafka::metadata::{CommitState, MAX_BYTES};
+use veilstream::kafka::progress::{Commit, Delivered, Leaves};
+use veilstream::kafka::session::Session;
+use veilstream::model::batch::{Rows, Spans};
+use veilstream::model::counting::Counting;
+use veilstream::model::event::{Millis, Partition, Position, Reject, RejectCode};
+use veilstream::model::plan::ReleasePlan;
+use veilstream::model::policy::{Loss, Policy};
+use veilstream::privacy::Rules;
+use veilstream::search::choose::{Choice, Levels};
+use veilstream::search::{Algorithm, Tuning};
+use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const P: Partition = Partition(0);
+
+/// One partition of a log, with offsets that hold no record, and garbage.
+struct Log {
+    /// The leaf of the record at an offset; `None` is garbage.
+    records: BTreeMap<i64, Option<usize>>,
+}
+
+/// What the broker keeps.
+struct Broker {
+    offset: i64,
+    metadata: String,
+}
+
+impl Broker {
+    fn commit(&mut self, commit: &Commit) {
+        self.offset = commit.offset;
+        self.metadata = commit.text();
+        assert!(self.metadata.len() <= MAX_BYTES, "{} bytes", self.metadata.len());
+    }
+}
+
+struct Instance {
+    session: Arc<Session>,
+    anonymizer: Anonymizer,
+    encoder: Encoder,
+    counting: Arc<Counting>,
+    table: Table,
+    next: i64,
+    held: Rows,
+    /// Made, and not published yet.
+    under_way: Vec<Release>,
+}
+
+impl Instance {
+    fn start(table: &Table, policy: &Arc<Policy>, broker: &Broker, seed: u64) -> (Self, Option<ReleasePlan>) {
+        let session = Arc::new(Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default()));
+        let state = CommitState::parse(&broker.metadata, broker.offset).expect("ours");
+        session.progress().assign(P, broker.offset, &state);
+        let choice = Choice {
+            algorithm: Algorithm::Optimal,
+            time_budget: HOUR,
+            max_checks: None,
+            levels: Levels::Free,
+            keep_within: 0.1,
+            tuning: Tuning::default(),
+        };
+        let anonymizer = Anonymizer::new(Arc::clone(policy), choice, "test", seed);
+        let this = Self {
+            anonymizer: anonymizer.within(Some(Arc::clone(&session) as _)),
+            session,
+            encoder: Encoder::new(Arc::clone(policy)),
+            counting: Arc::new(Rules::new(policy).counting()),
+            table: table.clone(),
+            next: broker.offset,
+            held: Rows::new(1, 1),
+            under_way: Vec::new(),
+        };
+        let plan = state.plan.as_ref().map(|part| {
+            let spans = |runs| Spans::from_runs([(P, state.needed(runs).spans().collect())]);
+            ReleasePlan {
+                seed: part.seed,
+                levels: part.levels.clone(),
+                closed: Some(part.closed),
+                fingerprint: part.fingerprint.clone(),
+                schema: part.schema,
+                fresh: spans(&part.fresh),
+                held: spans(&part.held),
+                refused: spans(&part.refused),
+            }
+        });
+        (this, plan)
+    }
+
+    fn encode(&mut self, record: Option<usize>) -> Encoded {
+        match record {
+            Some(leaf) => {
+                let line = Line { leaves: vec![leaf], sensitive: vec![0], subject: 0 };
+                self.encoder.encode(&self.table.record(&line), None)
+            }
+            None => Encoded::Rejected(Reject::record(RejectCode::Malformed)),
+        }
+    }
+
+    fn open(&self, now: Millis) -> OpenWindow {
+        OpenWindow::new(WindowId(0), now, &self.encoder, Arc::clone(&self.counting)).unwrap()
+    }
+
+    fn make(&mut self, window: OpenWindow, now: Millis, replay: Option<Replayed>) {
+        let reason = if replay.is_some() { CloseReason::Replayed } else { CloseReason::Full };
+        let mut window = window.close(now, reason, &self.encoder).unwrap();
+        window.replay = replay.map(Box::new);
+        window.held = std::mem::replace(&mut self.held, Rows::new(1, 1));
+        match self.anonymizer.release(window).unwrap() {
+            Closing::Release(release) => self.under_way.push(*release),
+            Closing::Refused(refusal) => panic!("{refusal}"),
+        }
+    }
+
+    /// Reads a window's worth and makes a release of it.
+    fn read(&mut self, log: &Log, records: usize, now: Millis) {
+        let mut window = self.open(now);
+        let batch: Vec<(i64, Option<usize>)> =
+            log.records.range(self.next..).take(records).map(|(offset, record)| (*offset, *record)).collect();
+        for (offset, record) in batch {
+            self.next = offset + 1;
+            let position = Position::new(0, offset);
+            let delivered = self.session.progress().deliver(position);
+            if delivered == Delivered::Done {
+                continue;
+            }
+            let encoded = self.encode(record);
+            match delivered {
+                Delivered::Held(_) if encoded == Encoded::Row => self.held.push(position, now, self.encoder.row()),
+                _ => window.add(&self.encoder, position, now, encoded).unwrap(),
+            }
+        }
+        self.make(window, now, None);
+    }
+
+    /// The planned release once more, as the source and the pipeline do it.
+    fn replay(&mut self, log: &Log, plan: ReleasePlan) {
+        let closed = plan.closed.unwrap();
+        let (mut window, mut held, mut found) = (self.open(closed), Rows::new(1, 1), Vec::new());
+        for (&offset, &record) in &log.records {
+            let position = Position::new(0, offset);
+            if !plan.fresh.contains(position) && !plan.held.contains(position) {
+                continue;
+            }
+            found.push(position);
+            let encoded = self.encode(record);
+            if encoded == Encoded::Row && plan.held.contains(position) {
+                held.push(position, closed, self.encoder.row());
+            } else {
+                window.add(&self.encoder, position, closed, encoded).unwrap();
+            }
+        }
+        let found = veilstream::kafka::runs::Runs::from_spans(Spans::covering(found).of(P));
+        self.session.progress().reread(P, &found);
+        self.make(window, closed, Some(Replayed { plan, held }));
+    }
+}
+
+/// What is in the topics: committed outcomes, and every plan that was ever written down with the records it published.
+#[derive(Default)]
+struct Published {
+    finished: BTreeMap<i64, usize>,
+    releases: BTreeMap<u64, Vec<i64>>,
+    published: u64,
+    suppressed: u64,
+}
+
+impl Published {
+    /// Publishes the oldest release that is under way; `crash` stops after its plan was written down.
+    fn publish(&mut self, instance: &mut Instance, broker: &mut Broker, crash: bool) {
+        let release = instance.under_way.remove(0);
+        let lineage = release.lineage();
+        let rows = {
+            let mut rows = 0;
+            release
+                .rows(|_, _| {
+                    rows += 1;
+                    Ok::<(), ()>(())
+                })
+                .unwrap();
+            rows
+        };
+        let finished: Vec<i64> = lineage.finished.of(P).iter().flat_map(|span| span.first.0..=span.last.0).collect();
+        if !release.is_empty() {
+            if !lineage.replayed {
+                for (_, commit) in instance.session.progress().planned(&lineage.plan).expect("ours") {
+                    broker.commit(&commit);
+                }
+            }
+            // A release is known by its seed: made again, it has as many rows.
+            let rows = vec![rows];
+            assert_eq!(self.releases.entry(lineage.plan.seed).or_insert_with(|| rows.clone()), &rows);
+            if crash {
+                return;
+            }
+        }
+        let leaves = Leaves { levels: None, since: lineage.since };
+        if !lineage.finished.of(P).is_empty() {
+            let after = instance.session.progress().after(P, &lineage.finished, leaves).expect("ours");
+            broker.commit(&after);
+        }
+        instance.session.progress().finish(&lineage.finished, leaves);
+        let provenance = &release.manifest().provenance;
+        self.published += provenance.records_published;
+        self.suppressed += provenance.records_suppressed;
+        finished.into_iter().for_each(|offset| *self.finished.entry(offset).or_default() += 1);
+    }
+}
+
+/// Classes are never merged, and those below k wait: the more leaves, the more records wait, all over the log.
+fn crowd(leaves: usize) -> (Table, Arc<Policy>) {
+    let names: Vec<String> = (0..leaves).map(|leaf| format!("leaf{leaf}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut table = flat(&names, &[(0, 0, 0)], false);
+    table.attributes[0].max_level = 0;
+    let policy = table.policy_with(&[Rule::K(3)], 1.0, Loss::Glm, hold(HOUR));
+    (table, policy)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_waits_always_fits(
+        leaves in 20usize..900,
+        window in 50usize..1500,
+        holes in 1u64..9,
+        garbage in 0u64..30,
+        seed in any::<u64>(),
+        steps in prop::collection::vec((0u8..8, 1usize..4), 4..14),
+    ) {
+        // xorshift: proptest's own values would make a log of thousands of records slow to shrink.
+        let mut state = seed | 1;
+        let mut dice = move || { state ^= state << 13; state ^= state >> 7; state ^= state << 17; state };
+        let records = (0..30_000i64)
+            .filter_map(|offset| {
+                let leaf = (dice() % leaves as u64) as usize;
+                let record = (dice() % 100 >= garbage).then_some(leaf);
+                (dice() % 10 >= holes - 1).then_some((offset, record))
+            })
+            .collect();
+        let log = Log { records };
+        let (table, policy) = crowd(leaves);
+        let mut broker = Broker { offset: 0, metadata: String::new() };
+        let mut published = Published::default();
+        let (mut instance, _) = Instance::start(&table, &policy, &broker, 1);
+        for (turn, (step, windows)) in steps.into_iter().enumerate() {
+            let now = Millis(1_000 * turn as i64);
+            for _ in 0..windows {
+                instance.read(&log, window, now);
+                if instance.under_way.len() > 2 {
+                    published.publish(&mut instance, &mut broker, false);
+                }
+            }
+            if step > 4 {
+                // Dies, with or without a plan on the broker.
+                if step > 5 {
+                    published.publish(&mut instance, &mut broker, step == 7);
+                }
+                let (fresh, plan) = Instance::start(&table, &policy, &broker, 2 + turn as u64);
+                instance = fresh;
+                if let Some(plan) = plan {
+                    instance.replay(&log, plan);
+                    published.publish(&mut instance, &mut broker, false);
+                }
+            }
+        }
+        while !instance.under_way.is_empty() {
+            published.publish(&mut instance, &mut broker, false);
+        }
+        prop_assert!(published.finished.values().all(|times| *times == 1), "an outcome twice");
+        prop_assert!(published.finished.keys().all(|offset| log.records.contains_key(offset)));
+        // Nothing is lost: what has no outcome is still to be read, or waits.
+        let state = CommitState::parse(&broker.metadata, broker.offset).unwrap();
+        for offset in log.records.keys().filter(|offset| !published.finished.contains_key(offset)) {
+            prop_assert!(*offset >= broker.offset);
+            prop_assert!(*offset >= state.finished_to || state.pending.contains(*offset), "offset {} is lost", offset);
+        }
+    }
+}
+
+#[test]
+fn the_oldest_give_way() {
+    let (table, policy) = crowd(1500);
+    let leaf = |offset: i64| ((offset as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize % 1500;
+    let log = Log { records: (0..20_000).map(|offset| (offset, Some(leaf(offset)))).collect() };
+    let mut broker = Broker { offset: 0, metadata: String::new() };
+    let mut published = Published::default();
+    let (mut instance, _) = Instance::start(&table, &policy, &broker, 1);
+    for turn in 0..10 {
+        instance.read(&log, 2000, Millis(turn));
+        published.publish(&mut instance, &mut broker, false);
+    }
+    assert!(published.suppressed > 0, "the room was never short: this proves nothing");
+    assert!(published.published > 0);
+    let state = CommitState::parse(&broker.metadata, broker.offset).unwrap();
+    assert!(state.pending.count() > 100, "all of it was thrown out");
+}
