@@ -160,7 +160,7 @@ def pods(documents):
     return pod["metadata"]["name"], needed + [pod]
 
 
-def play(helm, cluster):
+def play(helm, space):
     """The rendered chart publishes, answers its probes, asks for its token, and drains on SIGTERM."""
     values = {
         "image": {"repository": IMAGE.rsplit(":", 1)[0], "tag": "test", "pullPolicy": "Never"},
@@ -174,7 +174,7 @@ def play(helm, cluster):
             "window": {"tumbling": {"max_records": 1000, "max_age": "2s"}},
             "source": {"kafka": {"brokers": "${BROKERS}", "group": "kube"}},
         },
-        "env": [{"name": "BROKERS", "value": cluster.bootstrap}],
+        "env": [{"name": "BROKERS", "value": space.bootstrap}],
     }
     file = WORK / "values.yaml"
     file.write_text(yaml.safe_dump(values))
@@ -199,7 +199,7 @@ def play(helm, cluster):
             c.wait_for(lambda: ask("/readyz")[0] == 200, 60, "the pod to be ready")
             token = next((token for token in tokens if ask("/metrics", token)[0] == 200), None)
             assert token, "no token opens the figures"
-            cluster.produce(sys.argv[1], 5000)
+            space.produce(sys.argv[1], 5000)
             published = 'veilstream_records_total{outcome="published"}'
             def count():
                 lines = ask("/metrics", token)[1].splitlines()
@@ -242,8 +242,9 @@ def main():
     hardened()
     cluster = c.Cluster("deploy")
     try:
-        cluster.topics(6)
-        play(helm, cluster)
+        space = c.Space(cluster, "", partitions=6)
+        play(helm, space)
+        space.close()
     finally:
         cluster.down()
     print(f"   containers: {time.monotonic() - started:.0f} s")

@@ -28,18 +28,17 @@ def main():
     args = parser.parse_args()
     rng = random.Random(args.seed)
     cluster = c.Cluster(f"chaos-{args.seed}")
+    space = None
     try:
-        cluster.topics(args.partitions)
+        space = c.Space(cluster, "chaos", args.partitions)
         instances = []
         for number in range(args.instances):
             extra = f', group.instance.id: "veil-{number}"' if args.static else ""
-            instance = c.Instance(cluster, args.binary, number, 19500 + 10 * args.seed + number, extra=extra,
-                                  action=args.action)
-            instances.append(instance.start())
+            instances.append(c.Instance(space, args.binary, number, extra=extra, action=args.action).start())
         batch = max(1, args.records // max(1, args.kills + 1))
         produced, started, stalls, done = 0, time.monotonic(), 0, []
         for kill in range(args.kills):
-            cluster.produce(args.binary, batch)
+            space.produce(args.binary, batch)
             produced += batch
             time.sleep(rng.uniform(0.2, 2.5))
             victim = rng.choice(instances)
@@ -50,28 +49,31 @@ def main():
             if dead:
                 print(f"instances {dead} ended by themselves; see their logs")
                 return 1
-            lag = c.committed(cluster) if kill % 10 == 9 else None
+            lag = space.lag() if kill % 10 == 9 else None
             if lag is not None:
                 print(f"kill {kill + 1}/{args.kills}: produced {produced}, lag {lag}", flush=True)
                 # Ten kills in a row may hit every attempt; twenty without a single commit are a standstill.
                 done.append(produced - lag)
                 stalls += len(done) > 2 and done[-1] <= done[-3]
-        cluster.produce(args.binary, max(batch, args.records - produced))
+        space.produce(args.binary, max(batch, args.records - produced))
         chaos = time.monotonic() - started
-        tail = 0 if args.action == "drop" else 200
+        tail = 0 if args.action == "drop" else args.records // 20
 
-        def drained():
-            lag = c.committed(cluster)
-            return lag is not None and lag <= tail
+        def judge():
+            return oracle.judge(cluster.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis", 5, 2)
 
-        c.wait_for(drained, 120, "the lag to return to zero")
+        if args.action == "drop":
+            space.drained(240)
+        else:
+            # The lag shows where the oldest held record is.
+            c.wait_for(lambda: judge().missing <= tail, 240, "all but the held records to have an outcome")
         for instance in instances:
             instance.kill(15)
-        cluster.settle()
-        verdict = oracle.judge(cluster.bootstrap, "people", "safe", "safe-manifests", c.QUASI, "diagnosis", 5, 2)
+        space.settle()
+        verdict = judge()
         verdict.figures["kills"] = args.kills
         verdict.figures["seconds of chaos"] = round(chaos)
-        verdict.show()
+        print(verdict.text())
         if stalls:
             print(f"no progress in {stalls} of the stretches")
         progress = verdict.figures["published"] > 0.5 * verdict.figures["records"] and not stalls
@@ -79,6 +81,8 @@ def main():
             print("too little was published for this to be a pass")
         return 0 if verdict.ok and progress and verdict.missing <= tail else 1
     finally:
+        if space:
+            space.close()
         cluster.down()
 
 

@@ -1,14 +1,17 @@
-"""A real cluster and instances of the service, for the tests that break them."""
+"""A real cluster, spaces of topics on it, and instances of the service, for the tests that break them."""
 
 import os
 import pathlib
 import signal
+import socket
 import subprocess
+import threading
 import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INFRA = ROOT / "tests" / "infra" / "kafka"
+RUN = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "infra" / "run"
 QUASI = ["age", "sex", "zip", "country", "education"]
 
 POLICY = """
@@ -21,7 +24,7 @@ policy:
     - { name: education, hierarchy: trivial }
   sensitive: [{ name: diagnosis }]
   keep: [ts]
-  subject: user_id
+  %(subject)s
   privacy:
     - { k-anonymity: 5 }
     - { l-diversity: { field: diagnosis, l: 2, variant: distinct } }
@@ -31,12 +34,14 @@ window: { tumbling: { max_records: %(window)d, max_age: %(max_age)s } }
 source:
   kafka:
     brokers: %(bootstrap)s
-    topics: [people]
-    group: veil
-    properties: { session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", max.poll.interval.ms: "60000"%(extra)s }
+    topics: [%(source)s]
+    group: %(group)s
+    properties: { session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", max.poll.interval.ms: "%(poll)d"%(extra)s }
+    %(more)s
 sink:
-  kafka: { topic: safe, transactional_id: %(id)s, transaction_timeout: 20s }
+  kafka: { topic: %(sink)s, transactional_id: %(id)s, transaction_timeout: %(timeout)s%(sink_more)s }
 http: { listen: "127.0.0.1:%(port)d" }
+%(end)s
 """
 
 
@@ -54,87 +59,171 @@ def patiently(*command, tries=3):
                 raise AssertionError(f"no cluster: {error.stderr}") from error
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Cluster:
-    def __init__(self, name, brokers=1, settings=()):
-        self.dir = ROOT / "target" / "infra" / "run" / name
-        more = [f for s in ("group.min.session.timeout.ms=1000", *settings) for f in ("--set", s)]
-        env = patiently(INFRA, "up", "--brokers", brokers, "--dir", self.dir, "--owner", os.getpid(), *more)
+    """Brokers. Scenarios that do not touch the brokers share one, each in a space of its own."""
+
+    def __init__(self, name, brokers=1, settings=(), flags=()):
+        self.dir = RUN / name
+        more = [f for s in settings for f in ("--set", s)]
+        env = patiently(INFRA, "up", "--brokers", brokers, "--dir", self.dir, "--owner", os.getpid(), *more, *flags)
         self.env = dict(line.split("=", 1) for line in env.splitlines() if "=" in line)
         self.bootstrap = self.env["BOOTSTRAP"].strip("'\"")
-        self.instances = {}
-        self.people = None
 
     def tool(self, *args):
-        return run(INFRA, "tool", self.dir, *args)
-
-    def topics(self, partitions):
-        for topic, count in (("people", partitions), ("safe", 3), ("safe-manifests", 1), ("safe-dead-letters", 1)):
-            self.tool("topics", "--create", "--topic", topic, "--partitions", count)
-
-    def settle(self):
-        """Waits until no transaction is open. One that a crash left behind hides what comes after it until the broker's
-        timeout has aborted it, topic by topic: who reads meanwhile compares rows of one moment with manifests of another."""
-        wait_for(lambda: self.open_transactions() == 0, 90, "open transactions to end")
-
-    def open_transactions(self):
-        """How many there are, or None while it cannot be told."""
-        try:
-            lines = self.tool("transactions", "list").splitlines()
-        except subprocess.CalledProcessError:
-            return None
-        return sum(any(state in line for state in ("Ongoing", "PrepareCommit", "PrepareAbort")) for line in lines)
+        # Kafka's tools wait for a minute when a broker is away; some then end with 0, some do not.
+        return run(INFRA, "tool", self.dir, *args, timeout=180)
 
     def broker(self, action, number):
         run(INFRA, f"{action}-broker", self.dir, number)
 
-    def produce(self, binary, records, subjects=2000, options=()):
+    def down(self):
+        run(INFRA, "down", self.dir)
+
+
+class Space:
+    """Topics, a group and instances that no other scenario uses. Without a name: `people` and `safe`."""
+
+    def __init__(self, cluster, name, partitions=4, bootstrap=None):
+        self.cluster, self.name, self.partitions = cluster, name, partitions
+        self.bootstrap = bootstrap or cluster.bootstrap
+        end = f"-{name}" if name else ""
+        self.source, self.sink, self.group = f"people{end}", f"safe{end}", f"veil{end}"
+        self.dir = cluster.dir / "spaces" / (name or "plain")
+        self.dir.mkdir(parents=True, exist_ok=True)
+        for old in self.dir.iterdir():
+            old.unlink()
+        self.instances = {}
+        self.people = None
+        wanted = [(self.source, partitions), (self.sink, 3), (f"{self.sink}-manifests", 1), (f"{self.sink}-dead-letters", 1)]
+        threads = [threading.Thread(target=self.create, args=topic) for topic in wanted]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def create(self, topic, partitions):
+        self.cluster.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", partitions)
+
+    def settle(self):
+        """Waits until no transaction is open. One that a crash left behind hides what comes after it until the broker's
+        timeout has aborted it, topic by topic: who reads meanwhile compares rows of one moment with manifests of another."""
+        wait_for(lambda: self.open_transactions() == 0, 120, "open transactions to end")
+
+    def open_transactions(self):
+        """How many there are, or None while it cannot be told."""
+        try:
+            lines = self.cluster.tool("transactions", "list").splitlines()
+        except subprocess.SubprocessError:
+            return None
+        ours = [line for line in lines if line.startswith(f"{self.group}-")]
+        return sum(any(state in line for state in ("Ongoing", "PrepareCommit", "PrepareAbort")) for line in ours)
+
+    def generate(self, binary, records, subjects=2000):
         """More synthetic people. One generator for the whole run: its timestamps tell every record from every other."""
         if self.people is None:
             self.people = subprocess.Popen([binary, "generate", "--records", "0", "--subjects", str(subjects)],
                                            stdout=subprocess.PIPE)
-        lines = b"".join(self.people.stdout.readline() for _ in range(records))
-        subprocess.run(["kcat", "-P", "-b", self.bootstrap, "-t", "people", "-X", "linger.ms=20", *options],
+        return b"".join(self.people.stdout.readline() for _ in range(records))
+
+    def produce(self, binary, records, subjects=2000, options=()):
+        self.send(self.generate(binary, records, subjects), options)
+
+    def send(self, lines, options=()):
+        subprocess.run(["kcat", "-P", "-b", self.cluster.bootstrap, "-t", self.source, "-X", "linger.ms=20", *options],
                        input=lines, check=True, timeout=300)
 
-    def down(self):
+    def lag(self):
+        """Sum over all partitions, or None while it cannot be told."""
+        try:
+            text = self.cluster.tool("consumer-groups", "--describe", "--group", self.group)
+        except subprocess.SubprocessError:
+            return None
+        lag, seen = 0, set()
+        for line in text.splitlines():
+            parts = line.split()
+            if len(parts) > 5 and parts[1] == self.source:
+                # Nothing is committed where nothing came: then all that is there is still to be read.
+                behind = parts[5] if parts[5] != "-" else parts[4]
+                if not behind.isdigit():
+                    return None
+                lag += int(behind)
+                seen.add(parts[2])
+        # A partition that nobody has noticed yet is not in the list.
+        return lag if len(seen) >= self.partitions else None
+
+    def drained(self, seconds=120, tail=0):
+        wait_for(lambda: (lag := self.lag()) is not None and lag <= tail, seconds, "the lag to return to zero",
+                 lambda: [i.number for i in self.instances.values() if i.ended_badly()])
+
+    def close(self):
         for instance in self.instances.values():
             instance.kill()
+            instance.log.close()
         if self.people:
             self.people.kill()
-        run(INFRA, "down", self.dir)
+            self.people.wait()
+            self.people.stdout.close()
 
 
 class Instance:
     """One process of the service with an id of its own."""
 
-    def __init__(self, cluster, binary, number, port, env=None, **settings):
-        values = {"bootstrap": cluster.bootstrap, "window": 500, "max_age": "2s", "session": 3000, "extra": "",
-                  "action": "drop", "time_budget": "100ms", "id": f"veil-{number}", "port": port, **settings}
-        self.cluster, self.binary, self.number, self.port = cluster, binary, number, port
-        self.config = cluster.dir / f"instance-{number}.yaml"
-        self.config.write_text(POLICY % values)
-        self.log = open(cluster.dir / f"instance-{number}.log", "ab")
-        self.env = env or {}
+    def __init__(self, space, binary, number, **settings):
+        self.space, self.binary, self.number, self.port = space, binary, number, free_port()
+        self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
+                       "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
+                       "sink_more": "", "end": "", "action": "drop", "time_budget": "100ms", "subject": "subject: user_id",
+                       "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+        self.config = space.dir / f"instance-{number}.yaml"
+        self.config.write_text(POLICY % self.values)
+        self.log = open(space.dir / f"instance-{number}.log", "ab")
         self.process = None
-        cluster.instances[number] = self
+        space.instances[number] = self
 
     def start(self, **env):
         self.process = subprocess.Popen([self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
-                                        env={**os.environ, "RUST_LOG": "veilstream=info", **self.env, **env})
+                                        env={**os.environ, "RUST_LOG": "veilstream=info", **env})
         return self
 
     def kill(self, how=signal.SIGKILL):
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
             if how != signal.SIGSTOP:
-                self.process.wait(timeout=60)
+                try:
+                    self.process.wait(timeout=90)
+                except subprocess.TimeoutExpired as error:
+                    self.process.kill()
+                    raise AssertionError(f"instance {self.number} does not end on signal {how}") from error
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
+    def ended_badly(self):
+        """Ended by itself, with an error. Those that a test has killed, or made to die, have not."""
+        return self.process is not None and (self.process.poll() or 0) > 0
+
+    def said(self):
+        return (self.space.dir / f"instance-{self.number}.log").read_text(errors="replace")
+
+    def says(self, words, seconds=90, times=1):
+        wait_for(lambda: self.said().count(words) >= times, seconds, f"instance {self.number} to say {words!r}",
+                 lambda: [self.number] if self.ended_badly() else [])
+
+    def memory(self):
+        """Resident bytes."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
     def metric(self, name):
+        """The value of a series, or None while it cannot be read."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
                 for line in answer.read().decode().splitlines():
                     if line.startswith(name + " ") or line.startswith(name + "{"):
                         return float(line.rsplit(" ", 1)[1])
@@ -143,28 +232,13 @@ class Instance:
         return None
 
 
-def committed(cluster, group="veil", topic="people"):
-    """Sum of lag over all partitions, or None while it cannot be told."""
-    try:
-        text = cluster.tool("consumer-groups", "--describe", "--group", group)
-    except subprocess.CalledProcessError:
-        return None
-    lag, seen = 0, False
-    for line in text.splitlines():
-        parts = line.split()
-        if len(parts) > 5 and parts[1] == topic:
-            # Nothing is committed where nothing came: then all that is there is still to be read.
-            behind = parts[5] if parts[5] != "-" else parts[4]
-            if not behind.isdigit():
-                return None
-            lag, seen = lag + int(behind), True
-    return lag if seen else None
-
-
-def wait_for(condition, seconds, what):
+def wait_for(condition, seconds, what, dead=lambda: []):
+    """Until the condition holds. Ends early when somebody who should bring it about is dead."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return
-        time.sleep(0.2)
+        if ended := dead():
+            raise AssertionError(f"instances {ended} ended by themselves while {what} was awaited; see their logs")
+        time.sleep(0.3)
     raise AssertionError(f"waited {seconds} s in vain for {what}")

@@ -36,10 +36,6 @@ def readiness(instance):
         return None
 
 
-def drained(cluster, seconds=240):
-    c.wait_for(lambda: c.committed(cluster) == 0, seconds, "the lag to return to zero")
-
-
 def cpu_seconds(instance):
     fields = open(f"/proc/{instance.process.pid}/stat").read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
@@ -52,21 +48,21 @@ def peak_mib(instance):
     return 0
 
 
-def produce(cluster, args, records):
+def produce(space, args, records):
     """Evenly over the partitions: no batch sticks to one."""
-    cluster.produce(args.binary, records, subjects=args.subjects, options=("-X", "sticky.partitioning.linger.ms=0"))
+    space.produce(args.binary, records, subjects=args.subjects, options=("-X", "sticky.partitioning.linger.ms=0"))
 
 
 class Flow:
     """Records that keep coming until it is left."""
 
-    def __init__(self, cluster, args):
-        self.cluster, self.args, self.stop, self.sent = cluster, args, threading.Event(), 0
+    def __init__(self, space, args):
+        self.space, self.args, self.stop, self.sent = space, args, threading.Event(), 0
         self.thread = threading.Thread(target=self.flow)
 
     def flow(self):
         while not self.stop.is_set():
-            produce(self.cluster, self.args, self.args.window)
+            produce(self.space, self.args, self.args.window)
             self.sent += self.args.window
             self.stop.wait(0.3)
 
@@ -91,8 +87,8 @@ def restart(instance, change=lambda config: config):
     return ended - began, time.monotonic() - ended
 
 
-def manifests(cluster):
-    return [json.loads(message[3]) for message in oracle.read(cluster.bootstrap, "safe-manifests")]
+def manifests(space):
+    return [json.loads(message[3]) for message in oracle.read(space.bootstrap, f"{space.sink}-manifests")]
 
 
 def glm(found):
@@ -112,20 +108,20 @@ def mean(running, histogram):
     return parts[0] / max(1, parts[1])
 
 
-def scale_out(cluster, args):
+def scale_out(space, args):
     """The same number of records for 1, 2, ... instances."""
     for count in range(1, args.instances + 1):
-        before = len(manifests(cluster))
+        before = len(manifests(space))
         number = count - 1
-        c.Instance(cluster, args.binary, number, args.port + number, extra=f', group.instance.id: "veil-{number}"',
+        c.Instance(space, args.binary, number, extra=f', group.instance.id: "veil-{number}"',
                    session=SESSION, window=args.window, max_age=args.max_age,
                    time_budget=args.time_budget)
-        running = list(cluster.instances.values())
+        running = list(space.instances.values())
         for instance in running:
             instance.start()
         c.wait_for(lambda: all(readiness(i) == 200 for i in running), 60, "all instances to be ready")
         began = time.monotonic()
-        produce(cluster, args, args.records)
+        produce(space, args, args.records)
         # The last, partial windows wait for their age, which is no work.
         full = max(args.window, args.records - count * args.window)
         c.wait_for(lambda: sum(map(outcomes, running)) >= full, 300, "the full windows")
@@ -139,8 +135,8 @@ def scale_out(cluster, args):
             "s from close to publish": round(mean(running, "veilstream_close_to_publish_seconds"), 2),
             "shares": [round(outcomes(i) / args.records, 2) for i in running],
         }
-        drained(cluster)
-        found = manifests(cluster)[before:]
+        space.drained(240)
+        found = manifests(space)[before:]
         row |= {"releases": len(found), "glm": round(glm(found), 4),
                 "suppressed": round(sum(m["records_suppressed"] for m in found) / args.records, 4)}
         print(f"   {row}", flush=True)
@@ -150,17 +146,17 @@ def scale_out(cluster, args):
             assert instance.process.returncode == 0, f"a drain ended with {instance.process.returncode}"
 
 
-def policies(cluster, before, after):
+def policies(space, before, after):
     """Each release satisfies the policy that its manifest names, recounted from the rows."""
     asked = {}
-    for manifest in manifests(cluster):
+    for manifest in manifests(space):
         asked[manifest["release_id"]] = {before: K_BEFORE, after: K_AFTER}[manifest["policy_fingerprint"]]
     subjects = {}
-    for _, _, _, payload in oracle.read(cluster.bootstrap, "people"):
+    for _, _, _, payload in oracle.read(space.bootstrap, space.source):
         record = json.loads(payload)
         subjects[record["ts"]] = record["user_id"]
     classes = defaultdict(set)
-    for _, _, headers, payload in oracle.read(cluster.bootstrap, "safe"):
+    for _, _, headers, payload in oracle.read(space.bootstrap, space.sink):
         record = json.loads(payload)
         release = oracle.release_of(headers)
         classes[release, tuple(record[q] for q in c.QUASI)].add(subjects[record["ts"]])
@@ -168,28 +164,28 @@ def policies(cluster, before, after):
         assert len(people) >= asked[release], f"{release}: {len(people)} people where its policy asks for {asked[release]}"
 
 
-def roll_out(cluster, args):
+def roll_out(space, args):
     """A rolling restart, then a rolling change of policy, while records keep coming."""
-    running = list(cluster.instances.values())
+    running = list(space.instances.values())
     for instance in running:
         instance.start()
     c.wait_for(lambda: all(readiness(i) == 200 for i in running), 60, "all instances to be ready")
-    with Flow(cluster, args) as flow:
+    with Flow(space, args) as flow:
         c.wait_for(lambda: any(map(outcomes, running)), 60, "releases before the roll-out")
         restarts = [restart(i) for i in running]
-        old = {m["policy_fingerprint"] for m in manifests(cluster)}
+        old = {m["policy_fingerprint"] for m in manifests(space)}
         assert len(old) == 1, "the policy changed by itself"
         stricter = lambda config: config.replace(f"k-anonymity: {K_BEFORE}", f"k-anonymity: {K_AFTER}")
         restarts += [restart(i, stricter) for i in running]
         rolled = time.time() * 1e3
         enough = flow.sent + 2 * args.window
         c.wait_for(lambda: flow.sent >= enough, 120, "records after the roll-out")
-    drained(cluster)
-    found = manifests(cluster)
+    space.drained(240)
+    found = manifests(space)
     new = {m["policy_fingerprint"] for m in found} - old
     assert len(new) == 1, "the new policy never took effect"
     assert {m["policy_fingerprint"] for m in found if m["closed_at"] > rolled} == new, "the old policy came back"
-    policies(cluster, *old, *new)
+    policies(space, *old, *new)
     # A plan of the old policy that the new one found half done is suppressed as a whole; after a drain there is none.
     whole = [m for m in found if m["records_suppressed"] and not m["records_published"] and m["algorithm"] == "none"]
     drains, returns = zip(*restarts)
@@ -198,23 +194,23 @@ def roll_out(cluster, args):
     assert not whole, "a drain left a plan behind"
 
 
-def live(cluster, args):
+def live(space, args):
     """I5: a fresh record is published within 30 s."""
-    before = sum(map(outcomes, cluster.instances.values()))
-    produce(cluster, args, args.window)
-    c.wait_for(lambda: sum(map(outcomes, cluster.instances.values())) > before, 30, "a fresh release")
-    drained(cluster)
+    before = sum(map(outcomes, space.instances.values()))
+    produce(space, args, args.window)
+    c.wait_for(lambda: sum(map(outcomes, space.instances.values())) > before, 30, "a fresh release")
+    space.drained(240)
 
 
-def leave(cluster, args):
+def leave(space, args):
     """Without static membership, who drains leaves the group: the others take over long before the session's timeout."""
     pair = []
-    log = cluster.dir / "instance-10.log"
+    log = space.dir / "instance-10.log"
     assigned = lambda: log.read_text().count("partitions assigned") - before
     before = log.exists() and log.read_text().count("partitions assigned")  # an earlier run's
     for number in (10, 11):
-        instance = c.Instance(cluster, args.binary, number, args.port + number, session=SESSION, max_age="1s")
-        instance.config.write_text(instance.config.read_text().replace("group: veil", "group: leaving"))
+        instance = c.Instance(space, args.binary, number, session=SESSION, max_age="1s")
+        instance.config.write_text(instance.config.read_text().replace(f"group: {space.group}", "group: leaving"))
         pair.append(instance.start())
         c.wait_for(lambda: readiness(instance) == 200, 60, "a member")
     c.wait_for(lambda: assigned() == 2, 60, "the partitions to be shared")
@@ -233,30 +229,33 @@ def main():
     parser.add_argument("--instances", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--port", type=int, default=19820)
     parser.add_argument("--figures", action="store_true", help="only the figures for each number of instances")
     args = parser.parse_args()
     cluster = c.Cluster("scale", brokers=args.brokers)
+    space = None
     try:
-        cluster.topics(args.partitions)
+        space = c.Space(cluster, "scale", args.partitions)
         for part in (scale_out,) if args.figures else (scale_out, roll_out, live):
             print(f"== {part.__name__}: {part.__doc__.splitlines()[0]}", flush=True)
-            part(cluster, args)
-        for instance in cluster.instances.values():
+            part(space, args)
+        for instance in space.instances.values():
             instance.kill(signal.SIGTERM)
-        cluster.settle()
-        verdict = oracle.judge(cluster.bootstrap, "people", "safe", "safe-manifests", c.QUASI, "diagnosis", K_BEFORE, 2)
-        verdict.show()
+        space.settle()
+        verdict = oracle.judge(space.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis",
+                               K_BEFORE, 2)
+        print(verdict.text())
         assert verdict.ok and not verdict.missing, "a statement is violated"
         assert verdict.figures["published"] > 0.5 * verdict.figures["records"], "too little was published to be a pass"
         if not args.figures:
             print(f"== leave: {leave.__doc__.splitlines()[0]}", flush=True)
-            leave(cluster, args)
+            leave(space, args)
         return 0
     except AssertionError as error:
         print(f"FAILED: {error}")
         return 1
     finally:
+        if space:
+            space.close()
         cluster.down()
 
 
