@@ -104,6 +104,22 @@ impl Anonymizer {
             since: plan.waiting_since(rows, &self.held),
         }
     }
+
+    /// The records that have their outcome with this release.
+    pub(super) fn finished(&self, window: &ClosedWindow, rows: &Rows, plan: &Plan, expired: &[Position]) -> Spans {
+        let published = plan.published.iter().map(|row| match row {
+            RowRef::Fresh(i) => rows.position(*i as usize),
+            RowRef::Held(i) => self.held.position(*i as usize),
+        });
+        Spans::covering(
+            published
+                .chain(plan.suppressed.iter().map(|&i| rows.position(i as usize)))
+                .chain(plan.expired.iter().map(|&i| self.held.position(i as usize)))
+                .chain(expired.iter().copied())
+                .chain(window.suppressed.iter().copied())
+                .chain(window.rejected.iter().map(|(position, _)| *position)),
+        )
+    }
 }
 
 impl Plan {
