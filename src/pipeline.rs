@@ -335,7 +335,8 @@ impl Pipeline {
         ledger: Option<Arc<dyn Ledger>>,
     ) -> Result<Searched, PipelineError> {
         let mut anonymizers =
-            Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed).within(ledger);
+            Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed)
+                .within(ledger);
         let mut searched = Searched::default();
         loop {
             let closing = match runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await }) {
