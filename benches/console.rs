@@ -14,7 +14,7 @@ use program::Desk;
 use program::service::{HTTP, Service};
 
 /// Turns of each kind. More take longer; fewer leave the comparison to chance.
-const TURNS: usize = 3;
+const TURNS: usize = 7;
 
 /// User and system time of a process, in clock ticks of 10 ms.
 fn ticks(id: u32) -> f64 {
@@ -41,7 +41,7 @@ fn turn(service: &Service, length: Duration, watched: bool, answers: &mut Vec<f6
 }
 
 fn main() {
-    let seconds = std::env::var("VEILSTREAM_BENCH_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
+    let seconds = std::env::var("VEILSTREAM_BENCH_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(10);
     let desk = Desk::new();
     let policy = veilstream::source::generator::demo_policy_yaml().split("\nsearch:").next().unwrap().to_owned();
     let rest = "window: { tumbling: { max_records: 5000 } }\nsearch: { time_budget: 200ms }\n\
@@ -50,14 +50,16 @@ fn main() {
     let service = Service::start(&desk, "pipeline.yaml", "warn,veilstream::telemetry::http=info");
     program::wait_until("it runs", || service.metric("veilstream_releases_total{outcome=\"published\"}") >= Some(10.0));
     let length = Duration::from_secs(seconds);
-    let (mut alone, mut watched, mut answers) = (0.0, 0.0, Vec::new());
+    let (mut alone, mut more, mut answers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        alone += turn(&service, length, false, &mut answers) / TURNS as f64;
-        watched += turn(&service, length, true, &mut answers) / TURNS as f64;
+        let cost = turn(&service, length, false, &mut answers);
+        alone.push(cost);
+        more.push(100.0 * (turn(&service, length, true, &mut answers) / cost - 1.0));
     }
-    answers.sort_by(f64::total_cmp);
+    [&mut alone, &mut more, &mut answers].into_iter().for_each(|figures| figures.sort_by(f64::total_cmp));
     let at = |share: f64| answers[((answers.len() - 1) as f64 * share) as usize];
-    println!("CPU per record: {alone:.3} us alone, {watched:.3} us watched: {:+.2} %", 100.0 * (watched / alone - 1.0));
+    let (least, median, most) = (more[0], more[TURNS / 2], more[TURNS - 1]);
+    println!("CPU per record: {:.2} us alone; watched {median:+.2} % ({least:+.2} to {most:+.2})", alone[TURNS / 2]);
     println!(
         "page answers: median {:.1} ms, p95 {:.1} ms, longest {:.1} ms of {}",
         at(0.5),

@@ -35,7 +35,7 @@ const EVENT_BATCHES: usize = 8;
 const CLOSED_WINDOWS: usize = 1;
 /// Releases on their way to the sink: one is sent while the next one is searched. More would hold whole releases.
 const RELEASES: usize = 1;
-/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in ten
+/// How long an operator's look at a search may take. Longer costs the stream more than the console may, at one look in twenty
 /// seconds; shorter finds no trade-off in larger windows.
 const LOOK: Duration = Duration::from_millis(50);
 /// Runs of records that may be open among closed ones, where a log has to name them. More would not fit the metadata of a

@@ -36,10 +36,14 @@ pub fn page(view: &View) -> String {
     html.raw("</div>");
     match &view.look {
         Some(look) => {
-            html.raw("<div class=\"cards\">");
-            trade_off(view, look, &mut html);
-            lattice(look, &mut html);
-            html.raw("</div>");
+            html.raw(look.drawn.get_or_init(|| {
+                let mut html = Html::default();
+                html.raw("<div class=\"cards\">");
+                trade_off(view, look, &mut html);
+                lattice(look, &mut html);
+                html.raw("</div>");
+                html.finish()
+            }));
         }
         None => {
             html.raw("<section class=\"card\"><h2>Search</h2>");
@@ -284,11 +288,14 @@ fn releases(view: &View, html: &mut Html) {
     if view.recent.is_empty() {
         html.text("p class=\"none\"", "Nothing has been published yet.");
     }
-    view.recent.iter().for_each(|recent| release(view, recent, html));
+    for recent in &view.recent {
+        html.raw(recent.drawn.get_or_init(|| release(view, recent)));
+    }
     html.raw("</section>");
 }
 
-fn release(view: &View, recent: &Recent, html: &mut Html) {
+fn release(view: &View, recent: &Recent) -> String {
+    let mut html = Html::default();
     let from = &recent.manifest.provenance;
     html.raw(&format!("<details id=\"release-{}\"><summary>", escape(&from.release_id)));
     html.text("code", &from.release_id);
@@ -313,4 +320,5 @@ fn release(view: &View, recent: &Recent, html: &mut Html) {
         html.raw("<pre tabindex=\"0\">").raw(&escape(&json)).raw("</pre>");
     }
     html.raw("</details>");
+    html.finish()
 }

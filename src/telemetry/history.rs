@@ -4,7 +4,7 @@
 //! under a lock.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::gate::Release;
@@ -17,7 +17,7 @@ const MOMENTS: usize = 240;
 /// Releases whose manifest can be read. More makes the page long, for a manifest can have kilobytes of offsets.
 const RECENT: usize = 12;
 /// How often a search is looked at while somebody watches. More often costs the stream more than one part in a hundred.
-const LOOK_WATCHED: Duration = Duration::from_secs(10);
+const LOOK_WATCHED: Duration = Duration::from_secs(20);
 /// How often it is looked at otherwise, so that whoever comes finds something.
 const LOOK_UNWATCHED: Duration = Duration::from_secs(60);
 /// Somebody watches while a page was asked for in this time: a few refreshes of the page.
@@ -47,6 +47,8 @@ pub struct Recent {
     pub manifest: Manifest,
     /// Classes by size.
     pub class_sizes: Vec<(u32, u32)>,
+    /// Its part of the page, drawn when somebody first asks: it never changes.
+    pub(super) drawn: OnceLock<String>,
 }
 
 /// A look at a search.
@@ -56,6 +58,15 @@ pub struct Look {
     pub at: Millis,
     /// What was seen.
     pub insight: Insight,
+    /// Its part of the page, drawn when somebody first asks: it never changes.
+    pub(super) drawn: OnceLock<String>,
+}
+
+impl Look {
+    /// A look that nobody has drawn yet.
+    pub fn new(at: Millis, insight: Insight) -> Self {
+        Self { at, insight, drawn: OnceLock::new() }
+    }
 }
 
 /// The ring.
@@ -89,6 +100,7 @@ impl History {
             at: now,
             manifest: manifest.clone(),
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),
+            drawn: OnceLock::new(),
         }));
         if !release.is_empty() {
             self.recoding.clone_from(&from.recoding);
@@ -126,7 +138,7 @@ mod tests {
             front: None,
             attributes: Vec::new(),
         };
-        Some(Arc::new(Look { at: Millis(at), insight }))
+        Some(Arc::new(Look::new(Millis(at), insight)))
     }
 
     #[test]
@@ -137,7 +149,7 @@ mod tests {
         assert!(!history.look_due(Millis(130_000)), "nobody is there");
         assert!(history.look_due(Millis(160_000)));
         history.asked(Millis(105_000));
-        assert!(!history.look_due(Millis(109_000)));
-        assert!(history.look_due(Millis(110_000)));
+        assert!(!history.look_due(Millis(119_000)));
+        assert!(history.look_due(Millis(120_000)));
     }
 }

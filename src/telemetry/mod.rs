@@ -145,7 +145,7 @@ impl Telemetry {
 
     /// A search was looked at.
     pub fn looked(&self, insight: Insight, now: Millis) {
-        self.history().look = Some(Arc::new(Look { at: now, insight }));
+        self.history().look = Some(Arc::new(Look::new(now, insight)));
     }
 
     /// Everything there is to see now, copied.
