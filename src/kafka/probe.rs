@@ -93,7 +93,7 @@ impl Probe<'_> {
             }
         }
         if list.count() > 0 {
-            if let Err(error) = asker.committed_offsets(list.clone(), ASK) {
+            if let Err(error) = committed(&asker, &list) {
                 self.outside(format!(
                     "the offsets of the group `{}` cannot be read ({}): allow this user to read the group",
                     config.group,
@@ -340,6 +340,22 @@ pub fn remedy(code: Option<Code>) -> &'static str {
         Some(Code::Resolve) => "check the host names in `brokers`",
         _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
     }
+}
+
+/// The group's offsets. A coordinator that moves or loads says so for a moment, and is asked again.
+fn committed(asker: &Asker, list: &TopicPartitionList) -> Result<TopicPartitionList, KafkaError> {
+    let started = Instant::now();
+    loop {
+        match asker.committed_offsets(list.clone(), ASK) {
+            Err(error) if passing(&error) && started.elapsed() < ASK => std::thread::sleep(ATTEMPT),
+            answer => return answer,
+        }
+    }
+}
+
+fn passing(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    matches!(code, Some(Code::NotCoordinator | Code::CoordinatorLoadInProgress | Code::CoordinatorNotAvailable))
 }
 
 /// An error in words. What librdkafka says of a setting may quote its value, so only the name is told.
