@@ -234,9 +234,10 @@ impl Anonymizer {
     /// Sends the batch through the gate; only what passes changes what waits.
     fn pass(&mut self, batch: GeneralizedBatch, rows: &Rows, plan: &Plan, recoding: &Recoding) -> Closing {
         let open = defect("gate-open").then(|| Rules::new(&Policy { criteria: Vec::new(), ..(*self.policy).clone() }));
-        let verdict = match &mut self.memory {
-            Some(memory) => gate::verify_recurring(batch, &self.rules, memory),
-            None => gate::verify(batch, open.as_ref().unwrap_or(&self.rules)),
+        let verdict = match (&open, &mut self.memory) {
+            (Some(open), _) => gate::verify(batch, open),
+            (None, Some(memory)) => gate::verify_recurring(batch, &self.rules, memory),
+            (None, None) => gate::verify(batch, &self.rules),
         };
         match verdict {
             Ok(release) => {
