@@ -131,11 +131,13 @@ class Space:
                                            stdout=subprocess.PIPE)
         return b"".join(self.people.stdout.readline() for _ in range(records))
 
-    def produce(self, binary, records, subjects=2000, options=()):
-        self.send(self.generate(binary, records, subjects), options)
+    def produce(self, binary, records, subjects=2000):
+        self.send(self.generate(binary, records, subjects))
 
-    def send(self, lines, options=()):
-        subprocess.run(["kcat", "-P", "-b", self.cluster.bootstrap, "-t", self.source, "-X", "linger.ms=20", *options],
+    def send(self, lines):
+        """Evenly over the partitions: a batch that sticks to one may leave an instance without a record."""
+        subprocess.run(["kcat", "-P", "-b", self.cluster.bootstrap, "-t", self.source, "-X", "linger.ms=20",
+                        "-X", "sticky.partitioning.linger.ms=0"],
                        input=lines, check=True, timeout=300)
 
     def lag(self):

@@ -49,8 +49,7 @@ def peak_mib(instance):
 
 
 def produce(space, args, records):
-    """Evenly over the partitions: no batch sticks to one."""
-    space.produce(args.binary, records, subjects=args.subjects, options=("-X", "sticky.partitioning.linger.ms=0"))
+    space.produce(args.binary, records, subjects=args.subjects)
 
 
 class Flow:
