@@ -34,6 +34,11 @@ const POLL: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long going back to the first record that is still needed may take.
 const SEEK: Duration = Duration::from_secs(60);
+/// How long a full pipeline is waited for before the partitions are paused. A pause throws away what was fetched ahead, so
+/// shorter fetches it again and again; longer answers a rebalance later.
+const UNPAUSED: Duration = Duration::from_millis(500);
+/// How often a full pipeline is looked at. Longer lets it starve; shorter burns a core.
+const FULL: Duration = Duration::from_millis(1);
 /// Batches between the poller and the pipeline. More costs memory; fewer lets the pipeline starve.
 const WAITING: usize = 4;
 
@@ -213,11 +218,16 @@ impl Poller {
 
     /// Sends an item, polling on while the pipeline is busy; false if it is gone. Dropped if the assignment changes.
     fn send(&mut self, item: SourceItem) -> bool {
-        let mut item = match self.sender.try_send(Ok(item)) {
-            Ok(()) => return true,
-            Err(mpsc::error::TrySendError::Closed(_)) => return false,
-            Err(mpsc::error::TrySendError::Full(item)) => item,
-        };
+        let mut item = Ok(item);
+        let waited = Instant::now();
+        while waited.elapsed() < UNPAUSED {
+            item = match self.sender.try_send(item) {
+                Ok(()) => return true,
+                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+                Err(mpsc::error::TrySendError::Full(back)) => back,
+            };
+            std::thread::sleep(FULL);
+        }
         self.pause(true);
         let sent = loop {
             // What was fetched before the pause took hold is still to be taken, in order.
