@@ -89,9 +89,9 @@ class Cluster:
 class Space:
     """Topics, a group and instances that no other scenario uses. Without a name: `people` and `safe`."""
 
-    def __init__(self, cluster, name, partitions=4, bootstrap=None):
+    def __init__(self, cluster, name, partitions=4):
         self.cluster, self.name, self.partitions = cluster, name, partitions
-        self.bootstrap = bootstrap or cluster.bootstrap
+        self.bootstrap = cluster.bootstrap
         end = f"-{name}" if name else ""
         self.source, self.sink, self.group = f"people{end}", f"safe{end}", f"veil{end}"
         self.dir = cluster.dir / "spaces" / (name or "plain")
@@ -136,7 +136,7 @@ class Space:
 
     def send(self, lines):
         """Evenly over the partitions: a batch that sticks to one may leave an instance without a record."""
-        subprocess.run(["kcat", "-P", "-b", self.cluster.bootstrap, "-t", self.source, "-X", "linger.ms=20",
+        subprocess.run(["kcat", "-P", "-b", self.bootstrap, "-t", self.source, "-X", "linger.ms=20",
                         "-X", "sticky.partitioning.linger.ms=0"],
                        input=lines, check=True, timeout=300)
 
