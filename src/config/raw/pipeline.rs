@@ -98,8 +98,8 @@ pub enum RawAlgorithm {
     Exhaustive,
     /// Incognito: all satisfying nodes, by subset size.
     BottomUp,
-    /// Subtree recoding: each value at a level of its own. A release that is repeated after a crash comes at the least
-    /// levels above its cuts, because cuts do not fit into the plan that is committed before it.
+    /// Subtree recoding: each value at a level of its own. Not with a Kafka sink: its cuts do not fit into the plan that is
+    /// committed before a release.
     SubtreeBottomUp,
     /// The node that shows the most values, by the priorities of the quasi-identifiers.
     TopDown,
