@@ -99,9 +99,11 @@ impl From<SourceError> for Failure {
             SourceError::Open { .. } | SourceError::Read { .. } | SourceError::Container { .. } => {
                 Self::Outside(chain(&error))
             }
-            SourceError::Kafka(_) | SourceError::Assignment(_) | SourceError::Reread | SourceError::Thread => {
-                Self::Outside(error.to_string())
-            }
+            SourceError::Kafka(_)
+            | SourceError::Lost(_)
+            | SourceError::Assignment(_)
+            | SourceError::Reread
+            | SourceError::Thread => Self::Outside(error.to_string()),
         }
     }
 }

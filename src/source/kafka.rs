@@ -442,18 +442,17 @@ enum Plan {
 
 /// Errors that no waiting mends.
 fn fatal(error: &KafkaError) -> Result<(), SourceError> {
-    let code = error.rdkafka_error_code();
-    let hopeless = matches!(
-        code,
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
+            Err(SourceError::Lost(error.clone()))
+        }
         Some(
-            RDKafkaErrorCode::AutoOffsetReset
-                | RDKafkaErrorCode::OffsetOutOfRange
-                | RDKafkaErrorCode::LogTruncation
-                | RDKafkaErrorCode::Fatal
-                | RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::GroupAuthorizationFailed
-                | RDKafkaErrorCode::FencedInstanceId
-        )
-    );
-    if hopeless { Err(SourceError::Kafka(error.clone())) } else { Ok(()) }
+            RDKafkaErrorCode::LogTruncation
+            | RDKafkaErrorCode::Fatal
+            | RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::FencedInstanceId,
+        ) => Err(SourceError::Kafka(error.clone())),
+        _ => Ok(()),
+    }
 }

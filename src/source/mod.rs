@@ -125,6 +125,12 @@ pub enum SourceError {
     /// The consumer failed for good.
     #[error("kafka: {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),
+    /// The log does not hold the next record any more.
+    #[error(
+        "the next record is not in the log any more ({0}): was the topic recreated? if retention has deleted it, start again, \
+         and `on_gap` says how to go on"
+    )]
+    Lost(rdkafka::error::KafkaError),
     /// An assignment cannot be taken up.
     #[error(transparent)]
     Assignment(#[from] crate::kafka::session::AssignmentFault),
