@@ -89,7 +89,7 @@ def main(binary):
                 assert prometheus.poll() is None, open(log.name).read()
                 return None
 
-        wait_until("two scrapes", lambda: (query("count_over_time(veilstream_ready[1m])") or [{"value": [0, "0"]}])[0]["value"][1] >= "2")
+        wait_until("two scrapes", lambda: any(float(r["value"][1]) >= 2 for r in query("count_over_time(veilstream_ready[1m])") or []))
         service.send(service.people(1000, seed=2))
         service.wait_for_releases(3)
         wait_until("the third release is scraped",
