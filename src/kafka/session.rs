@@ -329,6 +329,10 @@ impl ConsumerContext for GroupContext {
             session.fence();
             step("revoked");
             tracing::info!(partitions = tpl.count(), "partitions revoked");
+            // In librdkafka a pause outlives the assignment: a partition that comes back would stand still for ever.
+            if let Err(error) = consumer.resume(tpl) {
+                tracing::warn!(%error, "cannot resume what is given up");
+            }
             if let Err(error) = consumer.unassign() {
                 tracing::warn!(%error, "cannot give partitions up");
             }

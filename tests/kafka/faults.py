@@ -166,6 +166,20 @@ def members_come_and_go(space):
     accept(space)
 
 
+def rebalanced_while_paused(space):
+    """F7: partitions go and come back while the pipeline is full: what was paused for one assignment flows in the next."""
+    paused = 'veilstream_partitions{state="paused"}'
+    host = c.Instance(space, BINARY, 0).start(VEILSTREAM_SLEEP_AT="closed:2:15")
+    space.produce(BINARY, 40000)
+    c.wait_for(lambda: host.metric(paused) == 4, 60, "the pipeline to be full")
+    guest = c.Instance(space, BINARY, 1).start()
+    host.says("partitions assigned partitions=2")
+    space.drained()
+    guest.kill(signal.SIGTERM)
+    space.produce(BINARY, 4000)
+    accept(space)
+
+
 def topic_recreated(space):
     """F7: the input is deleted and made anew while it is read: the service stops, and starts over nowhere by itself."""
     a = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
@@ -505,7 +519,7 @@ def control_random_id(space):
 
 ALONE = [broker_loss, bad_network, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
-          members_come_and_go, topic_recreated, slow_search, slow_transaction, deleted_by_retention, held_records,
+          members_come_and_go, rebalanced_while_paused, topic_recreated, slow_search, slow_transaction, deleted_by_retention, held_records,
           control_forged, control_rows_as_subjects, control_gate_open, control_fresh_seed, control_offsets_outside]
 
 
