@@ -108,7 +108,14 @@ class Space:
             thread.join()
 
     def create(self, topic, partitions):
-        self.cluster.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", partitions)
+        def created():
+            try:
+                self.cluster.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", partitions)
+                return True
+            except subprocess.SubprocessError:
+                return False  # a busy machine: not what is tested here
+
+        wait_for(created, 180, f"the topic {topic} to be made")
 
     def settle(self):
         """Waits until no transaction is open. One that a crash left behind hides what comes after it until the broker's

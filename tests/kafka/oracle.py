@@ -12,19 +12,28 @@ input cannot be read here (`opaque`), offsets and counts are judged, and classes
 
 import json
 import subprocess
+import time
 from collections import defaultdict
 
 SEPARATOR = "\x1f"
 
 
+def consume(bootstrap, topic, form, isolation="read_committed"):
+    """What kcat prints of a whole topic. A broker that has just come up may not know the topic yet: then it is asked again."""
+    command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-f", form,
+               "-X", f"isolation.level={isolation}", "-X", "check.crcs=true"]
+    for _ in range(10):
+        done = subprocess.run(command, capture_output=True, timeout=300)
+        if done.returncode == 0:
+            return done.stdout.decode()
+        time.sleep(2)
+    raise AssertionError(f"{topic} cannot be read: {done.stderr.decode(errors='replace')[-500:]}")
+
+
 def read(bootstrap, topic, isolation="read_committed"):
     """Every message of a topic as (partition, offset, headers, payload)."""
-    fields = SEPARATOR.join(["%p", "%o", "%h", "%s"]) + "\n"
-    command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-f", fields,
-               "-X", f"isolation.level={isolation}", "-X", "check.crcs=true"]
-    done = subprocess.run(command, capture_output=True, timeout=300, check=True)
     messages = []
-    for line in done.stdout.decode().split("\n"):
+    for line in consume(bootstrap, topic, SEPARATOR.join(["%p", "%o", "%h", "%s"]) + "\n", isolation).split("\n"):
         if line:
             partition, offset, headers, payload = line.split(SEPARATOR, 3)
             messages.append((int(partition), int(offset), headers, payload))
@@ -77,10 +86,7 @@ class Verdict:
 
 def offsets_of(bootstrap, topic):
     """Every offset of a topic whose messages may be anything, newlines included."""
-    command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%p %o\n",
-               "-X", "isolation.level=read_committed"]
-    done = subprocess.run(command, capture_output=True, timeout=300, check=True, text=True)
-    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    return [tuple(map(int, line.split())) for line in consume(bootstrap, topic, "%p %o\n").splitlines()]
 
 
 def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
