@@ -69,7 +69,7 @@
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
 //! sink       -> codec, failpoint, gate, kafka, model
-//! source     -> codec, kafka, model
+//! source     -> codec, failpoint, kafka, model
 //! telemetry  -> config, gate, model, plot, privacy, search, window
 //! window     -> encode, frequency, model
 //! ```

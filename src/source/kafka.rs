@@ -70,6 +70,7 @@ pub fn open(
         consumer: Arc::clone(&consumer),
         sender,
         epoch: 0,
+        polled: 0,
         batch: Vec::new(),
         foreign: Vec::new(),
         looked: Instant::now(),
@@ -103,7 +104,10 @@ struct Poller {
     session: Arc<Session>,
     consumer: Arc<GroupConsumer>,
     sender: mpsc::Sender<Result<SourceItem, SourceError>>,
+    /// The assignment that is taken up.
     epoch: u64,
+    /// The one that `batch` was polled under.
+    polled: u64,
     batch: Vec<Event>,
     /// Partitions of which somebody else carries a plan out.
     foreign: Vec<Found>,
@@ -132,26 +136,8 @@ impl Poller {
     /// Until the pipeline takes nothing more.
     fn poll(&mut self) -> Result<(), SourceError> {
         while !self.session.is_finished() {
-            let taken = match self.consumer.poll(POLL) {
-                Some(Ok(message)) => {
-                    let event = self.event(&message);
-                    drop(message);
-                    Some(event)
-                }
-                Some(Err(error)) => {
-                    fatal(&error)?;
-                    tracing::warn!(%error, "kafka consumer");
-                    None
-                }
-                None => None,
-            };
-            let idle = taken.is_none();
+            let idle = !self.take(POLL)?;
             if let Some(assigned) = self.session.take_assigned() {
-                // What was polled before belongs to the old assignment, or is read again. What comes with the assignment
-                // in one poll is the first of the new one, and must stay the first: progress takes what is passed over
-                // for offsets that hold no record.
-                self.batch.clear();
-                self.batch.extend(taken.flatten());
                 self.schemas.iter_mut().for_each(Schemas::forget);
                 if !self.take_up(assigned?)? {
                     return Ok(());
@@ -163,13 +149,38 @@ impl Poller {
                 self.revoked = self.revoked || self.sender.try_send(Ok(SourceItem::Revoked)).is_ok();
                 continue;
             }
-            self.batch.extend(taken.flatten());
-            if (self.batch.len() >= BATCH || idle) && !self.flush() {
+            if (self.batch.len() >= BATCH || idle) && !self.flush()? {
                 return Ok(());
             }
             self.look_after_foreign()?;
         }
         Ok(())
+    }
+
+    /// Polls once, which also answers rebalances, and keeps what is delivered for the next batch; true if something was.
+    ///
+    /// What was kept before a rebalance belongs to others now, or is read again. What comes after it, even in the same poll
+    /// or before the assignment is taken up, is the first of the new assignment and must not be lost: progress takes what
+    /// is passed over for offsets that hold no record.
+    fn take(&mut self, wait: Duration) -> Result<bool, SourceError> {
+        let polled = self.consumer.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
+        let epoch = self.session.epoch();
+        if self.polled != epoch {
+            self.polled = epoch;
+            self.batch.clear();
+        }
+        match polled {
+            Some(Ok(event)) => {
+                self.batch.extend(event);
+                return Ok(true);
+            }
+            Some(Err(error)) => {
+                fatal(&error)?;
+                tracing::warn!(%error, "kafka consumer");
+            }
+            None => {}
+        }
+        Ok(false)
     }
 
     fn event(&self, message: &BorrowedMessage<'_>) -> Option<Event> {
@@ -182,7 +193,7 @@ impl Poller {
     }
 
     /// Sends the batch without what is finished already; false if the pipeline is gone.
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> Result<bool, SourceError> {
         let mut events = std::mem::take(&mut self.batch);
         if let Some(schemas) = &mut self.schemas {
             let sorted = schemas.sort(events);
@@ -195,13 +206,13 @@ impl Poller {
             }
         }
         if events.is_empty() {
-            return !self.sender.is_closed();
+            return Ok(!self.sender.is_closed());
         }
         let mut held = Vec::new();
         {
             let mut progress = self.session.progress();
             if self.epoch != self.session.epoch() {
-                return true;
+                return Ok(true);
             }
             events.retain(|event| match progress.deliver(event.position) {
                 Delivered::Done => false,
@@ -212,18 +223,18 @@ impl Poller {
                 }
             });
         }
-        (held.is_empty() || self.send(SourceItem::Held(held)))
-            && (events.is_empty() || self.send(SourceItem::Events(events)))
+        Ok((held.is_empty() || self.send(SourceItem::Held(held))?)
+            && (events.is_empty() || self.send(SourceItem::Events(events))?))
     }
 
     /// Sends an item, polling on while the pipeline is busy; false if it is gone. Dropped if the assignment changes.
-    fn send(&mut self, item: SourceItem) -> bool {
+    fn send(&mut self, item: SourceItem) -> Result<bool, SourceError> {
         let mut item = Ok(item);
         let waited = Instant::now();
         while waited.elapsed() < UNPAUSED {
             item = match self.sender.try_send(item) {
-                Ok(()) => return true,
-                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+                Ok(()) => return Ok(true),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Ok(false),
                 Err(mpsc::error::TrySendError::Full(back)) => back,
             };
             std::thread::sleep(FULL);
@@ -231,7 +242,7 @@ impl Poller {
         self.pause(true);
         let sent = loop {
             // What was fetched before the pause took hold is still to be taken, in order.
-            self.keep_polling(POLL);
+            self.take(POLL)?;
             if self.epoch != self.session.epoch() {
                 break true;
             }
@@ -242,16 +253,7 @@ impl Poller {
             }
         };
         self.pause(false);
-        sent
-    }
-
-    /// Stays in the group, and keeps what is delivered meanwhile for the next batch.
-    fn keep_polling(&mut self, wait: Duration) {
-        let event = match self.consumer.poll(wait) {
-            Some(Ok(message)) => self.event(&message),
-            _ => None,
-        };
-        self.batch.extend(event);
+        Ok(sent)
     }
 
     fn pause(&self, pause: bool) {
@@ -306,7 +308,7 @@ impl Poller {
         self.session.meter.set_partitions(own.len() as u64, self.foreign.len() as u64);
         self.consumer.pause(&foreign)?;
         let partitions = Some(own.into_iter().collect());
-        if !self.send(SourceItem::Assigned(Assignment { epoch: self.epoch, partitions, last })) {
+        if !self.send(SourceItem::Assigned(Assignment { epoch: self.epoch, partitions, last }))? {
             return Ok(false);
         }
         for members in replays {
@@ -316,9 +318,9 @@ impl Poller {
             self.pause(true);
             let replay = self.reread(&members);
             self.pause(false);
-            let replay = replay?;
+            let Some(replay) = replay? else { return Ok(true) };
             tracing::info!(records = replay.events.len(), "a release that was planned before is carried out");
-            if !self.send(SourceItem::Replay(Box::new(replay))) {
+            if !self.send(SourceItem::Replay(Box::new(replay)))? {
                 return Ok(false);
             }
         }

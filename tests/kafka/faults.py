@@ -202,6 +202,20 @@ def topic_recreated(space):
     assert "was the topic recreated?" in a.said(), "the stop does not say why"
 
 
+def rebalanced_while_rereading(space):
+    """F7: partitions are lost while a plan's records are read again, and come back: nothing that came meanwhile is passed over."""
+    space.produce(BINARY, 400)  # one window, of all partitions
+    died(c.Instance(space, BINARY, 0).start(VEILSTREAM_DIE_AT="planned:1"))
+    guest = c.Instance(space, BINARY, 1, poll=6000, session=6000).start(VEILSTREAM_SLEEP_AT="rereading:1:20")
+    guest.says("partitions assigned partitions=4")
+    # Its partitions are paused while it reads the plan's records. That takes too long, and somebody else carries it out.
+    host = c.Instance(space, BINARY, 2).start()
+    host.says("release published")
+    guest.says("partitions assigned", times=2)
+    space.produce(BINARY, 2000)
+    accept(space)
+
+
 # --- F5, F8, F9, F10: slow and stuck -----------------------------------------------------------------------------------
 
 
@@ -519,8 +533,9 @@ def control_random_id(space):
 
 ALONE = [broker_loss, bad_network, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
-          members_come_and_go, rebalanced_while_paused, topic_recreated, slow_search, slow_transaction, deleted_by_retention, held_records,
-          control_forged, control_rows_as_subjects, control_gate_open, control_fresh_seed, control_offsets_outside]
+          members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
+          slow_transaction, deleted_by_retention, held_records, control_forged, control_rows_as_subjects, control_gate_open,
+          control_fresh_seed, control_offsets_outside]
 
 
 def play(scenario, alone=False):

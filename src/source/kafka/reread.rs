@@ -11,6 +11,7 @@ use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::{POLL, Poller, fatal};
+use crate::failpoint::step;
 use crate::kafka::client;
 use crate::kafka::metadata::PlanPart;
 use crate::kafka::runs::Runs;
@@ -24,8 +25,8 @@ use crate::source::{Replay, SourceError};
 const REREAD: Duration = Duration::from_secs(60);
 
 impl Poller {
-    /// Reads the records of a plan again, by position.
-    pub(super) fn reread(&mut self, members: &[Found]) -> Result<Replay, SourceError> {
+    /// Reads the records of a plan again, by position. None if the assignment is gone meanwhile.
+    pub(super) fn reread(&mut self, members: &[Found]) -> Result<Option<Replay>, SourceError> {
         let parts: Vec<(Partition, &PlanPart)> =
             members.iter().filter_map(|m| Some((m.partition, m.state.plan.as_ref()?))).collect();
         let spans = |runs: fn(&PlanPart) -> &Runs| {
@@ -34,6 +35,7 @@ impl Poller {
         };
         let (fresh, held, refused) = (spans(|p| &p.fresh), spans(|p| &p.held), spans(|p| &p.refused));
         let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
+        step("rereading");
         let mut events: Vec<Event> = Vec::new();
         for (partition, _) in &parts {
             let runs = [fresh.of(*partition), held.of(*partition)];
@@ -47,7 +49,10 @@ impl Poller {
             consumer.assign(&at)?;
             let started = Instant::now();
             loop {
-                self.keep_polling(Duration::ZERO);
+                self.take(Duration::ZERO)?;
+                if self.epoch != self.session.epoch() {
+                    return Ok(None);
+                }
                 match consumer.poll(POLL) {
                     Some(Ok(message)) if message.offset() > last => break,
                     Some(Ok(message)) => {
@@ -82,6 +87,6 @@ impl Poller {
             held,
             refused,
         };
-        Ok(Replay { plan, events })
+        Ok(Some(Replay { plan, events }))
     }
 }
