@@ -1,0 +1,443 @@
+//! Everything that reads bytes from outside, fed with damaged ones: never a panic, never an answer that contradicts itself.
+//!
+//! Each target has a corpus in `tests/corpus`, whose files are tried as they are and then mutated: bytes and bits, pieces moved,
+//! doubled, cut out or taken from another file, and words that mean something to the target. An input that leads to an
+//! outcome not seen before is kept and mutated further. That is less than a fuzzer guided by coverage learns, but it needs no
+//! other compiler and no other build of the C libraries, and so it runs with every test: some thousand inputs by default.
+//!
+//! `VEILSTREAM_FUZZ_SECONDS=600` goes on for that long, from `VEILSTREAM_FUZZ_SEED` (else from the clock). What breaks a target is
+//! written to the folder of temporary files; it belongs into the corpus, so that it stays mended.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use veilstream::codec::Decode as _;
+use veilstream::codec::avro::container::ContainerReader;
+use veilstream::codec::avro::{Plan, parse_schema};
+use veilstream::codec::json::JsonDecoder;
+use veilstream::config::{Config, Purpose};
+use veilstream::kafka::metadata::CommitState;
+use veilstream::model::event::{Millis, RejectCode};
+use veilstream::model::hierarchy::Hierarchy;
+use veilstream::model::record::{Record, Value};
+use veilstream::model::schema::{Role, Schema};
+use veilstream::telemetry::{Telemetry, http};
+
+/// Inputs per target without a time. More: the tests take longer; fewer: outcomes of the corpus's neighbours are missed.
+const TRIES: u32 = 3000;
+/// Inputs do not grow beyond this: what is large is slow, and tests of its own try it.
+const LONGEST: usize = 1 << 14;
+/// Inputs that are kept. More: they take memory, and the corpus itself is seldom mutated; fewer: what is rare is forgotten.
+const POOL: usize = 2000;
+const MAX_RECORD_BYTES: usize = 4096;
+
+/// One target: what its corpus is called, words worth inserting, and what it makes of an input: a number for the outcome.
+fn fuzz(name: &str, words: &[&str], mut target: impl FnMut(&[u8]) -> u64) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name);
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut pool: Vec<Vec<u8>> = files.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert!(!pool.is_empty(), "no corpus for {name}");
+    let seconds = std::env::var("VEILSTREAM_FUZZ_SECONDS").ok().map(|text| text.parse().unwrap());
+    let seed = std::env::var("VEILSTREAM_FUZZ_SEED").ok().map(|text| text.parse().unwrap());
+    let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = seed.unwrap_or_else(|| if seconds.is_some() { clock() } else { 1 });
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut outcomes = HashSet::new();
+    let (started, mut tries, own) = (Instant::now(), 0_u32, pool.len());
+    loop {
+        let at = tries as usize;
+        let input = if at < own { pool[at].clone() } else { mutated(&pool, words, &mut rng) };
+        match catch_unwind(AssertUnwindSafe(|| target(&input))) {
+            Ok(outcome) if outcomes.insert(outcome) && at >= own => {
+                if pool.len() < POOL {
+                    pool.push(input);
+                } else {
+                    let replaced = rng.random_range(own..POOL);
+                    pool[replaced] = input;
+                }
+            }
+            Ok(_) => {}
+            Err(_) => {
+                let path = std::env::temp_dir().join(format!("fuzz-{name}-{seed}-{tries}"));
+                std::fs::write(&path, &input).unwrap();
+                panic!("{name}: try {tries} of seed {seed} breaks it; the input is in {}", path.display());
+            }
+        }
+        tries += 1;
+        let over = match seconds {
+            Some(seconds) => started.elapsed() >= Duration::from_secs(seconds),
+            None => tries >= TRIES,
+        };
+        if over && tries as usize >= own {
+            break;
+        }
+    }
+    println!("{name}: {tries} inputs in {} s, {} outcomes, seed {seed}", started.elapsed().as_secs(), outcomes.len());
+}
+
+fn mutated(pool: &[Vec<u8>], words: &[&str], rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut bytes = pool[rng.random_range(0..pool.len())].clone();
+    for _ in 0..rng.random_range(1..6) {
+        let (a, b) = (rng.random_range(0..=bytes.len()), rng.random_range(0..=bytes.len()));
+        let (first, last) = (a.min(b), a.max(b).min(a.min(b) + 64));
+        match rng.random_range(0..9) {
+            0 if a < bytes.len() => bytes[a] = rng.random(),
+            1 if a < bytes.len() => bytes[a] ^= 1 << rng.random_range(0..8),
+            2 => drop(bytes.drain(first..last)),
+            3 => bytes.truncate(a),
+            4 => {
+                let piece = bytes[first..last].repeat(rng.random_range(1..20));
+                bytes.splice(b..b, piece);
+            }
+            5 => {
+                let other = &pool[rng.random_range(0..pool.len())];
+                let from = rng.random_range(0..=other.len());
+                bytes.splice(first..last, other[from..].iter().take(64).copied());
+            }
+            6 if a + 8 <= bytes.len() => {
+                let extreme = [0, 1, i64::MAX, i64::MIN, -1, 1 << 31, 1 << 53][rng.random_range(0..7)];
+                bytes[a..a + 8].copy_from_slice(&extreme.to_le_bytes());
+            }
+            _ => {
+                let word = words[rng.random_range(0..words.len())].as_bytes();
+                let end = if rng.random() { first } else { last };
+                bytes.splice(first..end, word.iter().copied());
+            }
+        }
+        bytes.truncate(LONGEST);
+    }
+    bytes
+}
+
+/// A number for an outcome, so that new ones are noticed.
+fn outcome(parts: impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn schema() -> Schema {
+    Schema::new([
+        ("age", Role::Quasi),
+        ("born", Role::Quasi),
+        ("job", Role::Sensitive),
+        ("at", Role::Insensitive),
+        ("paid", Role::Insensitive),
+        ("score", Role::Insensitive),
+        ("tree", Role::Insensitive),
+        ("id", Role::Subject),
+    ])
+}
+
+/// What holds for every record that was read: it can be written as JSON, and means the same when that is read again.
+fn sound(record: &Record<'_>) -> u64 {
+    let mut kinds = Vec::new();
+    for value in &record.values {
+        let mut text = String::new();
+        value.write_json(&mut text);
+        if !matches!(value, Value::Missing) {
+            // A number beyond a double is one to us, and none to serde_json.
+            let known = serde_json::from_str::<Box<serde_json::value::RawValue>>(&text);
+            assert!(known.is_ok(), "not JSON");
+        }
+        if let Some(canonical) = value.canonical() {
+            let again = match value {
+                Value::Text(_) => Value::Text(canonical.clone()).canonical().map(|c| c.into_owned()),
+                _ => Some(canonical.clone().into_owned()),
+            };
+            assert!(again.as_deref() == Some(&*canonical), "canonical twice is another");
+        }
+        kinds.push((std::mem::discriminant(value), text.len().min(3)));
+    }
+    outcome(kinds)
+}
+
+#[test]
+fn json() {
+    let mut decoder = JsonDecoder::new(&schema(), MAX_RECORD_BYTES);
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\"",
+        "\\",
+        "\\u",
+        "\\ud83d\\ude00",
+        "\\udc00",
+        "null",
+        "true",
+        "false",
+        "NaN",
+        "-0.0",
+        "1e999999",
+        "9223372036854775808",
+        "007",
+        "\"age\":",
+        "\"id\":",
+        "\"tree\":",
+        "\u{feff}",
+        "\u{200b}",
+        "\0",
+    ];
+    fuzz("json", &words, |bytes| {
+        let theirs = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes);
+        match decoder.decode(bytes) {
+            Ok(record) => {
+                let text = std::str::from_utf8(bytes).expect("only UTF-8 is taken");
+                let lenient = ['e', 'E', '\\', '\u{feff}'].iter().any(|mark| text.contains(*mark)) || bytes.len() > 300;
+                assert!(theirs.is_ok() || lenient, "taken by us alone");
+                sound(&record)
+            }
+            Err(reject) => {
+                // Found by this test: an exponent beyond 400 is refused, also where the number is zero or rounds to it.
+                let exponent = reject.code == RejectCode::Malformed && bytes.iter().any(|byte| b"eE".contains(byte));
+                let ours = matches!(reject.code, RejectCode::DuplicateKey | RejectCode::TooDeep | RejectCode::TooLarge);
+                let ours = ours || exponent;
+                assert!(theirs.is_err() || ours, "refused by us alone: {}", reject.code.as_str());
+                outcome((reject.code.as_str(), reject.field))
+            }
+        }
+    });
+}
+
+/// One of every kind of field.
+const WRITER: &str = include_str!("corpus/writer.avsc");
+
+#[test]
+fn avro() {
+    let plan = Plan::new(&schema(), &parse_schema(WRITER).unwrap()).unwrap();
+    let words = ["\0", "\x02", "\x7f", "\u{80}", "nurse", "\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01"];
+    fuzz("avro", &words, |bytes| {
+        let measured = plan.measure(bytes);
+        match plan.decode(bytes, MAX_RECORD_BYTES) {
+            Ok(record) => {
+                assert!(measured == Ok(bytes.len()), "read and measured differ");
+                let shorter = bytes.split_last().map(|(_, shorter)| plan.decode(shorter, MAX_RECORD_BYTES).is_err());
+                assert!(shorter != Some(false), "whole without its last byte, too");
+                sound(&record)
+            }
+            Err(reject) => outcome((reject.code.as_str(), reject.field)),
+        }
+    });
+}
+
+#[test]
+fn avro_container() {
+    let words =
+        ["Obj\x01", "avro.schema", "avro.codec", "null", "deflate", "{\"type\":\"record\"", "[\"null\",", "\x02", "\0"];
+    fuzz("avro-container", &words, |bytes| {
+        let mut reader = match ContainerReader::open(bytes) {
+            Ok(reader) => reader,
+            Err(error) => return outcome(std::mem::discriminant(&error)),
+        };
+        let Ok(plan) = Plan::new(&schema(), reader.schema()) else { return 1 };
+        let mut read = 0_u64;
+        // A block may say that it holds a million data of no bytes.
+        for _ in 0..100 {
+            match reader.next_block() {
+                Ok(Some(block)) => {
+                    let mut rest = &block.bytes[..];
+                    for _ in 0..block.count.min(100) {
+                        let Ok(size) = plan.measure(rest) else { return outcome(("datum", read.min(5))) };
+                        read += u64::from(plan.decode(&rest[..size], MAX_RECORD_BYTES).is_ok());
+                        rest = &rest[size..];
+                    }
+                }
+                Ok(None) => return outcome(("end", read.min(5))),
+                Err(error) => return outcome((std::mem::discriminant(&error), read.min(5))),
+            }
+        }
+        2
+    });
+}
+
+#[test]
+fn hierarchy() {
+    let words =
+        [";", ",", "\t", "\n", "\r\n", "\"", "\"\"", "*", "\u{feff}", "\u{200b}", "e\u{301}", "é", "1.0", "01", " "];
+    fuzz("hierarchy", &words, |bytes| match Hierarchy::parse_csv(bytes) {
+        Ok(hierarchy) => {
+            let leaves: Vec<String> = hierarchy.leaves().expect("listed").map(str::to_owned).collect();
+            assert!(!leaves.is_empty());
+            for leaf in &leaves {
+                for level in 0..=hierarchy.height() {
+                    assert!(hierarchy.label(leaf, level).is_some(), "a leaf without a label");
+                }
+                let top = hierarchy.label(leaf, hierarchy.height());
+                assert_eq!(top.as_deref(), Some(hierarchy.top_label()), "not one top");
+                let canonical = hierarchy.canonical(leaf).expect("a leaf is a value");
+                assert_eq!(canonical, leaf.as_str(), "a leaf is another value");
+            }
+            outcome((hierarchy.height(), leaves.len().min(9)))
+        }
+        Err(errors) => {
+            assert!(!errors.is_empty());
+            let lines = bytes.split(|byte| *byte == b'\n' || *byte == b'\r').count();
+            assert!(errors.iter().all(|error| error.line.is_none_or(|line| line <= lines)), "a line that is not there");
+            outcome(errors.iter().map(|error| error.message.split('`').next().unwrap().to_owned()).collect::<Vec<_>>())
+        }
+    });
+}
+
+#[test]
+fn configuration() {
+    let words = [
+        "policy:",
+        "  ",
+        "\n",
+        "- ",
+        ": ",
+        "{ ",
+        " }",
+        "[",
+        "]",
+        "&a ",
+        "*a ",
+        "!!int ",
+        "|\n",
+        ">-\n",
+        "'",
+        "\"",
+        "#",
+        "---\n",
+        "? ",
+        "${SECRET}",
+        "${file:secret}",
+        "${",
+        "k-anonymity: 0",
+        "1e9",
+        "-1",
+        "5%",
+        "10m",
+        "~",
+        "null",
+        "kafka:",
+        "<<: *a",
+    ];
+    const SECRET: &str = "hidden-word";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    std::fs::write(folder.path().join("country.csv"), "DE;Europe;*\nFR;Europe;*\nUS;America;*\n").unwrap();
+    let path = folder.path().join("c.yaml");
+    let variable = |name: &str| (name == "SECRET").then(|| SECRET.to_owned());
+    fuzz("config", &words, |bytes| {
+        std::fs::write(&path, bytes).unwrap();
+        match Config::load_with(&path, Purpose::Pipeline, &variable) {
+            Ok(config) => outcome(("fine", config.policy.fingerprint.len())),
+            Err(problems) => {
+                assert!(!problems.is_empty());
+                let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                let plain = !String::from_utf8_lossy(bytes).contains("hidden");
+                assert!(!plain || text.iter().all(|text| !text.contains(SECRET)), "a secret is told");
+                // Found by this test: to YAML a carriage return alone ends a line, too.
+                let lines = bytes.split(|byte| b"\r\n".contains(byte)).count();
+                let there = |line: usize| line >= 1 && line <= lines + 1;
+                let own = problems.iter().filter(|problem| problem.file == path);
+                assert!(own.clone().all(|problem| problem.line.is_none_or(there)), "a line that is not there");
+                outcome(problems.iter().map(|p| p.message.split('`').next().unwrap().to_owned()).collect::<Vec<_>>())
+            }
+        }
+    });
+}
+
+#[test]
+fn commit_metadata() {
+    let words = [
+        ";",
+        "=",
+        ",",
+        "-",
+        "+",
+        "2;d=",
+        ";p=",
+        ";a=",
+        ";l=",
+        ";t=",
+        "0",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "é",
+    ];
+    fuzz("metadata", &words, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut seen = Vec::new();
+        for committed in [0, 1000, i64::MAX] {
+            let Some(state) = CommitState::parse(&text, committed) else { continue };
+            let again = CommitState::parse(&state.to_text(committed), committed);
+            assert_eq!(again.as_ref(), Some(&state), "written and read again it is another");
+            let needed = state.needed(&state.pending);
+            assert!(needed.iter().all(|(first, last)| first <= last));
+            seen.push((
+                committed,
+                state.pending.count().min(3),
+                state.plan.is_some(),
+                state.last.map(|l| l.len().min(3)),
+            ));
+        }
+        outcome(seen)
+    });
+}
+
+/// Requests as bytes, to the real server with a token: it answers or closes, goes on serving, and shows nothing.
+#[test]
+fn http_requests() {
+    let words = [
+        "GET ",
+        "/",
+        "/metrics",
+        "/status.json",
+        "?",
+        "%2e%2e",
+        "HTTP/1.1",
+        "\r\n",
+        "Host: localhost",
+        "Authorization: Basic ",
+        "Authorization: Bearer ",
+        "Content-Length: 18446744073709551615",
+        "Transfer-Encoding: chunked",
+        "Upgrade: h2c",
+        "\0",
+        ":",
+    ];
+    const TOKEN: &str = "not-in-the-corpus";
+    let policy = "policy:\n  quasi_identifiers: [{ name: age, hierarchy: trivial }]\n  privacy: [{ k-anonymity: 5 }]\n";
+    let config = Config::parse(policy, Path::new("fuzz.yaml"), Purpose::Policy).unwrap_or_else(|p| panic!("{p:?}"));
+    let telemetry = Arc::new(Telemetry::new(&Arc::new(config.policy)).unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let address =
+        runtime.block_on(http::serve(listen, Some(TOKEN.to_owned().into()), telemetry, || Millis(0))).unwrap();
+    let ask = |request: &[u8]| -> Vec<u8> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // It may have closed already, because of what it has read so far.
+        let _ = stream.write_all(request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.take(1 << 20).read_to_end(&mut answer);
+        answer
+    };
+    fuzz("http", &words, |request| {
+        let answer = ask(request);
+        let text = String::from_utf8_lossy(&answer);
+        assert!(!text.contains("veilstream_") && !text.contains("<main"), "figures without the token");
+        let statuses: Vec<&str> =
+            text.match_indices("HTTP/1.").map(|(at, _)| text[at..].get(9..12).unwrap_or_default()).collect();
+        outcome(statuses)
+    });
+    let alive = ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(alive.ends_with(b"ok\n"), "it serves no more");
+}
