@@ -191,7 +191,8 @@ class Instance:
                        "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
         self.config = space.dir / f"instance-{number}.yaml"
         self.config.write_text(POLICY % self.values)
-        self.log = open(space.dir / f"instance-{number}.log", "ab")
+        self.path = space.dir / f"instance-{number}.log"
+        self.log = open(self.path, "ab")
         self.process = None
         space.instances[number] = self
 
@@ -218,7 +219,7 @@ class Instance:
         return self.process is not None and (self.process.poll() or 0) > 0
 
     def said(self):
-        return (self.space.dir / f"instance-{self.number}.log").read_text(errors="replace")
+        return self.path.read_text(errors="replace")
 
     def says(self, words, seconds=90, times=1):
         wait_for(lambda: self.said().count(words) >= times, seconds, f"instance {self.number} to say {words!r}",

@@ -5,6 +5,8 @@ Statements (see the README's promise):
   I2 nothing twice    no input record is published twice under read_committed
   I3 nothing unsafe   every class of every release has at least k distinct subjects, and l distinct sensitive values
   I4 replay identical every physical copy of a published record, aborted ones included, has the same bytes and the same release
+  I6 fail closed      records of fewer than k people, alone at the end of the input, are in no copy of the output (`judge_few`)
+  I7 no leak          a canary that was planted in the input is in nothing that left (`judge_leaks`)
 
 A record is recognised by a kept field that is unique in the input (`ts`). Its subject is looked up in the input. Where the
 input cannot be read here (`opaque`), offsets and counts are judged, and classes by their rows.
@@ -19,13 +21,13 @@ SEPARATOR = "\x1f"
 
 
 def consume(bootstrap, topic, form, isolation="read_committed"):
-    """What kcat prints of a whole topic. A broker that has just come up may not know the topic yet: then it is asked again."""
+    """The bytes that kcat prints of a whole topic. A broker that has just come up may not know the topic yet: then it is asked again."""
     command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-f", form,
                "-X", f"isolation.level={isolation}", "-X", "check.crcs=true"]
     for _ in range(10):
         done = subprocess.run(command, capture_output=True, timeout=300)
         if done.returncode == 0:
-            return done.stdout.decode()
+            return done.stdout
         time.sleep(2)
     raise AssertionError(f"{topic} cannot be read: {done.stderr.decode(errors='replace')[-500:]}")
 
@@ -33,7 +35,7 @@ def consume(bootstrap, topic, form, isolation="read_committed"):
 def read(bootstrap, topic, isolation="read_committed"):
     """Every message of a topic as (partition, offset, headers, payload)."""
     messages = []
-    for line in consume(bootstrap, topic, SEPARATOR.join(["%p", "%o", "%h", "%s"]) + "\n", isolation).split("\n"):
+    for line in consume(bootstrap, topic, SEPARATOR.join(["%p", "%o", "%h", "%s"]) + "\n", isolation).decode().split("\n"):
         if line:
             partition, offset, headers, payload = line.split(SEPARATOR, 3)
             messages.append((int(partition), int(offset), headers, payload))
@@ -73,9 +75,9 @@ class Verdict:
     def ok(self):
         return not self.problems
 
-    def text(self):
+    def text(self, statements=4):
         lines = []
-        for statement in ("I1", "I2", "I3", "I4"):
+        for statement in (f"I{number}" for number in range(1, statements + 1)):
             problems = self.problems.get(statement, [])
             lines.append(f"{statement}: {'ok' if not problems else f'{len(problems)} violations, first: {problems[0]}'}")
         if self.left:
@@ -84,9 +86,14 @@ class Verdict:
         return "\n".join(lines)
 
 
+def raw(bootstrap, topic):
+    """All bytes of a topic: keys, headers and payloads, of aborted transactions too."""
+    return consume(bootstrap, topic, "%k %h %s\n", "read_uncommitted")
+
+
 def offsets_of(bootstrap, topic):
     """Every offset of a topic whose messages may be anything, newlines included."""
-    return [tuple(map(int, line.split())) for line in consume(bootstrap, topic, "%p %o\n").splitlines()]
+    return [tuple(map(int, line.split())) for line in consume(bootstrap, topic, "%p %o\n").decode().splitlines()]
 
 
 def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
@@ -173,3 +180,31 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
     verdict.missing = missing
     verdict.left = {p: runs(o) for p, o in left.items() if o}
     return verdict
+
+
+def judge_reader(verdict, bootstrap, output, seen):
+    """I2, for somebody who read with read_committed during the faults: (partition, offset, payload) each once, as they stand."""
+    final = {(str(partition), str(offset)): payload for partition, offset, _, payload in read(bootstrap, output)}
+    met = set()
+    for partition, offset, payload in seen:
+        if (partition, offset) in met:
+            verdict.fail("I2", "a reader was given one row twice")
+        met.add((partition, offset))
+        if final.get((partition, offset)) != payload:
+            verdict.fail("I2", "a reader was given a row that is not there, or reads otherwise now")
+
+
+def judge_few(verdict, bootstrap, output, keys, key="ts"):
+    """I6: nothing of these was sent, in a transaction that was aborted neither."""
+    for _, _, _, payload in read(bootstrap, output, "read_uncommitted"):
+        if json.loads(payload)[key] in keys:
+            verdict.fail("I6", "a record of fewer than k people was sent")
+
+
+def judge_leaks(verdict, exits, canary):
+    """I7: `exits` are the bytes that left, by the way they took. One that is empty was not looked at."""
+    for name, data in exits.items():
+        if canary.encode() in data:
+            verdict.fail("I7", f"a planted string left by way of: {name}")
+        if not data and not name.endswith("dead-letters"):
+            verdict.fail("I7", f"nothing was there to look at: {name}")
