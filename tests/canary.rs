@@ -63,7 +63,15 @@ fn nothing_of_a_record_is_logged_measured_or_reported_by_the_service() {
     for path in ["/", "/status.json", "/metrics"] {
         silent(path, &service.get(path, &[]).1);
     }
-    silent("errors over HTTP", &service.get("/canary", &[]).1.replace("/canary", ""));
+    // Who asks for something strange is not told what it was.
+    for (path, headers) in [
+        ("/canary", &[][..]),
+        ("/?canary=canary", &[("Host", "canary.example")]),
+        ("/metrics?canary", &[("Authorization", "Bearer canary")]),
+        ("/%63%61nary", &[("X-Canary", "canary")]),
+    ] {
+        silent("errors over HTTP", &service.get(path, headers).1);
+    }
     service.signal("TERM");
     let left = service.end().expect(0);
     assert!(left.err.contains("TRACE") || left.err.contains("DEBUG"), "trace is on");
@@ -115,10 +123,19 @@ fn nothing_of_a_file_is_told_by_the_commands() {
             let left = trace(arguments);
             silent(&format!("search {input}"), &format!("{}{}", left.out, left.err));
         }
+        let front = ["frontier", "-c", "policy.yaml", input, "--objectives", "k,glm", "--plot", "front.svg"];
+        let left = trace(&front);
+        silent(&format!("frontier {input}"), &format!("{}{}", left.out, left.err));
+        if desk.path("front.svg").exists() {
+            silent("front.svg", &desk.read("front.svg"));
+        }
         // `verify` names a class of a public file, but nothing else: here the records cannot be read at all.
         let left = trace(&["verify", "-c", "policy.yaml", input]);
         let text = format!("{}{}", left.out, left.err);
         silent(&format!("verify {input}"), text.split("  class:").next().unwrap());
+    }
+    for entry in std::fs::read_dir(desk.path(".")).unwrap() {
+        silent("file names", entry.unwrap().file_name().to_str().unwrap());
     }
 }
 

@@ -377,6 +377,25 @@ fn a_pipe_that_stays_open_publishes_and_drains_on_a_signal() {
 }
 
 #[test]
+fn the_order_of_the_input_is_gone() {
+    let desk = Desk::new();
+    desk.write("policy.yaml", policy("  keep: [number]\n"));
+    let lines = jsonl(&people(2000));
+    let numbered = lines.lines().enumerate().map(|(i, line)| line.replace('}', &format!(",\"number\":{i}}}\n")));
+    desk.write("in.jsonl", numbered.collect::<String>());
+    desk.run(&["anonymize", "-c", "policy.yaml", "in.jsonl", "-o", "out.jsonl", "--seed", "1"]).expect(0);
+    let out = desk.read("out.jsonl");
+    let number = |line: &str| serde_json::from_str::<Value>(line).unwrap()["number"].as_f64().unwrap();
+    let ranks: Vec<f64> = out.lines().map(number).collect();
+    assert_eq!(ranks.len(), 2000);
+    // The correlation of place and number: 1 if nothing was shuffled, and about 0.02 from zero for 2000 shuffled ones.
+    let (n, mean) = (ranks.len() as f64, (ranks.len() as f64 - 1.0) / 2.0);
+    let covariance: f64 = ranks.iter().enumerate().map(|(place, rank)| (place as f64 - mean) * (rank - mean)).sum();
+    let rho = covariance / (n * (n * n - 1.0) / 12.0);
+    assert!(rho.abs() < 0.1, "{rho}");
+}
+
+#[test]
 fn a_half_filled_window_below_k_is_never_flushed() {
     let desk = Desk::new();
     desk.write("pipeline.yaml", policy("window: { tumbling: { max_records: 100, max_age: 1h } }\n"));

@@ -15,6 +15,10 @@ fn root() -> &'static Path {
 
 /// Every Rust file below `folder`, relative to the root.
 fn rust_files(folder: &str) -> Vec<PathBuf> {
+    files(folder, "rs")
+}
+
+fn files(folder: &str, wanted: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
@@ -23,7 +27,7 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == wanted) {
                 files.push(path.strip_prefix(root()).unwrap().to_owned());
             }
         }
@@ -139,4 +143,41 @@ fn nothing_is_left_undone() {
         }
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn the_tests_of_the_threat_model_exist() {
+    let mut there = BTreeSet::new();
+    for path in rust_files("src").into_iter().chain(rust_files("tests")) {
+        // What comes after a test's attribute, or inside `proptest!`, where it is written the same way.
+        let text = read(&path);
+        let mut test = false;
+        for line in text.lines().map(str::trim_start) {
+            test |= line == "#[test]" || line.starts_with("#[tokio::test");
+            if let Some(name) = line.trim_start_matches("async ").strip_prefix("fn ")
+                && std::mem::take(&mut test)
+            {
+                there.insert(name.split('(').next().unwrap().to_owned());
+            }
+        }
+    }
+    for path in files("tests", "py") {
+        let text = read(&path);
+        there.extend(text.lines().filter_map(|line| Some(line.strip_prefix("def ")?.split('(').next()?.to_owned())));
+    }
+    let model = read(Path::new("THREAT_MODEL.md"));
+    let rows: Vec<&str> = model.lines().filter(|line| line.starts_with("| T")).collect();
+    assert!(rows.len() > 15, "{} attacks", rows.len());
+    for row in rows {
+        let tests = row.split('|').nth(4).unwrap();
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "no test: {row}");
+        for name in named {
+            let program = ["tests/", "tests/kafka/"].iter().any(|folder| {
+                ["", ".rs", ".py"].iter().any(|end| root().join(format!("{folder}{name}{end}")).is_file())
+            });
+            assert!(program || there.contains(name), "no test has the name {name}");
+        }
+    }
+    assert!(read(Path::new("README.md")).contains("THREAT_MODEL.md"));
 }
