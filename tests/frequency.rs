@@ -137,7 +137,11 @@ proptest! {
     #[test]
     fn sets_brought_along_are_recounts(
         table in tables(1..=4, 60),
-        changes in prop::collection::vec((prop::collection::vec(any::<u16>(), 0..6), prop::collection::vec(any::<u16>(), 1..8)), 1..8),
+        changes in prop::collection::vec((
+            prop::collection::vec(any::<u16>(), 0..6),
+            prop::collection::vec(any::<u16>(), 1..8),
+            prop::option::of(0usize..4),
+        ), 1..12),
     ) {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
@@ -146,13 +150,22 @@ proptest! {
         let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 3 > 0).collect();
         (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
         let mut kept: Option<Arc<dyn FrequencySets>> = None;
-        for (change, dice) in changes {
+        for (change, dice, remembered) in changes {
             for die in change {
                 let i = usize::from(die) % rows.len();
                 if inside[i] { counter.retract(&rows, &[i]) } else { counter.add(&rows, i..i + 1) }
                 inside[i] = !inside[i];
             }
             let sets = counter.store(&dictionaries.quasi);
+            let base = sets.base();
+            let spread: Vec<Vec<u64>> =
+                dictionaries.quasi.iter().enumerate().map(|(a, view)| base.marginal(a, view.leaf_count())).collect();
+            prop_assert_eq!(base.records(), inside.iter().filter(|inside| **inside).count() as u64);
+            for (a, spread) in spread.into_iter().enumerate() {
+                let mut counted = vec![0; spread.len()];
+                (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counted[rows.quasi(i)[a] as usize] += 1);
+                prop_assert_eq!(spread, counted);
+            }
             // Those of the last store stay as they were.
             if let Some(kept) = kept.replace(Arc::clone(&sets)) {
                 let all: u32 = kept.base().rows().iter().sum();
@@ -161,8 +174,29 @@ proptest! {
                 }
             }
             for node in drawn(&table, &dice) {
-                let counts = of_engine(&*sets.set(&node), &dictionaries);
+                let set = sets.set(&node);
+                // Kept from store to store, so asked before the classes are looked at.
+                let (outline, cells) = (set.outline(3).expect("kept"), set.left_out(3).expect("kept"));
+                let counts = of_engine(&*set, &dictionaries);
                 prop_assert_eq!(counts, of_rows(&table, (0..rows.len()).filter(|&i| inside[i]), &node));
+                let small: Vec<usize> = (0..set.len()).filter(|&class| set.sizes()[class] < 3).collect();
+                let records = |classes: &[usize]| classes.iter().map(|&class| set.rows()[class]).sum::<u32>();
+                prop_assert_eq!(outline.left_out(), u64::from(records(&small)));
+                prop_assert_eq!(outline.shown() as usize, set.len() - small.len());
+                for (a, cells) in cells.iter().enumerate() {
+                    prop_assert_eq!(cells.iter().sum::<u32>(), records(&small));
+                    for (code, &cell) in cells.iter().enumerate() {
+                        let with: Vec<usize> =
+                            small.iter().copied().filter(|&class| set.code(class, a) as usize == code).collect();
+                        prop_assert_eq!(cell, records(&with));
+                    }
+                }
+            }
+            if let Some(remembered) = remembered {
+                // Only some are to be at hand in the next store, which need not copy what nobody holds.
+                let nodes = drawn(&table, &dice);
+                sets.remember(&nodes[..remembered.min(nodes.len())]);
+                kept = None;
             }
         }
     }

@@ -3,18 +3,19 @@
 //!
 //! Invariant: after any sequence of adds and retracts the snapshot equals one built from the remaining rows alone.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::deferred::Deferred;
 use super::key::{Key, Layout};
 use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use super::store::FrequencyStore;
-use super::warm::Warm;
+use super::warm::{Tuples, Warm};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
-use crate::model::domain::Code;
+use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::Node;
 
 /// An entry is a distinct combination of a tuple and its facet codes.
@@ -52,23 +53,26 @@ impl<K: Key> BaseSet<K> {
         }
     }
 
-    /// Brings what was asked of the last store into `store`, which is over the counts as they are now.
-    pub(super) fn follow(&self, store: &Arc<FrequencyStore<K>>) {
+    /// A store over the counts as they are now, with what was asked of the last one.
+    pub(super) fn store_of(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
+        let bottom = Node::new(domains.iter().map(|_| 0));
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *warm {
-            Some(warm) => warm.advance(store),
-            None if self.counting.facets.is_empty() && !self.counting.subjects => {
-                *warm = Some(Warm::after(Arc::clone(store)));
-            }
-            None => {}
+        let now = Tuples { keys: &self.keys, rows: &self.rows, layout: &self.layout };
+        if let Some(store) = warm.as_mut().and_then(|warm| warm.advance(&now, bottom.clone(), domains)) {
+            return store;
         }
+        let finest = Deferred::made(self.snapshot(bottom));
+        let store = Arc::new(FrequencyStore::new(finest, self.layout.clone(), domains.to_vec()));
+        let plain = self.counting.facets.is_empty() && !self.counting.subjects;
+        *warm = plain.then(|| Warm::after(Arc::clone(&store), &now));
+        store
     }
 
     /// One record more or less of a tuple, for whoever follows.
     #[inline]
     fn changed(&mut self, tuple: Entry, by: i32) {
         if let Some(warm) = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            warm.change(self.keys[tuple as usize], by);
+            warm.change(tuple, by);
         }
     }
 
@@ -150,6 +154,7 @@ impl<K: Key> BaseSet<K> {
             sizes,
             subjects,
             facets: Facets::Now(facets),
+            outline: OnceLock::new(),
         }
     }
 

@@ -4,9 +4,12 @@
 //! at every node. Distinct counts are never added up: subjects that straddle tuples are kept apart and merged with them.
 
 pub mod base;
+pub mod deferred;
 pub mod key;
+pub mod outline;
 pub mod rollup;
 pub mod set;
 pub mod store;
+mod table;
 pub mod tally;
 mod warm;

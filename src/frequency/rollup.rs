@@ -62,6 +62,7 @@ pub fn rollup<K: Key>(
         sizes,
         subjects,
         facets,
+        outline: OnceLock::new(),
     }
 }
 
@@ -106,6 +107,7 @@ pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: 
         sizes,
         subjects,
         facets,
+        outline: OnceLock::new(),
     };
     Seen { classes: Box::new(classes), class_of }
 }
@@ -169,7 +171,8 @@ impl<K: Key> Groups<K> {
             rows[classes] = 0;
             let class = if fresh { classes as u32 } else { slots[at].1 - 1 };
             slots[at] = (key, class + 1);
-            rows[class as usize] += count;
+            // Changes go down as well.
+            rows[class as usize] = rows[class as usize].wrapping_add(count);
             if CLASSES {
                 *class_of = class;
             }
@@ -190,6 +193,20 @@ impl<K: Key> Groups<K> {
         }
         places[..classes].iter().for_each(|&at| slots[at as usize].1 = 0);
         (keys[..classes].to_vec(), rows[..classes].to_vec())
+    }
+
+    /// `keys` after some steps.
+    pub(super) fn mapped(&mut self, keys: &[K], steps: &[Step<'_, K>]) -> &[K] {
+        map_keys(keys, steps, &mut self.mapped);
+        &self.mapped
+    }
+
+    /// Sums changes by their keys after some steps, and leaves out what comes to nothing.
+    pub(super) fn changes(&mut self, keys: &[K], by: &[i32], steps: &[Step<'_, K>]) -> (Vec<K>, Vec<i32>) {
+        map_keys(keys, steps, &mut self.mapped);
+        let by: Vec<u32> = by.iter().map(|&by| by.cast_unsigned()).collect();
+        let (keys, by) = self.sum::<false>(&by, usize::MAX);
+        keys.into_iter().zip(by.into_iter().map(u32::cast_signed)).filter(|(_, by)| *by != 0).unzip()
     }
 
     /// The class of each key that was summed, in that order.

@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
+use super::outline::{self, Outline};
 use super::tally::{self, Tally};
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
@@ -39,6 +40,18 @@ pub trait Classes: Send + Sync {
     }
     /// Records per class.
     fn rows(&self) -> &[u32];
+    /// Records in all classes.
+    fn records(&self) -> u64 {
+        self.rows().iter().map(|&rows| u64::from(rows)).sum()
+    }
+    /// What the sizes of the classes say about a least one by themselves, where that is kept.
+    fn outline(&self, _least: u32) -> Option<&Outline> {
+        None
+    }
+    /// The records in classes below a least size, by attribute and code, where that is kept. Codes behind the last have none.
+    fn left_out(&self, _least: u32) -> Option<&[Vec<u32>]> {
+        None
+    }
     /// Distinct subjects per class (records, when no subject is configured).
     fn sizes(&self) -> &[u32];
     /// The generalized code of one attribute in one class.
@@ -220,6 +233,7 @@ pub struct FrequencySet<K> {
     /// Present only when subjects are counted; its slots are the classes.
     pub(super) subjects: Option<Subjects>,
     pub(super) facets: Facets<K>,
+    pub(super) outline: OnceLock<Outline>,
 }
 
 impl<K: Key> FrequencySet<K> {
@@ -254,6 +268,17 @@ impl<K: Key> Classes for FrequencySet<K> {
     }
     fn sizes(&self) -> &[u32] {
         self.sizes.as_deref().unwrap_or(&self.rows)
+    }
+    fn outline(&self, least: u32) -> Option<&Outline> {
+        let outline = self
+            .outline
+            .get_or_init(|| Outline::of(self.rows.iter().copied().zip(self.sizes().iter().copied()), least));
+        (outline.least() == least).then_some(outline)
+    }
+    fn left_out(&self, least: u32) -> Option<&[Vec<u32>]> {
+        let classes = || self.keys.iter().copied().zip(self.rows.iter().copied()).zip(self.sizes());
+        let small = || classes().filter(|(_, size)| **size < least).map(|(class, _)| class);
+        self.outline(least).map(|outline| outline.cells(|| outline::cells(&self.fields, small())))
     }
     fn code(&self, class: usize, attribute: usize) -> Code {
         self.keys[class].get(self.fields[attribute])

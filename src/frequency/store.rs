@@ -4,14 +4,16 @@
 //! [`Counter`] and [`FrequencySets`] hide the key type, so that it is chosen once per window and not per row.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
 
 use super::base::BaseSet;
+use super::deferred::Deferred;
 use super::key::{Key, Layout, Wide, Width};
-use super::rollup::{Groups, Step, in_place, map_keys, rollup};
+use super::rollup::{Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
+use super::warm::Stale;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::{Code, DomainView};
@@ -45,6 +47,8 @@ pub trait FrequencySets: Send + Sync {
     fn set(&self, node: &Node) -> Arc<dyn Classes>;
     /// The classes of any recoding whose columns over the same domains are `columns`, summed from the finest set.
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
+    /// Which of the sets asked for so far the next store should have at hand; the others it brings up to date if need be.
+    fn remember(&self, nodes: &[Node]);
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
     /// The domains the codes belong to.
@@ -91,10 +95,7 @@ impl<K: Key> Counter for BaseSet<K> {
         self.len()
     }
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        let bottom = Node::new(domains.iter().map(|_| 0));
-        let store = Arc::new(FrequencyStore::new(self.snapshot(bottom), self.layout().clone(), domains.to_vec()));
-        self.follow(&store);
-        store
+        self.store_of(domains)
     }
 }
 
@@ -102,12 +103,14 @@ impl<K: Key> Counter for BaseSet<K> {
 pub struct FrequencyStore<K> {
     layout: Layout,
     domains: Vec<Arc<DomainView>>,
-    base: Arc<FrequencySet<K>>,
+    base: Arc<Deferred<K>>,
     sets: DashMap<Node, Held<K>>,
     /// The same sets, smallest first, so that the first that is finer than a node is the one to roll up from.
     by_size: RwLock<Vec<Cached<K>>>,
     /// Tables of rollups that are over.
     spare: Mutex<Vec<Groups<K>>>,
+    /// Sets of earlier stores that nobody has asked for yet, smallest first.
+    stale: Mutex<Vec<Stale<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
@@ -119,19 +122,19 @@ pub struct FrequencyStore<K> {
 struct Cached<K> {
     classes: usize,
     height: usize,
-    set: Arc<FrequencySet<K>>,
+    set: Arc<Deferred<K>>,
 }
 
 /// A set by its node.
 struct Held<K> {
-    set: Arc<FrequencySet<K>>,
+    set: Arc<Deferred<K>>,
     /// False while it was only brought along from an earlier store.
     asked: AtomicBool,
 }
 
 impl<K: Key> FrequencyStore<K> {
     /// A store over a base set.
-    pub fn new(base: FrequencySet<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
+    pub fn new(base: Deferred<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
         let pairs = |view: &Arc<DomainView>| (usize::from(view.height()) + 1).pow(2);
         let maps = domains.iter().map(|view| (0..pairs(view)).map(|_| OnceLock::new()).collect()).collect();
         Self {
@@ -142,6 +145,7 @@ impl<K: Key> FrequencyStore<K> {
             sets: DashMap::new(),
             by_size: RwLock::default(),
             spare: Mutex::default(),
+            stale: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
@@ -149,7 +153,7 @@ impl<K: Key> FrequencyStore<K> {
     }
 
     /// The frequency set of `node`.
-    pub fn get(&self, node: &Node) -> Arc<FrequencySet<K>> {
+    pub fn get(&self, node: &Node) -> Arc<Deferred<K>> {
         if node == self.base.node() {
             return Arc::clone(&self.base);
         }
@@ -158,21 +162,28 @@ impl<K: Key> FrequencyStore<K> {
             held.asked.store(true, Ordering::Relaxed);
             return Arc::clone(&held.set);
         }
+        if let Some(set) = self.refresh(|set| set.node() == node, true) {
+            self.cached.fetch_add(1, Ordering::Relaxed);
+            return set;
+        }
         let finer = self.smallest_finer(node);
-        let steps: Vec<Step<'_, K>> = (0..self.domains.len())
-            .filter(|&a| finer.node().levels()[a] != node.levels()[a])
-            .map(|a| Step { field: self.layout.field(a), map: self.map(a, finer.node().levels()[a], node.levels()[a]) })
-            .collect();
-        let set = Arc::new(self.rollup(&finer, node, &steps));
+        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &self.steps(finer.node(), node))));
         self.hold(&set, true);
         set
     }
 
-    fn hold(&self, set: &Arc<FrequencySet<K>>, asked: bool) {
+    /// From the codes of one node to those of a coarser one.
+    pub(super) fn steps(&self, from: &Node, to: &Node) -> Vec<Step<'_, K>> {
+        let (from, to) = (from.levels(), to.levels());
+        let differ = (0..self.domains.len()).filter(|&a| from[a] != to[a]);
+        differ.map(|a| Step { field: self.layout.field(a), map: self.map(a, from[a], to[a]) }).collect()
+    }
+
+    fn hold(&self, set: &Arc<Deferred<K>>, asked: bool) {
         if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
             let held = Held { set: Arc::clone(set), asked: AtomicBool::new(asked) };
             self.sets.insert(set.node().clone(), held);
-            let cached = Cached { classes: set.len(), height: set.node().height(), set: Arc::clone(set) };
+            let cached = Cached { classes: set.most(), height: set.node().height(), set: Arc::clone(set) };
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
             let at = by_size.partition_point(|other| other.classes < cached.classes);
             by_size.insert(at, cached);
@@ -181,28 +192,62 @@ impl<K: Key> FrequencyStore<K> {
 
     /// The finest set.
     pub(super) fn base_set(&self) -> &FrequencySet<K> {
-        &self.base
+        self.base.set()
     }
 
-    /// The rollups that somebody asked for, smallest first.
-    pub(super) fn asked_for(&self) -> Vec<Arc<FrequencySet<K>>> {
-        let asked = self.sets.iter().filter(|held| held.asked.load(Ordering::Relaxed));
-        let mut sets: Vec<_> = asked.map(|held| Arc::clone(&held.set)).collect();
-        sets.sort_by_key(|set| set.len());
-        sets
+    /// How many values an attribute has at its finest.
+    pub(super) fn codes(&self, attribute: usize) -> usize {
+        self.domains[attribute].leaf_count()
+    }
+
+    /// For the next store: the rollups that somebody asked for, and the others as they are, which know the first `known`
+    /// changes, or fewer. Smallest first.
+    pub(super) fn handed_on(self: Arc<Self>, known: usize) -> (Vec<Arc<Deferred<K>>>, Vec<Stale<K>>) {
+        let (mut sets, mut others) = (Vec::new(), std::mem::take(&mut *self.stale()));
+        for held in &self.sets {
+            match held.asked.load(Ordering::Relaxed) {
+                true => sets.push(Arc::clone(&held.set)),
+                false => others.push(Stale::new(Arc::clone(&held.set), known)),
+            }
+        }
+        sets.sort_by_key(|set| set.most());
+        others.sort_by_key(|stale| stale.set.most());
+        (sets, others)
+    }
+
+    /// Takes in sets that are brought up to date when they are of use, smallest first.
+    pub(super) fn lay_by(&self, sets: Vec<Stale<K>>) {
+        *self.stale() = sets;
+    }
+
+    /// What has changed since a set was right that knows the first `known` changes.
+    pub(super) fn changes(&self, known: usize) -> (Vec<K>, Vec<i32>) {
+        self.base.changes(known)
+    }
+
+    fn stale(&self) -> MutexGuard<'_, Vec<Stale<K>>> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the first that is `wanted` of the sets that were laid by up to date.
+    fn refresh(&self, wanted: impl Fn(&Deferred<K>) -> bool, asked: bool) -> Option<Arc<Deferred<K>>> {
+        let mut sets = self.stale();
+        let at = sets.iter().position(|stale| wanted(&stale.set))?;
+        let stale = sets.remove(at);
+        drop(sets);
+        let set = Arc::new(stale.refreshed(self));
+        self.hold(&set, asked);
+        Some(set)
     }
 
     /// Takes in a rollup that was made elsewhere.
-    pub(super) fn keep(&self, set: FrequencySet<K>) {
+    pub(super) fn keep(&self, set: Deferred<K>) {
         self.hold(&Arc::new(set), false);
     }
 
-    /// The keys of the finest node as keys of `node`.
-    pub(super) fn generalize(&self, keys: &[K], node: &Node, into: &mut Vec<K>) {
-        let fields = (0..self.domains.len()).filter(|&a| node.levels()[a] != 0);
-        let steps: Vec<Step<'_, K>> =
-            fields.map(|a| Step { field: self.layout.field(a), map: self.map(a, 0, node.levels()[a]) }).collect();
-        map_keys(keys, &steps, into);
+    /// The finest node.
+    pub(super) fn bottom(&self) -> Node {
+        self.base.node().clone()
     }
 
     fn rollup(&self, finer: &Arc<FrequencySet<K>>, node: &Node, steps: &[Step<'_, K>]) -> FrequencySet<K> {
@@ -216,12 +261,17 @@ impl<K: Key> FrequencyStore<K> {
         set
     }
 
-    fn smallest_finer(&self, node: &Node) -> Arc<FrequencySet<K>> {
-        let (base, height) = (self.base.len(), node.height());
+    fn smallest_finer(&self, node: &Node) -> Arc<Deferred<K>> {
+        let (base, height) = (self.base.most(), node.height());
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
         let finer = |cached: &&Cached<K>| cached.height <= height && cached.set.node().is_finer_or_equal(node);
         let smallest = by_size.iter().take_while(|cached| cached.classes < base).find(finer);
-        Arc::clone(smallest.map_or(&self.base, |cached| &cached.set))
+        let smallest = smallest.map(|cached| Arc::clone(&cached.set));
+        drop(by_size);
+        // Bringing a set up to date costs about as much as it has classes.
+        let most = smallest.as_ref().map_or(base, |set| set.most()) / 2;
+        let stale = self.refresh(|set| set.most() < most && set.node().is_finer_or_equal(node), false);
+        stale.or(smallest).unwrap_or_else(|| Arc::clone(&self.base))
     }
 
     fn map(&self, attribute: usize, from: Level, to: Level) -> &[K] {
@@ -246,9 +296,14 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         let fields = || (0..columns.len()).map(|attribute| self.layout.field(attribute));
         let maps: Vec<Vec<K>> = fields().zip(columns).map(|(field, column)| in_place(field, column.map())).collect();
         let steps: Vec<Step<'_, K>> = fields().zip(&maps).map(|(field, map)| Step { field, map }).collect();
-        let mut set = self.rollup(&self.base, &recoding.coarsest(), &steps);
+        let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps);
         set.values = columns.iter().map(|column| column.values().cloned()).collect();
         Arc::new(set)
+    }
+    fn remember(&self, nodes: &[Node]) {
+        self.sets.iter().for_each(|held| held.asked.store(false, Ordering::Relaxed));
+        let held = nodes.iter().filter_map(|node| self.sets.get(node));
+        held.for_each(|held| held.asked.store(true, Ordering::Relaxed));
     }
     fn origins(&self) -> Origins {
         Origins {

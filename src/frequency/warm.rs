@@ -2,15 +2,18 @@
 //!
 //! Invariant: a set handed out equals the rollup of the base set of the same moment. Sets with histograms or subjects are
 //! not kept; those are rolled up again. Nothing is tracked before a first search has asked for something, so that windows
-//! that are counted once pay nothing.
+//! that are counted once pay nothing. What changed is itself rolled up on the way to the sets, once for all that share levels,
+//! and a set that nobody else holds is patched in its place: the work is in what changed, not in the window.
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::key::Key;
-use super::set::{Classes, Facets, FrequencySet, Origin};
+use super::deferred::{Copied, Deferred, Since};
+use super::key::{Key, Layout};
+use super::rollup::Groups;
+use super::set::Classes;
 use super::store::FrequencyStore;
+use super::table::Table;
+use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
 
 /// How many bytes of sets are kept from one search to the next. Larger costs memory; smaller rolls more of them up again.
@@ -19,179 +22,200 @@ const MAX_BYTES: usize = 64 << 20;
 /// A change of more than one in so many tuples is not worth following: rolling up again costs less than patching.
 const WORTHWHILE: usize = 4;
 
+/// The finest set is copied once what changed since the last copy is more than one in so many tuples. More often copies
+/// for little; less often makes every store carry, and whoever asks for the finest set redo, more changes.
+const STALE: usize = 8;
+
 /// The sets of the last search, and what has changed since.
 pub(super) struct Warm<K> {
     last: Arc<FrequencyStore<K>>,
-    sets: FxHashMap<Node, WarmSet<K>>,
-    changes: FxHashMap<K, i32>,
+    copied: Arc<Copied<K>>,
+    /// Records more or less since the copy, by the tuple's number.
+    changes: Vec<(u32, i32)>,
+    /// How many of the changes the last store knows.
+    known: usize,
+    /// True if there were too many to follow.
+    lost: bool,
+    records: u64,
+    marginals: Vec<Vec<u64>>,
+}
+
+/// The finest counts, by the tuples' numbers.
+pub(super) struct Tuples<'a, K> {
+    pub(super) keys: &'a [K],
+    pub(super) rows: &'a [u32],
+    pub(super) layout: &'a Layout,
+}
+
+impl<K: Key> Tuples<'_, K> {
+    fn copied(&self) -> Arc<Copied<K>> {
+        Arc::new(Copied { keys: self.keys.to_vec(), rows: self.rows.to_vec() })
+    }
 }
 
 impl<K: Key> Warm<K> {
     /// Follows what happens after `last` was handed out.
-    pub(super) fn after(last: Arc<FrequencyStore<K>>) -> Self {
-        Self { last, sets: FxHashMap::default(), changes: FxHashMap::default() }
+    pub(super) fn after(last: Arc<FrequencyStore<K>>, now: &Tuples<'_, K>) -> Self {
+        let base = last.base_set();
+        let codes = |attribute: usize| base.marginal(attribute, last.codes(attribute));
+        let marginals = (0..now.layout.fields().len()).map(codes).collect();
+        let records = base.records();
+        Self { copied: now.copied(), changes: Vec::new(), known: 0, lost: false, records, marginals, last }
     }
 
     /// One record more or less of a tuple.
     #[inline]
-    pub(super) fn change(&mut self, key: K, by: i32) {
-        *self.changes.entry(key).or_default() += by;
+    pub(super) fn change(&mut self, tuple: u32, by: i32) {
+        if self.changes.len() - self.known <= self.copied.keys.len() / WORTHWHILE {
+            self.changes.push((tuple, by));
+        } else {
+            self.lost = true;
+        }
     }
 
-    /// Brings the sets that were asked for last into `next`, a store over the counts of now, and follows that from here on.
-    pub(super) fn advance(&mut self, next: &Arc<FrequencyStore<K>>) {
-        let (keys, by): (Vec<K>, Vec<i32>) = self.changes.drain().filter(|(_, by)| *by != 0).unzip();
-        let mut sets = FxHashMap::default();
-        if keys.len() * WORTHWHILE < self.last.base_set().len() {
-            let mut bytes = 0;
-            let mut mapped = Vec::new();
-            for set in self.last.asked_for() {
-                bytes += set.bytes();
-                if bytes > MAX_BYTES {
-                    break;
+    /// A store over the counts of now, with the sets that were asked for last. `None` if too much has changed since.
+    pub(super) fn advance(
+        &mut self,
+        now: &Tuples<'_, K>,
+        bottom: Node,
+        domains: &[Arc<DomainView>],
+    ) -> Option<Arc<FrequencyStore<K>>> {
+        if self.lost {
+            return None;
+        }
+        let news = &self.changes[self.known..];
+        let keys: Vec<K> = news.iter().map(|(tuple, _)| now.keys[*tuple as usize]).collect();
+        let by: Vec<i32> = news.iter().map(|(_, by)| *by).collect();
+        self.count(&keys, &by, now.layout);
+        let (known, renewed) = (self.known, self.changes.len() > self.copied.keys.len() / STALE);
+        if renewed {
+            self.copied = now.copied();
+            self.changes.clear();
+        }
+        self.known = self.changes.len();
+        let since = Since {
+            copied: Arc::clone(&self.copied),
+            fresh: now.keys[self.copied.keys.len()..].to_vec(),
+            changes: self.changes.clone(),
+            fields: now.layout.fields().to_vec(),
+            records: self.records,
+            marginals: self.marginals.clone(),
+        };
+        let finest = Deferred::since(bottom, since);
+        let next = Arc::new(FrequencyStore::new(finest, now.layout.clone(), domains.to_vec()));
+        let (sets, mut stale) = std::mem::replace(&mut self.last, Arc::clone(&next)).handed_on(known);
+        let mut bytes = 0;
+        let mut fits = |set: &Arc<Deferred<K>>| {
+            bytes += set.bytes();
+            bytes <= MAX_BYTES
+        };
+        let mut sets: Vec<_> = sets.into_iter().take_while(&mut fits).map(Following::new).collect();
+        Patch::new(&next, &mut sets).apply(&next.bottom(), &keys, &by, &mut sets);
+        sets.into_iter().for_each(|set| next.keep(set.deferred()));
+        stale.retain(|stale| !renewed && fits(&stale.set));
+        next.lay_by(stale);
+        Some(next)
+    }
+
+    fn count(&mut self, keys: &[K], by: &[i32], layout: &Layout) {
+        for (key, &by) in keys.iter().zip(by) {
+            self.records = self.records.wrapping_add_signed(i64::from(by));
+            for (marginal, &field) in self.marginals.iter_mut().zip(layout.fields()) {
+                let code = key.get(field) as usize;
+                if marginal.len() <= code {
+                    marginal.resize(code + 1, 0);
                 }
-                let mut kept = self.sets.remove(set.node()).unwrap_or_else(|| WarmSet::of(&set));
-                next.generalize(&keys, set.node(), &mut mapped);
-                mapped.iter().zip(&by).for_each(|(key, by)| kept.change(*key, *by));
-                next.keep(kept.snapshot(set.node().clone(), &set));
-                sets.insert(set.node().clone(), kept);
+                marginal[code] = marginal[code].wrapping_add_signed(i64::from(by));
             }
         }
-        self.sets = sets;
-        self.last = Arc::clone(next);
     }
 }
 
-/// The classes of one node, with an index by key.
-struct WarmSet<K> {
-    keys: Vec<K>,
-    rows: Vec<u32>,
-    /// Open addressing: the class plus one, zero where free.
-    slots: Vec<u32>,
+/// A set that is right but for what changed since.
+pub(super) struct Stale<K> {
+    pub(super) set: Arc<Deferred<K>>,
+    /// How many of the changes since the copy it knows.
+    known: usize,
 }
 
-impl<K: Key> WarmSet<K> {
-    fn of(set: &FrequencySet<K>) -> Self {
-        let mut kept = Self { keys: set.keys.clone(), rows: set.rows.clone(), slots: Vec::new() };
-        kept.index();
-        kept
+impl<K: Key> Stale<K> {
+    pub(super) fn new(set: Arc<Deferred<K>>, known: usize) -> Self {
+        Self { set, known }
     }
 
-    fn snapshot(&self, node: Node, like: &FrequencySet<K>) -> FrequencySet<K> {
-        FrequencySet {
-            node,
-            values: Vec::new(),
-            origin: Origin::RolledUp,
-            fields: like.fields.clone(),
-            keys: self.keys.clone(),
-            rows: self.rows.clone(),
-            sizes: None,
-            subjects: None,
-            facets: Facets::default(),
-        }
-    }
-
-    fn index(&mut self) {
-        self.slots = vec![0; (self.keys.len().max(8) * 4).next_power_of_two()];
-        for class in 0..self.keys.len() {
-            let at = self.place(&self.keys[class]);
-            self.slots[at] = class as u32 + 1;
-        }
-    }
-
-    fn home(&self, key: &K) -> usize {
-        (key.mix() >> (u64::BITS - self.slots.len().trailing_zeros())) as usize
-    }
-
-    /// Where `key` is, or belongs.
-    fn place(&self, key: &K) -> usize {
-        let mut at = self.home(key);
-        while self.slots[at] != 0 && self.keys[self.slots[at] as usize - 1] != *key {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        at
-    }
-
-    fn change(&mut self, key: K, by: i32) {
-        let at = self.place(&key);
-        match self.slots[at] {
-            0 => {
-                self.keys.push(key);
-                self.rows.push(by.max(0) as u32);
-                self.slots[at] = self.keys.len() as u32;
-                if self.keys.len() * 2 > self.slots.len() {
-                    self.index();
-                }
-            }
-            class => {
-                let class = class as usize - 1;
-                self.rows[class] = self.rows[class].saturating_add_signed(by);
-                if self.rows[class] == 0 {
-                    self.remove(class, at);
-                }
-            }
-        }
-    }
-
-    /// Takes out an empty class; the last one takes its number.
-    fn remove(&mut self, class: usize, at: usize) {
-        let last = self.keys.len() - 1;
-        let moved = self.place(&self.keys[last]);
-        self.slots[moved] = class as u32 + 1;
-        // Close the gap: what was pushed past it moves back.
-        let mask = self.slots.len() - 1;
-        let (mut gap, mut at) = (at, at);
-        loop {
-            at = (at + 1) & mask;
-            if self.slots[at] == 0 {
-                break;
-            }
-            // Numbers are those of before the move, but for the one that moved.
-            let number = self.slots[at] as usize - 1;
-            let key = if at == moved && class != last { &self.keys[last] } else { &self.keys[number] };
-            if (at.wrapping_sub(self.home(key)) & mask) >= (at.wrapping_sub(gap) & mask) {
-                self.slots[gap] = self.slots[at];
-                gap = at;
-            }
-        }
-        self.slots[gap] = 0;
-        self.keys.swap_remove(class);
-        self.rows.swap_remove(class);
+    /// The set as of `store`.
+    pub(super) fn refreshed(self, store: &FrequencyStore<K>) -> Deferred<K> {
+        let (keys, by) = store.changes(self.known);
+        let mut sets = [Following::new(self.set)];
+        Patch::new(store, &mut sets).apply(&store.bottom(), &keys, &by, &mut sets);
+        let [set] = sets;
+        set.deferred()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
+/// A rollup on its way from one store to the next.
+struct Following<K> {
+    node: Node,
+    table: Table<K>,
+}
 
-    use proptest::prelude::*;
+impl<K: Key> Following<K> {
+    fn new(set: Arc<Deferred<K>>) -> Self {
+        Self { node: set.node().clone(), table: set.into_table() }
+    }
 
-    use super::*;
+    fn deferred(self) -> Deferred<K> {
+        Deferred::table(self.node, self.table)
+    }
 
-    proptest! {
-        /// Few keys that mix to near places, so that chains form, shrink and wrap.
-        #[test]
-        fn a_patched_set_is_a_map(changes in prop::collection::vec((0u64..40, -3i32..4), 1..400)) {
-            let mut set = WarmSet::<u64> { keys: Vec::new(), rows: Vec::new(), slots: Vec::new() };
-            set.index();
-            let mut twin: BTreeMap<u64, u32> = BTreeMap::new();
-            for (key, by) in changes {
-                let count = twin.get(&key).copied().unwrap_or(0);
-                let by = by.max(-(count as i32));
-                if by == 0 {
-                    continue;
-                }
-                set.change(key, by);
-                twin.insert(key, count.saturating_add_signed(by));
-                twin.retain(|_, count| *count > 0);
-                let held: BTreeMap<u64, u32> = set.keys.iter().copied().zip(set.rows.iter().copied()).collect();
-                prop_assert_eq!(&held, &twin);
-                prop_assert_eq!(held.len(), set.keys.len());
-                for class in 0..set.keys.len() {
-                    prop_assert_eq!(set.slots[set.place(&set.keys[class])] as usize, class + 1);
-                }
-                prop_assert_eq!(set.slots.iter().filter(|slot| **slot != 0).count(), set.keys.len());
+    fn level(&self, attribute: usize) -> u8 {
+        self.node.levels()[attribute]
+    }
+}
+
+/// Changes on their way from the finest node to the nodes of some sets.
+struct Patch<'a, K> {
+    store: &'a FrequencyStore<K>,
+    /// The attributes, those first in which the sets agree most.
+    order: Vec<usize>,
+    groups: Groups<K>,
+}
+
+/// From how many sets on changes are summed once for all of them. Fewer cost less to patch one by one; more repeats work.
+const WORTH_SUMMING: usize = 3;
+
+impl<'a, K: Key> Patch<'a, K> {
+    /// Sorts the sets so that those with like levels are next to each other.
+    fn new(store: &'a FrequencyStore<K>, sets: &mut [Following<K>]) -> Self {
+        let width = sets.first().map_or(0, |set| set.node.levels().len());
+        let mut order: Vec<usize> = (0..width).collect();
+        order.sort_by_cached_key(|&attribute| {
+            let mut levels: Vec<u8> = sets.iter().map(|set| set.level(attribute)).collect();
+            levels.sort_unstable();
+            levels.dedup();
+            levels.len()
+        });
+        sets.sort_by_cached_key(|set| order.iter().map(|&a| set.level(a)).collect::<Vec<_>>());
+        Self { store, order, groups: Groups::default() }
+    }
+
+    /// Patches sets by changes at a node that is finer than all of them.
+    fn apply(&mut self, at: &Node, keys: &[K], by: &[i32], sets: &mut [Following<K>]) {
+        if sets.len() < WORTH_SUMMING {
+            for set in sets {
+                let keys = self.groups.mapped(keys, &self.store.steps(at, &set.node));
+                set.table.follow(keys, by);
             }
+            return;
+        }
+        // The node that they have in common is as coarse as can be, so few changes are left.
+        let least = |attribute: usize| sets.iter().map(|set| set.level(attribute)).min().unwrap_or(0);
+        let common = Node::new((0..self.order.len()).map(least));
+        let (keys, by) = self.groups.changes(keys, by, &self.store.steps(at, &common));
+        let differs = |attribute: &&usize| sets.iter().any(|set| set.level(**attribute) != sets[0].level(**attribute));
+        let Some(&attribute) = self.order.iter().find(differs) else { return };
+        for sets in sets.chunk_by_mut(|a, b| a.level(attribute) == b.level(attribute)) {
+            self.apply(&common, &keys, &by, sets);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Aecs {
 
 impl Aecs {
     pub(super) fn new(k: K, domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
-        let records = base.rows().iter().map(|&r| u64::from(r)).sum();
+        let records = base.records();
         Self { distinct: distinct_values(domains, base), records, k: f64::from(k.0) }
     }
 

@@ -15,6 +15,8 @@ use crate::model::policy::Policy;
 pub(super) struct CellLoss {
     /// Weighted cost of one cell by attribute, level and code; a suppressed cell costs the attribute's weight.
     cost: Vec<Vec<Vec<f64>>>,
+    /// What a suppressed cell costs more than the generalized one, by the same, normalised.
+    added: Vec<Vec<Vec<f64>>>,
     /// The whole window at one level of one attribute, normalised.
     column: Vec<Vec<f64>>,
     total_weight: f64,
@@ -41,8 +43,9 @@ impl CellLoss {
         cell: impl Fn(&DomainView, u8) -> Vec<f64>,
     ) -> Self {
         let total_weight: f64 = policy.quasi.iter().map(|q| q.weight).sum();
-        let records: f64 = base.rows().iter().map(|&r| f64::from(r)).sum();
+        let records: f64 = base.records() as f64;
         let mut cost = Vec::new();
+        let mut added = Vec::new();
         let mut column = Vec::new();
         for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
             let marginal = base.marginal(attribute, view.leaf_count());
@@ -56,9 +59,11 @@ impl CellLoss {
                 sum / (records.max(1.0) * total_weight)
             };
             column.push(levels.iter().enumerate().map(at).collect());
+            let more = |cost: &f64| (quasi.weight - cost) / (records.max(1.0) * total_weight);
+            added.push(levels.iter().map(|costs| costs.iter().map(more).collect()).collect());
             cost.push(levels);
         }
-        Self { cost, column, total_weight }
+        Self { cost, added, column, total_weight }
     }
 }
 
@@ -78,6 +83,10 @@ impl LossMetric for CellLoss {
 
     fn columns(&self) -> Option<&[Vec<f64>]> {
         Some(&self.column)
+    }
+
+    fn added(&self) -> Option<&[Vec<Vec<f64>>]> {
+        Some(&self.added)
     }
 
     /// What suppression adds on top of the generalized cells it replaces; a finer cell costs less, so there it adds more.

@@ -17,7 +17,7 @@ impl Cm {
     /// `facet` is where the label is counted; without a label nothing but suppression costs anything.
     pub(super) fn new(facet: Option<usize>, base: &dyn Classes) -> Self {
         let mut cm = Self { facet, finest: 0.0 };
-        let records: u64 = base.rows().iter().map(|&r| u64::from(r)).sum();
+        let records = base.records();
         cm.finest = cm.minorities(base) / records.max(1) as f64;
         cm
     }

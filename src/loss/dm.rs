@@ -15,7 +15,7 @@ pub(super) struct Dm {
 
 impl Dm {
     pub(super) fn new(domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
-        let records = base.rows().iter().map(|&r| u64::from(r)).sum();
+        let records = base.records();
         Self { distinct: distinct_values(domains, base), records }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Entropy {
 impl Entropy {
     pub(super) fn new(policy: &Policy, domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
         let total_weight: f64 = policy.quasi.iter().map(|q| q.weight).sum();
-        let records: f64 = base.rows().iter().map(|&r| f64::from(r)).sum();
+        let records: f64 = base.records() as f64;
         let (mut cost, mut column, mut added) = (Vec::new(), Vec::new(), Vec::new());
         for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
             let leaves: Vec<f64> =
@@ -69,6 +69,10 @@ impl LossMetric for Entropy {
 
     fn columns(&self) -> Option<&[Vec<f64>]> {
         Some(&self.column)
+    }
+
+    fn added(&self) -> Option<&[Vec<Vec<f64>>]> {
+        Some(&self.added)
     }
 
     /// A finer value has no more records, so there suppression adds no less.

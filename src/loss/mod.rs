@@ -55,6 +55,11 @@ pub trait LossMetric: Send + Sync {
     fn forced(&self, _node: &Counted<'_>) -> f64 {
         0.0
     }
+    /// What leaving out one cell adds to the lower bound, by attribute, level and code, where [`LossMetric::forced`] is the
+    /// sum of that over all cells left out, and [`LossMetric::bound_above`] says nothing.
+    fn added(&self) -> Option<&[Vec<Vec<f64>>]> {
+        None
+    }
     /// What every node above this one costs at least, known once this one is counted.
     fn bound_above(&self, _node: &Counted<'_>) -> f64 {
         0.0

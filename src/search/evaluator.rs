@@ -66,6 +66,8 @@ pub struct Evaluator<'a> {
     metric: Box<dyn LossMetric>,
     records: u64,
     allowed: u64,
+    /// True if nothing but the size of a class decides whether it is published.
+    sizes_only: bool,
     memo: Mutex<FxHashMap<Node, Known>>,
     checks: AtomicU64,
     /// The whole window as one class.
@@ -87,14 +89,19 @@ impl<'a> Evaluator<'a> {
     /// An evaluator over the sets of one window.
     pub fn new(policy: &'a Policy, rules: &'a Rules, sets: Arc<dyn FrequencySets>) -> Self {
         let base = sets.base();
-        let records = base.rows().iter().map(|&r| u64::from(r)).sum();
+        let records = base.records();
         let metric = loss::metric(policy.loss, policy, sets.domains(), &*base);
+        let allowed = policy.suppression.of(records);
+        let suppression = allowed > 0;
+        let sizes_only =
+            rules.only_classes() && rules.monotone(suppression) && rules.alone(suppression, true).next().is_none();
         Self {
             policy,
             rules,
             metric,
             records,
-            allowed: policy.suppression.of(records),
+            allowed,
+            sizes_only,
             sets,
             memo: Mutex::default(),
             checks: AtomicU64::new(0),
@@ -118,6 +125,7 @@ impl<'a> Evaluator<'a> {
     pub fn memorise(&self, mut nodes: Vec<Node>) {
         if let Some(trail) = &self.trail {
             nodes.truncate(MAX_REMEMBERED);
+            self.sets.remember(&nodes);
             *trail.0.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
         }
     }
@@ -276,6 +284,9 @@ impl<'a> Evaluator<'a> {
     /// Stops as soon as too much is left out, and looks inside classes only if their sizes do not settle it.
     fn judge_briefly(&self, set: &dyn Classes) -> Checked {
         let least = self.rules.least_size();
+        if let Some(checked) = self.judge_by_size(set, least) {
+            return checked;
+        }
         let mut published: Vec<bool> = set.sizes().iter().map(|&size| size >= least).collect();
         let counted = |published: &[bool]| -> u64 {
             set.rows()
@@ -325,6 +336,27 @@ impl<'a> Evaluator<'a> {
         }
         let Evaluation { satisfies, loss, bound_above, .. } = self.judge(set);
         Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }
+    }
+
+    /// Judges by the outline of the set, where that is enough.
+    fn judge_by_size(&self, set: &dyn Classes, least: u32) -> Option<Checked> {
+        let added = self.metric.added()?;
+        let outline = set.outline(least)?;
+        let satisfies = outline.left_out() <= self.allowed && outline.shown() > 0;
+        if outline.left_out() > self.allowed || (self.sizes_only && !satisfies) {
+            let (loss, forced) = (f64::INFINITY, f64::INFINITY);
+            return Some(Checked { satisfies: false, loss, forced, bound_above: 0.0 });
+        }
+        if !self.sizes_only {
+            return None;
+        }
+        let cells = set.left_out(least)?.iter().zip(added).zip(set.node().levels());
+        let column = |((cells, added), &level): ((&Vec<u32>, &Vec<Vec<f64>>), &u8)| -> f64 {
+            cells.iter().zip(&added[usize::from(level)]).map(|(&rows, added)| f64::from(rows) * added).sum()
+        };
+        let forced = cells.map(column).sum();
+        let loss = self.metric.lower_bound(set.node()) + forced;
+        Some(Checked { satisfies, loss, forced, bound_above: 0.0 })
     }
 
     fn judge(&self, set: &dyn Classes) -> Evaluation {

@@ -1,0 +1,202 @@
+//! A set that is at hand, or made from what is kept when somebody asks for its classes.
+//!
+//! The finest set is made from an earlier copy and what came and went since; a rollup from the table that followed the changes.
+//! Invariant: it equals the set counted at the moment of its store. What searches ask most, the records and how they spread
+//! over the values of each attribute, or how many are in small classes, is known without making it.
+
+use std::sync::{Arc, OnceLock};
+
+use super::key::{Field, Key};
+use super::outline::Outline;
+use super::set::{Classes, Facets, FrequencySet, Origin, Seen};
+use super::table::Table;
+use super::tally::Tally;
+use crate::model::counting::Histogram;
+use crate::model::domain::Code;
+use crate::model::lattice::Node;
+
+/// All tuples with their records, in the order of their numbers, as they once were.
+#[derive(Debug)]
+pub(super) struct Copied<K> {
+    pub(super) keys: Vec<K>,
+    pub(super) rows: Vec<u32>,
+}
+
+/// What the finest set is made from.
+#[derive(Debug)]
+pub(super) struct Since<K> {
+    pub(super) copied: Arc<Copied<K>>,
+    /// The tuples that came since.
+    pub(super) fresh: Vec<K>,
+    /// Records more or less, by the tuple's number.
+    pub(super) changes: Vec<(u32, i32)>,
+    pub(super) fields: Vec<Field>,
+    pub(super) records: u64,
+    /// Records by attribute and code.
+    pub(super) marginals: Vec<Vec<u64>>,
+}
+
+/// What a set is made from.
+#[derive(Debug)]
+enum Source<K> {
+    /// It is at hand.
+    Made,
+    Since(Since<K>),
+    Table(Table<K>),
+}
+
+/// A set, made when it is asked for.
+#[derive(Debug)]
+pub struct Deferred<K> {
+    node: Node,
+    source: Source<K>,
+    set: OnceLock<Arc<FrequencySet<K>>>,
+}
+
+impl<K: Key> Deferred<K> {
+    /// At hand.
+    pub(super) fn made(set: FrequencySet<K>) -> Self {
+        Self { node: set.node.clone(), source: Source::Made, set: OnceLock::from(Arc::new(set)) }
+    }
+
+    /// The finest set, from an earlier copy.
+    pub(super) fn since(node: Node, since: Since<K>) -> Self {
+        Self { node, source: Source::Since(since), set: OnceLock::new() }
+    }
+
+    /// A rollup, from the table that followed it.
+    pub(super) fn table(node: Node, table: Table<K>) -> Self {
+        Self { node, source: Source::Table(table), set: OnceLock::new() }
+    }
+
+    /// The set itself.
+    pub(super) fn set(&self) -> &Arc<FrequencySet<K>> {
+        self.set.get_or_init(|| Arc::new(self.make()))
+    }
+
+    /// How many classes it has at most.
+    pub(super) fn most(&self) -> usize {
+        match &self.source {
+            Source::Made => self.set().len(),
+            Source::Since(since) => since.copied.keys.len() + since.fresh.len(),
+            Source::Table(table) => table.classes(),
+        }
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let table = if let Source::Table(table) = &self.source { table.bytes() } else { 0 };
+        table + self.set.get().map_or(0, |set| set.bytes())
+    }
+
+    /// A table that is to follow changes; made, or copied, where somebody else holds the one there is.
+    pub(super) fn into_table(self: Arc<Self>) -> Table<K> {
+        match Arc::try_unwrap(self) {
+            Ok(Self { source: Source::Table(table), .. }) => table,
+            Ok(own) => Table::of(own.set()),
+            Err(shared) => match &shared.source {
+                Source::Table(table) => table.clone(),
+                _ => Table::of(shared.set()),
+            },
+        }
+    }
+
+    /// What has changed since a set was right that knows the first `known` changes.
+    pub(super) fn changes(&self, known: usize) -> (Vec<K>, Vec<i32>) {
+        let Source::Since(since) = &self.source else { return Default::default() };
+        let old = since.copied.keys.len();
+        let key = |tuple: usize| if tuple < old { since.copied.keys[tuple] } else { since.fresh[tuple - old] };
+        since.changes[known..].iter().map(|&(tuple, by)| (key(tuple as usize), by)).unzip()
+    }
+
+    fn make(&self) -> FrequencySet<K> {
+        let (mut origin, mut fields) = (Origin::RolledUp, Vec::new());
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        match &self.source {
+            Source::Made => {}
+            Source::Since(since) => {
+                let mut counts = since.copied.rows.clone();
+                counts.resize(counts.len() + since.fresh.len(), 0);
+                for &(tuple, by) in &since.changes {
+                    counts[tuple as usize] = counts[tuple as usize].wrapping_add_signed(by);
+                }
+                let all = since.copied.keys.iter().chain(&since.fresh);
+                (keys, rows) = all.zip(counts).filter(|(_, rows)| *rows > 0).unzip();
+                (origin, fields) = (Origin::Scanned, since.fields.clone());
+            }
+            Source::Table(table) => {
+                (keys, rows) = table.iter().unzip();
+                fields = table.fields().to_vec();
+            }
+        }
+        FrequencySet {
+            node: self.node.clone(),
+            values: Vec::new(),
+            origin,
+            fields,
+            keys,
+            rows,
+            sizes: None,
+            subjects: None,
+            facets: Facets::default(),
+            outline: OnceLock::new(),
+        }
+    }
+}
+
+impl<K: Key> Classes for Deferred<K> {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+    fn len(&self) -> usize {
+        self.set().len()
+    }
+    fn rows(&self) -> &[u32] {
+        self.set().rows()
+    }
+    fn records(&self) -> u64 {
+        match &self.source {
+            Source::Since(since) => since.records,
+            _ => self.set().records(),
+        }
+    }
+    fn outline(&self, least: u32) -> Option<&Outline> {
+        match &self.source {
+            Source::Table(table) => table.outline(least),
+            _ => self.set().outline(least),
+        }
+    }
+    fn left_out(&self, least: u32) -> Option<&[Vec<u32>]> {
+        match &self.source {
+            Source::Table(table) => table.left_out(least),
+            _ => self.set().left_out(least),
+        }
+    }
+    fn sizes(&self) -> &[u32] {
+        self.set().sizes()
+    }
+    fn code(&self, class: usize, attribute: usize) -> Code {
+        self.set().code(class, attribute)
+    }
+    fn cells(&self, class: usize, tables: &[&[f64]]) -> f64 {
+        self.set().cells(class, tables)
+    }
+    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
+        let Source::Since(since) = &self.source else { return self.set().marginal(attribute, codes) };
+        let mut marginal = since.marginals[attribute].clone();
+        marginal.resize(codes, 0);
+        marginal
+    }
+    fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
+        self.set().histogram(facet, class)
+    }
+    fn tallies(&self) -> Vec<Tally> {
+        self.set().tallies()
+    }
+    fn origin(&self) -> Origin {
+        if let Source::Since(_) = self.source { Origin::Scanned } else { self.set().origin() }
+    }
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+        self.set().seen_by(published, known)
+    }
+}

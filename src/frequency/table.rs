@@ -1,0 +1,157 @@
+//! A table of classes that follows changes: records by key, in one place each, and the outline of them.
+//!
+//! Invariant: the classes it shows are those of the set it was made of after all changes. Histograms and subjects are absent:
+//! only records are counted here.
+
+use std::sync::OnceLock;
+
+use super::key::{Field, Key};
+use super::outline::{self, Outline};
+use super::set::FrequencySet;
+
+/// Classes by key.
+#[derive(Debug, Clone)]
+pub(super) struct Table<K> {
+    fields: Vec<Field>,
+    /// Open addressing: the key with its records plus one, zero where free. A class that has gone keeps its place until the
+    /// table is made anew, so that nothing ever moves.
+    slots: Vec<(K, u32)>,
+    used: usize,
+    classes: usize,
+    outline: OnceLock<Outline>,
+}
+
+impl<K: Key> Table<K> {
+    /// The classes of a set without histograms and subjects.
+    pub(super) fn of(set: &FrequencySet<K>) -> Self {
+        let (fields, outline) = (set.fields.clone(), set.outline.clone());
+        let mut table = Self { fields, slots: Vec::new(), used: 0, classes: 0, outline };
+        table.fill(set.keys.iter().copied().zip(set.rows.iter().copied()), set.keys.len());
+        table
+    }
+
+    /// How many classes there are.
+    pub(super) fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Where the codes of each attribute are in a key.
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<(K, u32)>()
+    }
+
+    /// The classes and their records.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
+        self.slots.iter().filter(|slot| slot.1 > 1).map(|&(key, rows)| (key, rows - 1))
+    }
+
+    /// As of a set.
+    pub(super) fn outline(&self, least: u32) -> Option<&Outline> {
+        let rows = || self.iter().map(|(_, rows)| (rows, rows));
+        let outline = self.outline.get_or_init(|| Outline::of(rows(), least));
+        (outline.least() == least).then_some(outline)
+    }
+
+    /// As of a set.
+    pub(super) fn left_out(&self, least: u32) -> Option<&[Vec<u32>]> {
+        let small = || self.iter().filter(|(_, rows)| *rows < least);
+        self.outline(least).map(|outline| outline.cells(|| outline::cells(&self.fields, small())))
+    }
+
+    /// Follows changes of its classes.
+    pub(super) fn follow(&mut self, keys: &[K], by: &[i32]) {
+        if (self.used + keys.len()) * 4 > self.slots.len() * 3 {
+            let all: Vec<(K, u32)> = self.iter().collect();
+            self.fill(all.into_iter(), self.classes + keys.len());
+        }
+        let Self { fields, slots, used, classes, outline } = self;
+        let (shift, mut outline) = (u64::BITS - slots.len().trailing_zeros(), outline.get_mut());
+        for (&key, &by) in keys.iter().zip(by) {
+            let at = place(slots, shift, key);
+            let slot = &mut slots[at];
+            let before = slot.1.saturating_sub(1);
+            let after = before.wrapping_add_signed(by);
+            *used += usize::from(slot.1 == 0);
+            *slot = (key, after + 1);
+            *classes = *classes + usize::from(after > 0) - usize::from(before > 0);
+            if let Some(outline) = &mut outline
+                && before.min(after) < outline.least()
+            {
+                outline.follow(&key, fields, before, after);
+            }
+        }
+    }
+
+    /// Starts over with room for `most` classes.
+    fn fill(&mut self, classes: impl Iterator<Item = (K, u32)>, most: usize) {
+        let width = (most.max(8) * 3 / 2).next_power_of_two();
+        self.slots.clear();
+        self.slots.resize(width, (K::ZERO, 0));
+        self.used = 0;
+        for (key, rows) in classes {
+            let at = place(&self.slots, u64::BITS - width.trailing_zeros(), key);
+            self.slots[at] = (key, rows + 1);
+            self.used += 1;
+        }
+        self.classes = self.used;
+    }
+}
+
+/// Where `key` is, or belongs.
+#[inline]
+fn place<K: Key>(slots: &[(K, u32)], shift: u32, key: K) -> usize {
+    let mask = slots.len() - 1;
+    let mut at = (key.mix() >> shift) as usize & mask;
+    while slots[at].1 != 0 && slots[at].0 != key {
+        at = (at + 1) & mask;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frequency::key::Layout;
+
+    proptest! {
+        /// Few keys that mix to near places, so that chains form; batches of changes, so that classes come, go and return.
+        #[test]
+        fn a_table_is_a_map(batches in prop::collection::vec(prop::collection::vec((0u64..40, -3i32..4), 1..60), 1..20)) {
+            const LEAST: u32 = 4;
+            let fields = Layout::new(&[40]).unwrap().fields().to_vec();
+            let (used, classes) = (0, 0);
+            let mut table = Table::<u64> { fields, slots: vec![(0, 0); 8], used, classes, outline: OnceLock::new() };
+            let mut twin: BTreeMap<u64, u32> = BTreeMap::new();
+            for batch in batches {
+                let (mut keys, mut by) = (Vec::new(), Vec::new());
+                for (key, wanted) in batch {
+                    let rows = twin.entry(key).or_default();
+                    let change = wanted.max(-(*rows as i32));
+                    *rows = rows.saturating_add_signed(change);
+                    keys.push(key);
+                    by.push(change);
+                }
+                twin.retain(|_, rows| *rows > 0);
+                table.follow(&keys, &by);
+                prop_assert_eq!(&table.iter().collect::<BTreeMap<_, _>>(), &twin);
+                prop_assert_eq!(table.classes(), twin.len());
+                prop_assert_eq!(table.iter().count(), twin.len());
+                let small: BTreeMap<u64, u32> = twin.iter().filter(|(_, rows)| **rows < LEAST).map(|(k, r)| (*k, *r)).collect();
+                let outline = table.outline(LEAST).unwrap();
+                prop_assert_eq!(outline.left_out(), small.values().map(|rows| u64::from(*rows)).sum::<u64>());
+                prop_assert_eq!(outline.shown() as usize, twin.len() - small.len());
+                let cells = table.left_out(LEAST).unwrap()[0].iter().enumerate().filter(|(_, rows)| **rows > 0);
+                prop_assert_eq!(cells.map(|(code, rows)| (code as u64, *rows)).collect::<BTreeMap<_, _>>(), small);
+            }
+        }
+    }
+}
