@@ -1,18 +1,21 @@
 //! `cargo bench --bench search`: how fast the exact searches are from rows in memory, and how that grows.
 //!
-//! Every figure is also given as a multiple of a reference kernel timed in the same run: counting the same rows in a plain
-//! hash map. The published figures of ARX 3.9.2 (warm, CPU time, machine of the same kind) stand beside ours.
+//! Processor time, the shortest of several runs. The published figures of ARX 3.9.2 (warm, processor time, machine of the same kind)
+//! stand beside ours. Every figure is also a ratio to a fixed reference kernel timed in the same run; what has moved by more than
+//! [`MARGIN`] since `benches/search-baseline.json` is said at the end, and `-- --save` keeps the ratios of this run instead.
 //! The Adult data is read from `$VEILSTREAM_DATA`, or `../shared/data` beside the repository; what needs it is skipped, and
-//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `warm`,
-//! `criteria`, `growth`.
+//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `warm`, `criteria`, `growth`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::HashMap;
+#[path = "engine/baseline.rs"]
+mod baseline;
+
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use baseline::{Figure, reference, timed};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
@@ -30,22 +33,31 @@ use veilstream::privacy::Rules;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
 
+/// As the service has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What has moved by more is said. Smaller: neighbours on the machine are reported as changes. Larger: changes hide.
+const MARGIN: f64 = 0.5;
+
 fn main() {
+    let save = std::env::args().any(|a| a == "--save");
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let asked = |part: &str| wanted.is_empty() || wanted.iter().any(|w| w == part);
+    let mut figures = Vec::new();
     match folder() {
         Some(folder) => {
             if asked("adult") {
-                adult(&folder);
+                adult(&folder, &mut figures);
             }
             if asked("ten") {
-                ten_times(&folder);
+                ten_times(&folder, &mut figures);
             }
             if asked("warm") {
                 warm(&folder);
             }
             if asked("criteria") {
-                criteria(&folder);
+                criteria(&folder, &mut figures);
             }
         }
         None => println!("adult: skipped, no data; set VEILSTREAM_DATA to the folder that holds adult/\n"),
@@ -53,22 +65,28 @@ fn main() {
     if asked("growth") {
         growth();
     }
+    // In milliseconds, for as many records as Adult has.
+    let kernel = reference() * 30_162.0 / 1e6;
+    figures.iter_mut().for_each(|figure| figure.ratio /= kernel);
+    println!("reference kernel {}", ms(kernel));
+    figures.iter().for_each(|figure| println!("  {:<32} {:>8.3} x reference", figure.name, figure.ratio));
+    baseline::compare("search-baseline.json", MARGIN, &figures, save);
 }
 
 /// 30,162 records, 9 quasi-identifiers, 12,960 nodes, k = 5, glm.
-fn adult(folder: &std::path::Path) {
+fn adult(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     let table = Table::adult(folder, &[]);
-    let reference = table.reference();
-    println!("adult: {}; reference {}", table.describe(), ms(reference));
+    println!("adult: {}", table.describe());
     println!("  from rows in memory, encoding excluded; `count` is the base set, `search` the rest");
-    println!("  limit  algorithm  checks     count    search     total  x reference        ARX  times faster  target");
+    println!("  limit  algorithm  checks     count    search     total        ARX  times faster  target");
     let arx = [(0.0, 35.0, 40.0), (0.01, 783.0, 100.0), (0.05, 947.0, 100.0), (0.1, 1062.0, 100.0)];
     for (limit, arx, target) in arx {
         let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
         let optimal = table.time(&policy, Algorithm::Optimal, 40);
-        optimal.print(limit, reference, Some((arx, target)));
-        let bottom_up = table.time(&policy, Algorithm::BottomUp, 3);
-        bottom_up.print(limit, reference, None);
+        optimal.print(limit, Some((arx, target)));
+        let bottom_up = table.time(&policy, Algorithm::BottomUp, 4);
+        bottom_up.print(limit, None);
+        figures.extend([optimal.figure("adult", limit), bottom_up.figure("adult", limit)]);
         println!("         bottom-up / optimal: {:.1}", bottom_up.total() / optimal.total());
     }
     println!();
@@ -132,15 +150,16 @@ fn warm(folder: &std::path::Path) {
 }
 
 /// Ten times the rows, a tenth of the cells redrawn from their columns.
-fn ten_times(folder: &std::path::Path) {
+fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     let once = Table::adult(folder, &[]);
     let n = once.rows.len();
     let table = once.redrawn(10);
-    let reference = table.reference();
-    println!("ten times: {}; reference {}", table.describe(), ms(reference));
+    println!("ten times: {}", table.describe());
     for (limit, arx, target) in [(0.0, 433.0, 100.0), (0.01, 9_704.0, 100.0), (0.05, 6_430.0, 100.0)] {
         let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
-        table.time(&policy, Algorithm::Optimal, 5).print(limit, reference, Some((arx, target)));
+        let optimal = table.time(&policy, Algorithm::Optimal, 12);
+        optimal.print(limit, Some((arx, target)));
+        figures.push(optimal.figure("ten times", limit));
     }
     // The same rows ten times over: after counting, the search is the same.
     let mut replicated = Table::adult(folder, &[]);
@@ -162,16 +181,17 @@ fn ten_times(folder: &std::path::Path) {
 }
 
 /// 5-anonymity with a criterion on the occupation, 8 quasi-identifiers, 5 %.
-fn criteria(folder: &std::path::Path) {
+fn criteria(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     let table = Table::adult(folder, &["occupation"]);
-    let reference = table.reference();
-    println!("criteria: {}; reference {}", table.describe(), ms(reference));
+    println!("criteria: {}", table.describe());
     let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
     let closeness = Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Equal };
     for (name, criterion, arx) in [("distinct 3-diversity", diversity, 413.0), ("0.2-closeness", closeness, 1_081.0)] {
         println!("  5-anonymity and {name}");
         let policy = table.policy_with(0.05, vec![Criterion::KAnonymity(K(5)), criterion]);
-        table.time(&policy, Algorithm::Optimal, 5).print(0.05, reference, Some((arx, 50.0)));
+        let optimal = table.time(&policy, Algorithm::Optimal, 12);
+        optimal.print(0.05, Some((arx, 50.0)));
+        figures.push(optimal.figure(name, 0.05));
     }
     println!();
 }
@@ -227,21 +247,26 @@ impl Timing {
         self.count + self.search
     }
 
-    fn print(&self, limit: f64, reference: f64, arx: Option<(f64, f64)>) {
+    /// Milliseconds; to be divided by the reference.
+    fn figure(&self, what: &str, limit: f64) -> Figure {
+        let name = format!("{what}/{}/{:.0}%", self.algorithm.as_str(), limit * 100.0);
+        Figure { name, ratio: self.total() }
+    }
+
+    fn print(&self, limit: f64, arx: Option<(f64, f64)>) {
         let beside = arx.map_or(String::new(), |(arx, target)| {
             let times = arx / self.total();
             let met = if times >= target { "met" } else { "missed" };
             format!("{:>11}  {times:>12.0}  {target:.0} {met}", ms(arx))
         });
         println!(
-            "  {:>4.0}%  {:<9}  {:>6}  {:>8}  {:>8}  {:>8}  {:>11.2}{beside}",
+            "  {:>4.0}%  {:<9}  {:>6}  {:>8}  {:>8}  {:>8}{beside}",
             limit * 100.0,
             self.algorithm.as_str(),
             self.checks,
             ms(self.count),
             ms(self.search),
-            ms(self.total()),
-            self.total() / reference
+            ms(self.total())
         );
     }
 }
@@ -355,15 +380,6 @@ impl Table {
         format!("{} records, {tuples} tuples, {} nodes", self.rows.len(), self.policy.lattice().size())
     }
 
-    /// A plain hash map over the same rows.
-    fn reference(&self) -> f64 {
-        timed(10, || {
-            let mut counts: HashMap<&[u32], u32> = HashMap::new();
-            (0..self.rows.len()).for_each(|i| *counts.entry(self.rows.quasi(i)).or_default() += 1);
-            black_box(counts.len());
-        })
-    }
-
     fn time(&self, policy: &Policy, algorithm: Algorithm, times: usize) -> Timing {
         let rules = Rules::new(policy).bind(&self.dictionaries.values());
         let run = |sets: Arc<dyn FrequencySets>| -> (Outcome, u64) {
@@ -375,38 +391,21 @@ impl Table {
         };
         let (outcome, checks) = run(self.count(&rules).0);
         assert_eq!(outcome.stop, StopReason::Proven);
-        let count = timed(times.max(10), || {
-            black_box(self.count(&rules).1);
-        });
-        let both = timed(times, || {
-            black_box(run(self.count(&rules).0).1);
-        });
-        Timing { algorithm, checks, count, search: both - count }
+        // The two apart, each at its shortest.
+        let (mut count, mut search) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..times {
+            let (counting, (sets, _)) = timed(|| self.count(&rules));
+            let (searching, ran) = timed(|| run(sets));
+            black_box(ran.1);
+            count = count.min(counting.as_secs_f64() * 1e3);
+            search = search.min(searching.as_secs_f64() * 1e3);
+        }
+        Timing { algorithm, checks, count, search }
     }
 }
 
-/// Milliseconds of CPU of this thread per call. The clock of the scheduler moves in steps, so calls are timed together.
-fn timed(times: usize, mut work: impl FnMut()) -> f64 {
-    work();
-    let started = cpu();
-    (0..times).for_each(|_| work());
-    (cpu() - started) / times as f64
-}
-
 fn timed_once(work: impl FnOnce()) -> f64 {
-    let started = cpu();
-    work();
-    cpu() - started
-}
-
-/// CPU time of this thread in milliseconds where the system tells it, else the time of day.
-fn cpu() -> f64 {
-    // The system adds up what a thread has used when it gives way, or at its next tick, which may be milliseconds off.
-    std::thread::yield_now();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    let since_epoch = || std::time::UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_nanos() as f64);
-    nanoseconds.unwrap_or_else(since_epoch) / 1e6
+    timed(work).0.as_secs_f64() * 1e3
 }
 
 fn ms(milliseconds: f64) -> String {

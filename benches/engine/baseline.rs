@@ -1,13 +1,11 @@
-//! The reference kernel, and the ratios to it that were kept.
+//! The reference kernel, and the ratios to it that were kept; of the benches `engine` and `search`.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::{shortest, timed};
-
-/// What has moved by more is said. Smaller: neighbours on the machine are reported as changes. Larger: changes hide.
-pub(crate) const MARGIN: f64 = 0.25;
+use cpu_time::ProcessTime;
 
 /// One figure: what it is about, nanoseconds per record, and the ratio to the reference.
 pub(crate) struct Figure {
@@ -38,18 +36,35 @@ pub(crate) fn reference() -> f64 {
     shortest(25, kernel).0.as_nanos() as f64 / RECORDS as f64
 }
 
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/engine/baseline.json")
+/// The shortest of some runs: what the machine does when nothing else is on it.
+pub(crate) fn shortest<T>(runs: usize, mut run: impl FnMut() -> (Duration, T)) -> (Duration, T) {
+    let mut best = run();
+    for _ in 1..runs {
+        let next = run();
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    best
 }
 
-/// Says what has moved since the baseline; with `save` these figures are the baseline from now on.
-pub(crate) fn compare(figures: &[Figure], save: bool) {
-    let text = std::fs::read_to_string(path()).unwrap_or_else(|_| "{}".into());
+/// Runs once and takes the processor's time, of all threads together: what others do on the machine is left out, nearly.
+pub(crate) fn timed<T>(run: impl FnOnce() -> T) -> (Duration, T) {
+    let started = ProcessTime::now();
+    let result = run();
+    (started.elapsed(), result)
+}
+
+/// Says what has moved by more than a share of `margin` since the baseline in `file`; with `save` these figures are the
+/// baseline from now on.
+pub(crate) fn compare(file: &str, margin: f64, figures: &[Figure], save: bool) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "{}".into());
     let mut kept: BTreeMap<String, f64> = serde_json::from_str(&text).expect("a baseline");
     for figure in figures {
         let Some(before) = kept.get(&figure.name) else { continue };
         let moved = figure.ratio / before - 1.0;
-        if moved.abs() > MARGIN {
+        if moved.abs() > margin {
             println!(
                 "moved: {} is {:.3} of the reference, was {before:.3} ({:+.0} %)",
                 figure.name,
@@ -60,6 +75,6 @@ pub(crate) fn compare(figures: &[Figure], save: bool) {
     }
     if save {
         kept.extend(figures.iter().map(|figure| (figure.name.clone(), (figure.ratio * 1e4).round() / 1e4)));
-        std::fs::write(path(), serde_json::to_string_pretty(&kept).expect("numbers") + "\n").expect("writable");
+        std::fs::write(&path, serde_json::to_string_pretty(&kept).expect("numbers") + "\n").expect("writable");
     }
 }

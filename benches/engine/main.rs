@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow` and `-- memory` run one part; `-- --save` keeps the ratios as
 //! the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
-//! and beside other work can be compared; what has moved by more than [`baseline::MARGIN`] since the baseline is said at the end.
+//! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod baseline;
@@ -11,14 +11,15 @@ mod people;
 mod stages;
 
 use std::process::Command;
-use std::time::Duration;
 
-use cpu_time::ProcessTime;
-
+use baseline::{shortest, timed};
 use people::Case;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What has moved by more is said. Smaller: neighbours on the machine are reported as changes. Larger: changes hide.
+const MARGIN: f64 = 0.25;
 
 /// Records per window, as the targets say.
 const WINDOW: usize = 50_000;
@@ -59,7 +60,7 @@ fn main() {
             child(&["memory-here", case.name], None);
         }
     }
-    baseline::compare(&figures, save);
+    baseline::compare("engine/baseline.json", MARGIN, &figures, save);
 }
 
 fn named(name: &str) -> Case {
@@ -90,23 +91,4 @@ fn child(arguments: &[&str], cores: Option<usize>) -> Option<(f64, f64)> {
             None
         }
     }
-}
-
-/// The shortest of some runs: what the machine does when nothing else is on it.
-fn shortest<T>(runs: usize, mut run: impl FnMut() -> (Duration, T)) -> (Duration, T) {
-    let mut best = run();
-    for _ in 1..runs {
-        let next = run();
-        if next.0 < best.0 {
-            best = next;
-        }
-    }
-    best
-}
-
-/// Runs once and takes the processor's time, of all threads together: what others do on the machine is left out, nearly.
-fn timed<T>(run: impl FnOnce() -> T) -> (Duration, T) {
-    let started = ProcessTime::now();
-    let result = run();
-    (started.elapsed(), result)
 }

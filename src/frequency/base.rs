@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::deferred::Deferred;
+use super::index::Index;
 use super::key::{Key, Layout};
 use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use super::store::FrequencyStore;
@@ -21,14 +22,17 @@ use crate::model::lattice::Node;
 /// An entry is a distinct combination of a tuple and its facet codes.
 type Entry = u32;
 
+/// How many rows are packed at a time. More do not fit the nearest cache, fewer start over too often.
+const BATCH: usize = 512;
+
 /// Counts at the finest node, incrementally.
 pub struct BaseSet<K> {
     layout: Layout,
     counting: Counting,
-    tuples: FxHashMap<K, u32>,
-    keys: Vec<K>,
-    /// Only filled when there are facets; otherwise an entry is its tuple.
-    entries: FxHashMap<(u32, SmallVec<[Code; 4]>), Entry>,
+    tuples: Index<K>,
+    /// One per facet: (tuple, code of the first), (the number of that, code of the second), and so on. The numbers of the last
+    /// are the entries; without facets an entry is its tuple.
+    entries: Vec<Index<u64>>,
     entry_parts: Vec<(u32, SmallVec<[Code; 4]>)>,
     rows: Vec<u32>,
     /// Only filled when subjects are counted: each subject's entries with their records.
@@ -42,10 +46,9 @@ impl<K: Key> BaseSet<K> {
     pub fn new(layout: Layout, counting: Counting) -> Self {
         Self {
             layout,
+            tuples: Index::new(),
+            entries: counting.facets.iter().map(|_| Index::new()).collect(),
             counting,
-            tuples: FxHashMap::default(),
-            keys: Vec::new(),
-            entries: FxHashMap::default(),
             entry_parts: Vec::new(),
             rows: Vec::new(),
             members: FxHashMap::default(),
@@ -57,7 +60,7 @@ impl<K: Key> BaseSet<K> {
     pub(super) fn store_of(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
         let bottom = Node::new(domains.iter().map(|_| 0));
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Tuples { keys: &self.keys, rows: &self.rows, layout: &self.layout };
+        let now = Tuples { keys: self.tuples.keys(), rows: &self.rows, layout: &self.layout };
         if let Some(store) = warm.as_mut().and_then(|warm| warm.advance(&now, bottom.clone(), domains)) {
             return store;
         }
@@ -73,6 +76,22 @@ impl<K: Key> BaseSet<K> {
     fn changed(&mut self, tuple: Entry, by: i32) {
         if let Some(warm) = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner) {
             warm.change(tuple, by);
+        }
+    }
+
+    /// Counts rows `range` of `rows`.
+    pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
+        let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
+        if followed || self.counting.subjects || !self.counting.facets.is_empty() {
+            range.for_each(|i| self.add(rows, i));
+            return;
+        }
+        let mut batch: Vec<K> = Vec::with_capacity(BATCH);
+        let end = range.end;
+        for first in range.step_by(BATCH) {
+            batch.clear();
+            batch.extend((first..end.min(first + BATCH)).map(|i| self.layout.pack::<K>(rows.quasi(i))));
+            self.tuples.count(&batch, &mut self.rows);
         }
     }
 
@@ -117,27 +136,27 @@ impl<K: Key> BaseSet<K> {
 
     /// Distinct tuples ever counted since the set was made: a measure of its memory.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.tuples.keys().len()
     }
 
     /// True if nothing was ever counted.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.tuples.keys().is_empty()
     }
 
     /// The counts as they are now, as the frequency set of `bottom` (all levels 0).
     pub fn snapshot(&self, bottom: Node) -> FrequencySet<K> {
         let tuple_of = |entry: usize| self.entry_parts.get(entry).map_or(entry, |(tuple, _)| *tuple as usize);
-        let mut tuple_rows = vec![0u32; self.keys.len()];
+        let mut tuple_rows = vec![0u32; self.len()];
         for (entry, &count) in self.rows.iter().enumerate() {
             tuple_rows[tuple_of(entry)] += count;
         }
         // Tuples whose rows have all gone leave no class behind.
-        let mut class_of = vec![u32::MAX; self.keys.len()];
+        let mut class_of = vec![u32::MAX; self.len()];
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
         for (tuple, &count) in tuple_rows.iter().enumerate().filter(|(_, count)| **count > 0) {
             class_of[tuple] = keys.len() as u32;
-            keys.push(self.keys[tuple]);
+            keys.push(self.tuples.keys()[tuple]);
             rows.push(count);
         }
         let class_of_entry = |entry: Entry| class_of[tuple_of(entry as usize)];
@@ -160,22 +179,19 @@ impl<K: Key> BaseSet<K> {
 
     fn entry(&mut self, rows: &Rows, i: usize) -> Entry {
         let key = self.layout.pack(rows.quasi(i));
-        let tuple = *self.tuples.entry(key).or_insert_with(|| {
-            self.keys.push(key);
-            self.keys.len() as u32 - 1
-        });
-        if self.counting.facets.is_empty() {
-            if tuple as usize == self.rows.len() {
-                self.rows.push(0);
-            }
-            return tuple;
-        }
-        let parts = (tuple, self.counting.facets.iter().map(|f| f.code(rows, i)).collect::<SmallVec<_>>());
-        *self.entries.entry(parts).or_insert_with_key(|parts| {
-            self.entry_parts.push(parts.clone());
+        let tuple = self.tuples.number(key);
+        let codes = self.counting.facets.iter().map(|f| f.code(rows, i));
+        let of = |number: u32, (index, code): (&mut Index<u64>, Code)| {
+            index.number(u64::from(number) << u32::BITS | u64::from(code))
+        };
+        let entry = self.entries.iter_mut().zip(codes.clone()).fold(tuple, of);
+        if entry as usize == self.rows.len() {
             self.rows.push(0);
-            self.rows.len() as u32 - 1
-        })
+            if !self.entries.is_empty() {
+                self.entry_parts.push((tuple, codes.collect()));
+            }
+        }
+        entry
     }
 
     /// Counts each subject once per slot that its entries map to.
@@ -191,11 +207,23 @@ impl<K: Key> BaseSet<K> {
     }
 
     fn facet(&self, facet: usize, classes: usize, class_of: impl Fn(Entry) -> u32) -> FacetCounts {
-        let mut order: Vec<(u32, Code, Entry)> = (0..self.rows.len() as u32)
-            .filter(|&e| self.rows[e as usize] > 0)
-            .map(|e| (class_of(e), self.entry_parts[e as usize].1[facet], e))
-            .collect();
-        order.sort_unstable();
+        let present = || (0..self.rows.len() as Entry).filter(|&e| self.rows[e as usize] > 0);
+        // Class by class: counted into place, then sorted where they are few.
+        let mut ends = vec![0u32; classes + 1];
+        present().for_each(|e| ends[class_of(e) as usize + 1] += 1);
+        (1..ends.len()).for_each(|class| ends[class] += ends[class - 1]);
+        let mut order: Vec<(u32, Code, Entry)> = vec![(0, 0, 0); ends[classes] as usize];
+        for e in present() {
+            let class = class_of(e);
+            let at = &mut ends[class as usize];
+            order[*at as usize] = (class, self.entry_parts[e as usize].1[facet], e);
+            *at += 1;
+        }
+        let mut first = 0;
+        for &end in &ends[..classes] {
+            order[first..end as usize].sort_unstable();
+            first = end as usize;
+        }
         let mut counts = FacetCounts::default();
         let mut slot_of = vec![u32::MAX; self.rows.len()];
         let mut last = None;

@@ -28,12 +28,61 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn and(self, other: Self) -> Self;
     /// The bits of either.
     fn or(self, other: Self) -> Self;
+    /// A code in its field, all others zero.
+    fn of(field: Field, code: Code) -> Self;
     /// Reads a field.
     fn get(&self, field: Field) -> Code;
     /// Overwrites a field.
     fn set(&mut self, field: Field, code: Code);
     /// A well mixed hash for open addressing.
     fn mix(&self) -> u64;
+    /// The bits of some segments, side by side.
+    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32;
+}
+
+/// Bits of a key that lie together and stay so in a dense index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Segment {
+    word: usize,
+    mask: u64,
+    /// How far to the right they move, round the end of the word if need be. Never round it in the first word.
+    shift: u32,
+}
+
+/// The most segments of a dense index. More make a pass over keys slower than looking them up in a table.
+pub const MAX_SEGMENTS: usize = 12;
+
+/// Where the bits of a node's codes lie in its keys, so that a key without the gaps between them is an index.
+#[derive(Debug, Clone, Default)]
+pub struct Dense {
+    segments: [Segment; MAX_SEGMENTS],
+    len: usize,
+    bits: u32,
+}
+
+impl Dense {
+    /// Indices are below two to the power of this.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The index of every key.
+    pub fn indices<K: Key>(&self, keys: &[K], into: &mut Vec<u32>) {
+        match self.len {
+            0..=3 => self.gather::<K, 3>(keys, into),
+            4..=6 => self.gather::<K, 6>(keys, into),
+            7..=9 => self.gather::<K, 9>(keys, into),
+            _ => self.gather::<K, MAX_SEGMENTS>(keys, into),
+        }
+    }
+
+    /// Segments beyond the last have no bits, so that one loop of fixed length serves several lengths.
+    fn gather<K: Key, const N: usize>(&self, keys: &[K], into: &mut Vec<u32>) {
+        let mut segments = [Segment::default(); N];
+        segments.iter_mut().zip(&self.segments).for_each(|(to, from)| *to = *from);
+        into.clear();
+        into.extend(keys.iter().map(|key| key.gather(&segments)));
+    }
 }
 
 /// Keys of more than 128 bits.
@@ -59,6 +108,10 @@ impl Key for u64 {
         self | other
     }
     #[inline]
+    fn of(field: Field, code: Code) -> Self {
+        u64::from(code) << field.shift
+    }
+    #[inline]
     fn get(&self, field: Field) -> Code {
         ((self >> field.shift) & field.mask) as Code
     }
@@ -69,6 +122,10 @@ impl Key for u64 {
     #[inline]
     fn mix(&self) -> u64 {
         scramble(*self)
+    }
+    #[inline]
+    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32 {
+        segments.iter().fold(0, |index, s| index | ((self & s.mask) >> s.shift)) as u32
     }
 }
 
@@ -84,6 +141,10 @@ impl Key for u128 {
         self | other
     }
     #[inline]
+    fn of(field: Field, code: Code) -> Self {
+        u128::from(code) << (field.word as u32 * 64 + field.shift)
+    }
+    #[inline]
     fn get(&self, field: Field) -> Code {
         ((*self >> (field.word as u32 * 64 + field.shift)) as u64 & field.mask) as Code
     }
@@ -95,6 +156,10 @@ impl Key for u128 {
     #[inline]
     fn mix(&self) -> u64 {
         scramble(scramble(*self as u64) ^ (*self >> 64) as u64)
+    }
+    #[inline]
+    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32 {
+        [*self as u64, (*self >> 64) as u64].gather(segments)
     }
 }
 
@@ -110,6 +175,12 @@ impl<const N: usize> Key for Wide<N> {
         std::array::from_fn(|word| self[word] | other[word])
     }
     #[inline]
+    fn of(field: Field, code: Code) -> Self {
+        let mut key = Self::ZERO;
+        key.set(field, code);
+        key
+    }
+    #[inline]
     fn get(&self, field: Field) -> Code {
         ((self[field.word] >> field.shift) & field.mask) as Code
     }
@@ -120,6 +191,10 @@ impl<const N: usize> Key for Wide<N> {
     #[inline]
     fn mix(&self) -> u64 {
         self.iter().fold(0, |hash, word| scramble(hash ^ word))
+    }
+    #[inline]
+    fn gather<const N2: usize>(&self, segments: &[Segment; N2]) -> u32 {
+        segments.iter().fold(0, |index, s| index | (self[s.word] & s.mask).rotate_right(s.shift)) as u32
     }
 }
 
@@ -180,6 +255,29 @@ impl Layout {
         &self.fields
     }
 
+    /// The dense index of keys whose codes of attribute i are below `sizes[i]`; `None` if it would take more than `most` bits.
+    pub fn dense(&self, sizes: impl Iterator<Item = usize>, most: u32) -> Option<Dense> {
+        let mut dense = Dense::default();
+        for (field, size) in self.fields.iter().zip(sizes) {
+            let bits = usize::BITS - size.saturating_sub(1).leading_zeros();
+            if bits == 0 {
+                continue;
+            }
+            let mask = (u64::MAX >> (u64::BITS - bits)) << field.shift;
+            let shift = field.shift.wrapping_sub(dense.bits) % u64::BITS;
+            dense.bits += bits;
+            match dense.segments[..dense.len].last_mut() {
+                Some(last) if (last.word, last.shift) == (field.word, shift) => last.mask |= mask,
+                _ if dense.len == MAX_SEGMENTS => return None,
+                _ => {
+                    dense.segments[dense.len] = Segment { word: field.word, mask, shift };
+                    dense.len += 1;
+                }
+            }
+        }
+        (dense.bits <= most).then_some(dense)
+    }
+
     /// True if every code fits its field.
     #[inline]
     pub fn fits(&self, codes: &[Code]) -> bool {
@@ -189,11 +287,7 @@ impl Layout {
     /// Packs one code per attribute.
     #[inline]
     pub fn pack<K: Key>(&self, codes: &[Code]) -> K {
-        let mut key = K::ZERO;
-        for (&code, &field) in codes.iter().zip(&self.fields) {
-            key.set(field, code);
-        }
-        key
+        codes.iter().zip(&self.fields).fold(K::ZERO, |key, (&code, &field)| key.or(K::of(field, code)))
     }
 }
 
@@ -217,6 +311,38 @@ mod tests {
             if layout.words <= 2 { prop_assert_eq!(unpack::<u128>(&layout, &codes), codes.clone()); }
             if layout.words <= 4 { prop_assert_eq!(unpack::<Wide<4>>(&layout, &codes), codes.clone()); }
             prop_assert_eq!(unpack::<Wide<16>>(&layout, &codes), codes);
+        }
+    }
+
+    proptest! {
+        /// The dense index is the codes packed with as few bits as they need.
+        #[test]
+        fn a_dense_index_is_a_tight_packing(
+            sizes in prop::collection::vec((1usize..40, 1usize..3000), 1..16), seed in any::<u64>(),
+        ) {
+            let layout = Layout::new(&sizes.iter().map(|(now, more)| now + more).collect::<Vec<_>>()).unwrap();
+            let now = || sizes.iter().map(|(now, _)| *now);
+            let codes: Vec<Code> =
+                now().enumerate().map(|(i, s)| (seed.rotate_left(i as u32 * 7) % s as u64) as Code).collect();
+            let (mut expected, mut used) = (0u128, 0);
+            for (code, size) in codes.iter().zip(now()) {
+                expected |= u128::from(*code) << used;
+                used += usize::BITS - (size - 1).leading_zeros();
+            }
+            let dense = layout.dense(now(), 20);
+            prop_assert!(dense.is_some() || used > 20 || sizes.len() > MAX_SEGMENTS);
+            if let Some(dense) = dense {
+                prop_assert_eq!(dense.bits(), used);
+                fn index<K: Key>(layout: &Layout, dense: &Dense, codes: &[Code]) -> u128 {
+                    let mut indices = Vec::new();
+                    dense.indices(&[layout.pack::<K>(codes)], &mut indices);
+                    u128::from(indices[0])
+                }
+                if layout.words <= 1 { prop_assert_eq!(index::<u64>(&layout, &dense, &codes), expected); }
+                if layout.words <= 2 { prop_assert_eq!(index::<u128>(&layout, &dense, &codes), expected); }
+                if layout.words <= 4 { prop_assert_eq!(index::<Wide<4>>(&layout, &dense, &codes), expected); }
+                prop_assert_eq!(index::<Wide<16>>(&layout, &dense, &codes), expected);
+            }
         }
     }
 

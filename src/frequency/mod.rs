@@ -5,6 +5,7 @@
 
 pub mod base;
 pub mod deferred;
+mod index;
 pub mod key;
 pub mod outline;
 pub mod rollup;

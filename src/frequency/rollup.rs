@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::key::{Field, Key};
+use super::key::{Dense, Field, Key};
 use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -21,27 +21,37 @@ pub struct Step<'a, K> {
 
 /// The map of a [`Step`] from one by codes.
 pub fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
-    let place = |&code: &Code| {
-        let mut key = K::ZERO;
-        key.set(field, code);
-        key
-    };
-    if codes.iter().all(|code| *code == 0) { Vec::new() } else { codes.iter().map(place).collect() }
+    if codes.iter().all(|code| *code == 0) {
+        return Vec::new();
+    }
+    codes.iter().map(|&code| K::of(field, code)).collect()
 }
 
-/// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs. `most` is how many
-/// classes a node there can have, and sizes the table.
+/// How many classes are to be expected where keys are summed.
+#[derive(Debug, Clone)]
+pub enum Expected {
+    /// At most about so many, which sizes the table.
+    AtMost(usize),
+    /// So few that each has its place in a flat table.
+    Dense(Box<Dense>),
+}
+
+/// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs.
 pub fn rollup<K: Key>(
     finer: &Arc<FrequencySet<K>>,
     node: &Node,
     steps: &[Step<'_, K>],
-    most: usize,
+    expected: &Expected,
     groups: &mut Groups<K>,
 ) -> FrequencySet<K> {
     let plain = finer.subjects.is_none() && !finer.facets.any();
     map_keys(&finer.keys, steps, &mut groups.mapped);
-    let (keys, rows) =
-        if plain { groups.sum::<false>(&finer.rows, most) } else { groups.sum::<true>(&finer.rows, most) };
+    let (keys, rows) = match (expected, plain) {
+        (Expected::Dense(dense), true) => groups.sum_dense::<false>(&finer.rows, dense),
+        (Expected::Dense(dense), false) => groups.sum_dense::<true>(&finer.rows, dense),
+        (Expected::AtMost(most), true) => groups.sum::<false>(&finer.rows, *most),
+        (Expected::AtMost(most), false) => groups.sum::<true>(&finer.rows, *most),
+    };
     let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of().to_vec() };
     let subjects = finer.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
     let sizes = subjects.as_ref().map(|s| s.totals());
@@ -127,12 +137,16 @@ pub struct Groups<K> {
     class_of: Vec<u32>,
     /// The keys to sum by.
     mapped: Vec<K>,
+    /// Their places, and what is there, where each has one of its own. All zero between two uses.
+    indices: Vec<u32>,
+    places: Vec<u32>,
 }
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
-        let (slots, at, keys) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, at, keys, rows: Vec::new(), class_of: Vec::new(), mapped: Vec::new() }
+        let (slots, at, keys, rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (class_of, mapped, indices, places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { slots, at, keys, rows, class_of, mapped, indices, places }
     }
 }
 
@@ -207,6 +221,46 @@ impl<K: Key> Groups<K> {
         let by: Vec<u32> = by.iter().map(|&by| by.cast_unsigned()).collect();
         let (keys, by) = self.sum::<false>(&by, usize::MAX);
         keys.into_iter().zip(by.into_iter().map(u32::cast_signed)).filter(|(_, by)| *by != 0).unzip()
+    }
+
+    /// The same where each key has a place of its own: nothing collides, so nothing has to be foreseen.
+    fn sum_dense<const CLASSES: bool>(&mut self, counts: &[u32], dense: &Dense) -> (Vec<K>, Vec<u32>) {
+        let inputs = counts.len();
+        dense.indices(&self.mapped, &mut self.indices);
+        if self.places.len() < 1 << dense.bits() {
+            self.places.resize(1 << dense.bits(), 0);
+        }
+        if self.at.len() < inputs {
+            self.at.resize(inputs, 0);
+        }
+        let (places, first) = (&mut self.places[..1 << dense.bits()], &mut self.at[..inputs]);
+        let mut classes = 0;
+        if CLASSES {
+            // A place holds the number of its class plus one.
+            self.class_of.resize(inputs.max(self.class_of.len()), 0);
+            for (i, (&at, class_of)) in self.indices.iter().zip(&mut self.class_of).enumerate() {
+                let place = &mut places[at as usize];
+                first[classes] = i as u32;
+                let fresh = *place == 0;
+                classes += usize::from(fresh);
+                *place = if fresh { classes as u32 } else { *place };
+                *class_of = *place - 1;
+            }
+            let mut rows = vec![0; classes];
+            self.class_of.iter().zip(counts).for_each(|(&class, &count)| rows[class as usize] += count);
+            first[..classes].iter().for_each(|&i| places[self.indices[i as usize] as usize] = 0);
+            return (first[..classes].iter().map(|&i| self.mapped[i as usize]).collect(), rows);
+        }
+        // A place holds its count.
+        for (i, (&at, &count)) in self.indices.iter().zip(counts).enumerate() {
+            let place = &mut places[at as usize];
+            first[classes] = i as u32;
+            classes += usize::from(*place == 0);
+            *place += count;
+        }
+        let first = &first[..classes];
+        let rows = first.iter().map(|&i| std::mem::take(&mut places[self.indices[i as usize] as usize])).collect();
+        (first.iter().map(|&i| self.mapped[i as usize]).collect(), rows)
     }
 
     /// The class of each key that was summed, in that order.

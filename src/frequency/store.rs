@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use super::base::BaseSet;
 use super::deferred::Deferred;
 use super::key::{Key, Layout, Wide, Width};
-use super::rollup::{Groups, Step, in_place, rollup};
+use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
 use super::warm::Stale;
 use crate::model::batch::Rows;
@@ -23,6 +23,20 @@ use crate::model::recoding::{Column, Recoding};
 /// How many bytes of sets are kept for later rollups. Larger costs memory; smaller means rolling up from finer-than-needed,
 /// that is larger, sets again.
 const MAX_CACHED_BYTES: usize = 160 << 20;
+
+/// The widest index of a flat table, in bits. Wider ones do not stay in the caches; with fewer bits more nodes have to be
+/// looked up by key, which is several times as slow.
+const MAX_DENSE_BITS: u32 = 20;
+
+/// How many times more places than classes to sum such a table may have, in bits. More touch a page for every class or two.
+const SPARE_BITS: u32 = 9;
+
+/// A set with more than one in so many of the finest classes is nearly as large as the finest.
+const NEARLY: usize = 4;
+
+/// How many sets are rolled up from near the finest before one in between is made. Fewer make some that hardly anything is
+/// rolled up from, more come late.
+const MANY: u64 = 8;
 
 /// Counts rows as they come and go, whatever the key type.
 pub trait Counter: Send {
@@ -79,9 +93,7 @@ pub fn counter(sizes: &[usize], counting: Counting) -> Option<Box<dyn Counter>> 
 
 impl<K: Key> Counter for BaseSet<K> {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
-        for i in range {
-            BaseSet::add(self, rows, i);
-        }
+        self.add_all(rows, range);
     }
     fn retract(&mut self, rows: &Rows, indices: &[usize]) {
         for &i in indices {
@@ -114,6 +126,8 @@ pub struct FrequencyStore<K> {
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
+    /// Sets that were rolled up from near the finest.
+    from_base: AtomicU64,
     rolled_up: AtomicU64,
     cached: AtomicU64,
 }
@@ -147,6 +161,7 @@ impl<K: Key> FrequencyStore<K> {
             spare: Mutex::default(),
             stale: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
+            from_base: AtomicU64::new(0),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
@@ -166,8 +181,15 @@ impl<K: Key> FrequencyStore<K> {
             self.cached.fetch_add(1, Ordering::Relaxed);
             return set;
         }
-        let finer = self.smallest_finer(node);
-        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &self.steps(finer.node(), node))));
+        let finer = self.near(node);
+        let sizes = || self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len());
+        let bits = MAX_DENSE_BITS.min(finer.most().max(1).ilog2() + SPARE_BITS);
+        let expected = match self.layout.dense(sizes(), bits) {
+            Some(dense) => Expected::Dense(Box::new(dense)),
+            None => Expected::AtMost(sizes().fold(1, usize::saturating_mul)),
+        };
+        let steps = self.steps(finer.node(), node);
+        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, &expected)));
         self.hold(&set, true);
         set
     }
@@ -250,15 +272,38 @@ impl<K: Key> FrequencyStore<K> {
         self.base.node().clone()
     }
 
-    fn rollup(&self, finer: &Arc<FrequencySet<K>>, node: &Node, steps: &[Step<'_, K>]) -> FrequencySet<K> {
-        let values = |(view, &level): (&Arc<DomainView>, &Level)| view.level(level).len();
-        let most = self.domains.iter().zip(node.levels()).map(values).fold(1, usize::saturating_mul);
+    fn rollup(
+        &self,
+        finer: &Arc<FrequencySet<K>>,
+        node: &Node,
+        steps: &[Step<'_, K>],
+        expected: &Expected,
+    ) -> FrequencySet<K> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut groups = spare.unwrap_or_default();
-        let set = rollup(finer, node, steps, most, &mut groups);
+        let set = rollup(finer, node, steps, expected, &mut groups);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(groups);
         self.rolled_up.fetch_add(1, Ordering::Relaxed);
         set
+    }
+
+    /// A set to roll `node` up from. Many nodes differ from the finest in one attribute above all (where there were ages,
+    /// decades), so once many were rolled up from near there, the set with that one attribute generalized is made for them.
+    fn near(&self, node: &Node) -> Arc<Deferred<K>> {
+        let finer = self.smallest_finer(node);
+        if finer.most() * NEARLY < self.base.most() || self.from_base.fetch_add(1, Ordering::Relaxed) < MANY {
+            return finer;
+        }
+        let values = |attribute: usize, level: Level| self.domains[attribute].level(level).len().max(1) as f64;
+        let narrowing = |&attribute: &usize| values(attribute, 0) / values(attribute, node.levels()[attribute]);
+        let attributes = (0..self.domains.len()).filter(|&a| node.levels()[a] > finer.node().levels()[a]);
+        let Some(most) = attributes.max_by(|a, b| narrowing(a).total_cmp(&narrowing(b))) else { return finer };
+        let waypoint = self.base.node().with(most, node.levels()[most]);
+        if waypoint == *node || self.sets.contains_key(&waypoint) {
+            return finer;
+        }
+        self.get(&waypoint);
+        self.smallest_finer(node)
     }
 
     fn smallest_finer(&self, node: &Node) -> Arc<Deferred<K>> {
@@ -296,7 +341,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         let fields = || (0..columns.len()).map(|attribute| self.layout.field(attribute));
         let maps: Vec<Vec<K>> = fields().zip(columns).map(|(field, column)| in_place(field, column.map())).collect();
         let steps: Vec<Step<'_, K>> = fields().zip(&maps).map(|(field, map)| Step { field, map }).collect();
-        let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps);
+        let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps, &Expected::AtMost(usize::MAX));
         set.values = columns.iter().map(|column| column.values().cloned()).collect();
         Arc::new(set)
     }

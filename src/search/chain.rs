@@ -1,4 +1,4 @@
-//! A chain of nodes on which a binary search finds where a monotone status turns.
+//! A chain of nodes, and the search on it for where a monotone status turns.
 
 use super::TIE;
 use super::evaluator::Evaluator;
@@ -32,4 +32,129 @@ pub(super) fn chain(evaluator: &Evaluator<'_>, top: &Node, node: &Node) -> Vec<N
 fn narrowing(evaluator: &Evaluator<'_>, attribute: usize, level: Level) -> f64 {
     let values = |level: Level| evaluator.sets().domains()[attribute].level(level).len().max(1) as f64;
     (values(level) / values(level + 1)).ln().max(1e-3)
+}
+
+/// Looks for the first node of a chain that is not excluded: from a guess outwards in growing steps, then by halves.
+pub(super) struct Probe {
+    low: usize,
+    high: usize,
+    at: usize,
+    stride: usize,
+    /// Whether a node was found that is not excluded, and one that is.
+    bracketed: [bool; 2],
+}
+
+impl Probe {
+    /// On a chain of `len` nodes, first at `guess`.
+    pub(super) fn new(len: usize, guess: usize) -> Self {
+        Self { low: 0, high: len, at: guess, stride: 1, bracketed: [false; 2] }
+    }
+
+    /// The place to look at next; none once it is known where the status turns.
+    pub(super) fn next(&self) -> Option<usize> {
+        (self.low < self.high).then(|| self.at.clamp(self.low, self.high - 1))
+    }
+
+    /// Tells what was seen at `at`.
+    pub(super) fn tell(&mut self, at: usize, excluded: bool) {
+        if excluded {
+            self.low = at + 1
+        } else {
+            self.high = at
+        }
+        self.bracketed[usize::from(excluded)] = true;
+        self.at = match (self.bracketed, excluded) {
+            ([true, true], _) => self.low + (self.high - self.low) / 2,
+            (_, true) => self.low + self.stride - 1,
+            (_, false) => self.high.saturating_sub(self.stride),
+        };
+        self.stride *= 2;
+    }
+
+    /// The first that is not excluded; the length of the chain if all are.
+    pub(super) fn turn(&self) -> usize {
+        self.low
+    }
+}
+
+/// Where on a chain the status is likely to turn: where about as much is told apart as where it turned before. Only decides
+/// where to look first.
+pub(super) struct Guess {
+    /// By attribute and level the entropy of its values.
+    entropies: Vec<Vec<f64>>,
+    /// The entropy, summed over attributes, at which it turned.
+    turned: Option<f64>,
+}
+
+/// How many classes the entropies are taken from. More cost more than a better guess saves, fewer guess badly.
+const SAMPLE: usize = 1000;
+
+impl Guess {
+    pub(super) fn new(evaluator: &Evaluator<'_>) -> Self {
+        let (sets, base) = (evaluator.sets(), evaluator.sets().base());
+        let stride = base.len().div_ceil(SAMPLE).max(1);
+        let entropies = (sets.domains().iter().enumerate()).map(|(attribute, view)| {
+            let mut leaves = vec![0.0; view.leaf_count()];
+            for class in (0..base.len()).step_by(stride) {
+                leaves[base.code(class, attribute) as usize] += f64::from(base.rows()[class]);
+            }
+            let at = |level: Level| {
+                let mut counts = vec![0.0; view.level(level).len()];
+                leaves.iter().zip(view.between(0, level)).for_each(|(rows, code)| counts[code as usize] += rows);
+                entropy(&counts)
+            };
+            (0..=view.height()).map(at).collect()
+        });
+        Self { entropies: entropies.collect(), turned: None }
+    }
+
+    /// The highest node of the chain that is likely to be excluded.
+    pub(super) fn on(&self, chain: &[Node]) -> usize {
+        match self.turned {
+            Some(turned) => chain.partition_point(|node| self.of(node) > turned).saturating_sub(1),
+            None => chain.len() / 2,
+        }
+    }
+
+    /// Notes the first node of a chain that is not excluded.
+    pub(super) fn learn(&mut self, chain: &[Node], turns: usize) {
+        if turns == 0 || turns == chain.len() {
+            return;
+        }
+        let between = (self.of(&chain[turns - 1]) + self.of(&chain[turns])) / 2.0;
+        self.turned = Some(self.turned.map_or(between, |before| before * 0.75 + between * 0.25));
+    }
+
+    fn of(&self, node: &Node) -> f64 {
+        node.levels().iter().zip(&self.entropies).map(|(&level, entropies)| entropies[usize::from(level)]).sum()
+    }
+}
+
+fn entropy(counts: &[f64]) -> f64 {
+    let all: f64 = counts.iter().sum::<f64>().max(1.0);
+    -counts.iter().filter(|rows| **rows > 0.0).map(|rows| rows / all * (rows / all).ln()).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_finds_the_turn_from_any_guess() {
+        for len in 0..12 {
+            for turn in 0..=len {
+                for guess in 0..14 {
+                    let mut probe = Probe::new(len, guess);
+                    let mut looks = 0;
+                    while let Some(at) = probe.next() {
+                        probe.tell(at, at < turn);
+                        looks += 1;
+                        assert!(looks <= len);
+                    }
+                    assert_eq!(probe.turn(), turn);
+                    assert!(guess + 1 != turn || looks <= 2);
+                }
+            }
+        }
+    }
 }

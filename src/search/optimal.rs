@@ -3,15 +3,15 @@
 //! Walks the lattice attribute by attribute below a threshold of the bound that needs no frequency set, and raises the
 //! threshold round by round up to the best loss. Most nodes are never counted: one that is counted speaks for all below it,
 //! because they fail where it fails, and otherwise leave out all that it leaves out, which has its price. A node that nothing
-//! speaks for is settled by a binary search on a chain from it to the top, for the highest node that excludes it; the
-//! nodes on the way that satisfy give early, good upper bounds. Where the policy is not monotone, its rules that are
+//! speaks for is settled by a search on a chain from it to the top, for the highest node that excludes it, beginning where
+//! chains turned before; the nodes on the way that satisfy give early, good upper bounds. Where the policy is not monotone, its rules that are
 //! exclude what they can, and the rest is counted.
 //! A warm start counts the last window's answer and the nodes that proved it first: often they are all it takes.
 
 use rand::Rng;
 use rustc_hash::FxHashMap;
 
-use super::chain::chain;
+use super::chain::{Guess, Probe, chain};
 use super::cover::{Cover, Mask, Side};
 use super::evaluator::{Checked, Evaluator};
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
@@ -70,6 +70,8 @@ struct Walk<'a, 'e> {
     below_depth: Vec<u128>,
     /// The prefixes of the node at hand: by depth what speaks of it.
     masks: Vec<[Mask; 2]>,
+    /// Where chains are likely to turn; made when first asked, because it looks at the finest set.
+    guess: Option<Guess>,
 }
 
 impl<'a, 'e> Walk<'a, 'e> {
@@ -95,6 +97,7 @@ impl<'a, 'e> Walk<'a, 'e> {
                 })
                 .collect(),
             masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
+            guess: None,
         }
     }
 
@@ -222,16 +225,17 @@ impl<'a, 'e> Walk<'a, 'e> {
             }
         }
         let chain = chain(self.evaluator, self.lattice.top(), node);
-        let (mut low, mut high) = (0, chain.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let mask = self.below.of(&chain[middle]);
+        let guess = self.guess.get_or_insert_with(|| Guess::new(self.evaluator));
+        let mut probe = Probe::new(chain.len(), guess.on(&chain));
+        while let Some(at) = probe.next() {
+            let mask = self.below.of(&chain[at]);
             let excluded = self.below.who(&mask, |forced| self.is_out(bound + forced, node)).is_some() || {
-                let forced = self.count(&chain[middle])?.forced;
+                let forced = self.count(&chain[at])?.forced;
                 self.is_out(bound + forced, node)
             };
-            if excluded { low = middle + 1 } else { high = middle }
+            probe.tell(at, excluded);
         }
+        self.guess.iter_mut().for_each(|guess| guess.learn(&chain, probe.turn()));
         Ok(())
     }
 

@@ -1,0 +1,126 @@
+//! Numbers keys in order of first appearance: a flat open-addressing table from which nothing is ever taken out.
+//!
+//! Invariant: at most half of the slots are taken. Removal is deliberately absent: a tuple whose rows have gone keeps its
+//! number.
+
+use super::key::Key;
+
+/// Keys with their numbers.
+pub(super) struct Index<K> {
+    /// The key, and its number plus one; zero where the slot is free.
+    slots: Vec<(K, u32)>,
+    /// By number.
+    keys: Vec<K>,
+}
+
+/// How many slots a table starts with. More costs memory where few tuples come, fewer grows it more often.
+const FIRST_SLOTS: usize = 1 << 10;
+
+/// How many times larger a table becomes when it is half full. More wastes memory, less moves keys more often.
+const GROWTH: usize = 4;
+
+impl<K: Key> Index<K> {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), keys: Vec::new() }
+    }
+
+    /// The keys, by number.
+    pub(super) fn keys(&self) -> &[K] {
+        &self.keys
+    }
+
+    /// The number of `key`, a new one if it has none yet.
+    pub(super) fn number(&mut self, key: K) -> u32 {
+        self.make_room(1);
+        let at = place(&self.slots, key);
+        if self.slots[at].1 == 0 {
+            self.keys.push(key);
+            self.slots[at] = (key, self.keys.len() as u32);
+        }
+        self.slots[at].1 - 1
+    }
+
+    /// Counts every key of `batch` once more in `counts`, which is by number. Whether a key is new cannot be foreseen, so
+    /// nothing branches on it: each is written behind the last, and stays or is overwritten by the next.
+    pub(super) fn count(&mut self, batch: &[K], counts: &mut Vec<u32>) {
+        self.make_room(batch.len());
+        let mut known = self.keys.len();
+        self.keys.resize(known + batch.len(), K::ZERO);
+        counts.resize(known + batch.len(), 0);
+        let (slots, keys, counts_by) = (&mut self.slots[..], &mut self.keys[..], &mut counts[..]);
+        for &key in batch {
+            let at = place(slots, key);
+            let fresh = slots[at].1 == 0;
+            keys[known] = key;
+            let number = if fresh { known as u32 } else { slots[at].1 - 1 };
+            slots[at] = (key, number + 1);
+            counts_by[number as usize] += 1;
+            known += usize::from(fresh);
+        }
+        self.keys.truncate(known);
+        counts.truncate(known);
+    }
+
+    fn make_room(&mut self, more: usize) {
+        let needed = (self.keys.len() + more) * 2;
+        if needed <= self.slots.len() {
+            return;
+        }
+        let mut width = self.slots.len().max(FIRST_SLOTS);
+        while width < needed {
+            width *= GROWTH;
+        }
+        self.slots = vec![(K::ZERO, 0); width];
+        for (number, &key) in self.keys.iter().enumerate() {
+            let at = place(&self.slots, key);
+            self.slots[at] = (key, number as u32 + 1);
+        }
+    }
+}
+
+/// Where `key` is, or belongs.
+#[inline]
+pub(super) fn place<K: Key>(slots: &[(K, u32)], key: K) -> usize {
+    let mask = slots.len() - 1;
+    let mut at = (key.mix() >> (u64::BITS - slots.len().trailing_zeros())) as usize & mask;
+    while !((slots[at].1 == 0) | (slots[at].0 == key)) {
+        at = (at + 1) & mask;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_counts_as_a_map_does(batches in prop::collection::vec(prop::collection::vec(0u64..3000, 0..900), 1..8)) {
+            let mut index = Index::new();
+            let mut counts = Vec::new();
+            let mut twin: HashMap<u64, u32> = HashMap::new();
+            for (round, batch) in batches.iter().enumerate() {
+                if round % 2 == 0 {
+                    index.count(batch, &mut counts);
+                } else {
+                    for &key in batch {
+                        let number = index.number(key) as usize;
+                        counts.resize(index.keys().len(), 0);
+                        counts[number] += 1;
+                    }
+                }
+                batch.iter().for_each(|&key| *twin.entry(key).or_default() += 1);
+                let held: HashMap<u64, u32> = index.keys().iter().copied().zip(counts.iter().copied()).collect();
+                prop_assert_eq!(&held, &twin);
+                prop_assert_eq!(index.keys().len(), counts.len());
+            }
+            for number in 0..index.keys().len() {
+                prop_assert_eq!(index.number(index.keys()[number]) as usize, number);
+            }
+        }
+    }
+}
