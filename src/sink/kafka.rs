@@ -173,6 +173,10 @@ impl Publisher {
     /// Rows, manifest, dead letters and offsets in one transaction.
     fn transact(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
+        if self.transactions.is_spent() {
+            self.transactions = Transactions::take_over(&self.config, &self.session).map_err(Fault::Fatal)?;
+            self.check(release)?;
+        }
         if release.lineage().replayed && !release.is_empty() {
             let planned = blocking(self.output.encoder_of(release.lineage().plan.schema));
             self.rows = Some(planned.map_err(|error| Fault::Fatal(error.into()))?);

@@ -34,6 +34,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// Records queued between two looks at what was delivered. More: delivery reports pile up. Fewer: a lock per record.
 const LOOK_EVERY: u64 = 256;
 
+/// A transaction that takes longer to end may have been ended twice. Longer: that goes unnoticed. Shorter: brokers that are
+/// only slow cost a new producer.
+const PROMPT: Duration = Duration::from_secs(1);
+
 /// Why a transaction did not go through.
 pub(super) enum Fault {
     /// The assignment is no longer ours.
@@ -54,6 +58,9 @@ pub(super) struct Transactions {
     timeout: Duration,
     begun: Instant,
     sent: u64,
+    /// True if a request to end a transaction may still be under way. It would end the next one of the same producer, which
+    /// brokers tell apart only for clients that know KIP-890: then the next one needs a producer of its own.
+    spent: bool,
 }
 
 impl Transactions {
@@ -75,7 +82,7 @@ impl Transactions {
             BaseProducer::from_config_and_context(&client::producer(config), context).map_err(SinkError::Kafka)?;
         let attempt = if first { FIRST } else { CALL };
         let timeout = config.transaction_timeout;
-        let this = Self { producer: Arc::new(producer), timeout, begun: started, sent: 0 };
+        let this = Self { producer: Arc::new(producer), timeout, begun: started, sent: 0, spent: false };
         loop {
             let error = match this.call(move |producer| producer.init_transactions(attempt)) {
                 Ok(()) => return Ok(this),
@@ -142,12 +149,22 @@ impl Transactions {
         self.call(move |producer| producer.send_offsets_to_transaction(&offsets, &group, CALL))
     }
 
-    pub(super) fn commit(&self) -> Result<(), Fault> {
-        self.call(|producer| producer.commit_transaction(CALL))
+    pub(super) fn commit(&mut self) -> Result<(), Fault> {
+        let asked = Instant::now();
+        let ended = self.call(|producer| producer.commit_transaction(CALL));
+        self.spent |= asked.elapsed() >= PROMPT;
+        ended
     }
 
-    pub(super) fn abort(&self) -> Result<(), Fault> {
+    /// Seldom, and mostly because something is wrong: the producer counts as spent.
+    pub(super) fn abort(&mut self) -> Result<(), Fault> {
+        self.spent = true;
         self.call(|producer| producer.abort_transaction(CALL))
+    }
+
+    /// True if the next transaction needs a producer of its own.
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent
     }
 
     fn call(
