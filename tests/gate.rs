@@ -70,6 +70,29 @@ fn rows(release: &Release) -> BTreeMap<(Vec<String>, Vec<String>), usize> {
     rows
 }
 
+/// Every row in order: what the fast way of sinks writes, and what the slow one does.
+fn labelled(release: &Release) -> Vec<(String, Vec<String>)> {
+    let labels = release.labels(|quasi, bytes| bytes.extend(quasi.join("|").into_bytes()));
+    let mut rows = Vec::new();
+    let seen: Result<(), ()> = release.labelled_rows(&labels, |labels, values| {
+        let values = values.iter().map(ToString::to_string).collect();
+        rows.push((String::from_utf8(labels.to_vec()).expect("text"), values));
+        Ok(())
+    });
+    assert!(seen.is_ok());
+    rows
+}
+
+fn in_order(release: &Release) -> Vec<(String, Vec<String>)> {
+    let mut rows = Vec::new();
+    let seen: Result<(), ()> = release.rows(|quasi, values| {
+        rows.push((quasi.join("|"), values.iter().map(ToString::to_string).collect()));
+        Ok(())
+    });
+    assert!(seen.is_ok());
+    rows
+}
+
 fn all(classes: &Classes, rules: &[Rule]) -> bool {
     classes.values().all(|class| rules.iter().all(|rule| rule.holds(class)))
 }
@@ -117,6 +140,11 @@ proptest! {
                     *naive.entry((table.labels(i, &recoding), values.collect::<Vec<_>>())).or_default() += 1;
                 }
                 prop_assert_eq!(rows(&release), naive);
+                prop_assert_eq!(labelled(&release), in_order(&release));
+                prop_assert_eq!(release.is_empty(), sent.is_empty());
+                let mut sizes = BTreeMap::new();
+                sent.values().for_each(|class| *sizes.entry(class.members.len() as u32).or_default() += 1);
+                prop_assert_eq!(release.class_sizes(), &sizes);
             }
             Err(refusal) => {
                 prop_assert!(!expected, "refused, and should not have: {}", refusal);

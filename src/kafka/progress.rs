@@ -299,12 +299,19 @@ mod tests {
                     }
                 }
             }
+            // In the end no hole is waited for.
+            for &offset in &log[next..] {
+                if progress.deliver(Position::new(0, offset)) != Delivered::Done { open.insert(offset); }
+            }
+            progress.finish(&spans(&open.iter().copied().collect::<Vec<_>>()), Leaves::default());
+            let commit = progress.commit(P).unwrap();
+            prop_assert!(commit.state.pending.is_empty());
+            prop_assert!(log.iter().all(|offset| *offset < commit.offset));
         }
     }
 
-    #[test]
-    fn records_of_a_plan_are_claimed_until_it_is_carried_out() {
-        let mut progress = Progress::default();
+    /// A release of offsets 2 to 4, 7 and 8.
+    fn planned() -> CommitState {
         let mut fresh = Runs::default();
         fresh.insert(2, 4);
         fresh.insert(7, 8);
@@ -320,11 +327,60 @@ mod tests {
             held: Runs::default(),
             refused: Runs::default(),
         };
-        progress.assign(P, 2, &CommitState { finished_to: 2, plan: Some(plan), ..CommitState::default() });
+        CommitState { finished_to: 2, plan: Some(plan), ..CommitState::default() }
+    }
+
+    #[test]
+    fn an_offset_of_a_plan_without_a_record_is_not_waited_for() {
+        let mut progress = Progress::default();
+        progress.assign(P, 2, &planned());
+        let mut found = Runs::default();
+        [2, 4, 7, 8].iter().for_each(|&offset| found.insert(offset, offset));
+        progress.reread(P, &found);
+        progress.finish(&spans(&[2, 4, 7, 8]), Leaves::default());
+        assert_eq!(progress.commit(P).unwrap().offset, 5);
+    }
+
+    #[test]
+    fn records_of_a_plan_are_claimed_until_it_is_carried_out() {
+        let mut progress = Progress::default();
+        progress.assign(P, 2, &planned());
         let wanted: Vec<i64> = (2..12).filter(|&o| progress.deliver(Position::new(0, o)) == Delivered::Fresh).collect();
         assert_eq!(wanted, [5, 6, 9, 10, 11]);
         assert_eq!(progress.commit(P).unwrap().offset, 2);
         progress.finish(&spans(&[2, 3, 4, 7, 8]), Leaves::default());
         assert_eq!(progress.commit(P).unwrap().offset, 5);
+    }
+
+    #[test]
+    fn who_waits_is_known_to_wait() {
+        let mut progress = Progress::default();
+        let mut pending = Runs::default();
+        pending.insert(2, 3);
+        let state = CommitState { finished_to: 5, pending, since: Some(Millis(7)), ..CommitState::default() };
+        progress.assign(P, 2, &state);
+        let seen: Vec<Delivered> = (2..6).map(|offset| progress.deliver(Position::new(0, offset))).collect();
+        let held = Delivered::Held(Some(Millis(7)));
+        assert_eq!(seen, [held, held, Delivered::Done, Delivered::Fresh]);
+    }
+
+    #[test]
+    fn what_is_cleared_is_nobodys() {
+        let mut progress = Progress::default();
+        progress.assign(P, 3, &CommitState::default());
+        assert_eq!(progress.partitions(), [P]);
+        assert_eq!(progress.committed().count(), 0, "nothing yet in this assignment");
+        assert_eq!(progress.read_to(P), Some(3));
+        assert_eq!(progress.deliver(Position::new(0, 4)), Delivered::Fresh);
+        assert_eq!(progress.read_to(P), Some(5));
+        progress.finish(&spans(&[4]), Leaves::default());
+        assert_eq!(progress.committed().collect::<Vec<_>>(), [(P, 5)]);
+        progress.clear();
+        assert!(progress.partitions().is_empty());
+        assert_eq!(progress.committed().count(), 0);
+        assert_eq!(progress.deliver(Position::new(0, 5)), Delivered::Done, "it belongs to others now");
+        assert_eq!((progress.commit(P), progress.read_to(P)), (None, None));
+        let plan = ReleasePlan { fresh: spans(&[5]), ..ReleasePlan::default() };
+        assert_eq!(progress.planned(&plan), None, "not ours to plan");
     }
 }
