@@ -142,6 +142,7 @@ proptest! {
             prop::collection::vec(any::<u16>(), 1..8),
             prop::option::of(0usize..4),
         ), 1..12),
+        memory in prop::sample::select(vec![0usize, 600, 1 << 20]),
     ) {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
@@ -149,6 +150,7 @@ proptest! {
         let mut counter = store::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
         let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 3 > 0).collect();
         (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
+        counter.remember_within(memory);
         let mut kept: Option<Arc<dyn FrequencySets>> = None;
         for (change, dice, remembered) in changes {
             for die in change {
@@ -157,6 +159,7 @@ proptest! {
                 inside[i] = !inside[i];
             }
             let sets = counter.store(&dictionaries.quasi);
+            prop_assert!(memory > 0 || sets.warm_bytes() == 0);
             let base = sets.base();
             let spread: Vec<Vec<u64>> =
                 dictionaries.quasi.iter().enumerate().map(|(a, view)| base.marginal(a, view.leaf_count())).collect();

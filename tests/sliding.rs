@@ -26,7 +26,7 @@ use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseReason, ClosedWindow, SlideRules, Sliding};
+use veilstream::window::{CloseReason, ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -92,12 +92,14 @@ impl Stream {
 }
 
 fn by_records(size: usize, slide: usize) -> SlideRules {
-    SlideRules { size, slide, time: None, max_hold: size.div_ceil(slide) as u64 }
+    let warm_memory = DEFAULT_WARM_MEMORY;
+    SlideRules { size, slide, time: None, max_hold: size.div_ceil(slide) as u64, warm_memory }
 }
 
 fn by_time(size: u64, slide: u64, max_records: usize) -> SlideRules {
     let time = Some((Duration::from_millis(size), Duration::from_millis(slide)));
-    SlideRules { size: max_records, slide: max_records.div_ceil(size.div_ceil(slide) as usize), time, max_hold: 2 }
+    let slide = max_records.div_ceil(size.div_ceil(slide) as usize);
+    SlideRules { size: max_records, slide, time, max_hold: 2, warm_memory: DEFAULT_WARM_MEMORY }
 }
 
 fn released(closing: Closing) -> Box<Release> {

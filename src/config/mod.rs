@@ -93,6 +93,8 @@ pub struct SearchConfig {
     pub seed: Option<u64>,
     /// With [`Levels::Sticky`]: how much worse than the best the last recoding may be, in [0, 1].
     pub keep_within: f64,
+    /// How many bytes of frequency sets a sliding window keeps from one search to the next.
+    pub warm_memory: usize,
     /// The most node checks; positive.
     pub max_checks: Option<u64>,
     /// Parameters of the evolutionary searches.
@@ -232,7 +234,7 @@ impl Config {
     pub fn window_rules(&self) -> WindowRules {
         let window = &self.window;
         if let Some(sliding) = &window.sliding {
-            return WindowRules::Sliding(sliding.clone());
+            return WindowRules::Sliding(SlideRules { warm_memory: self.search.warm_memory, ..sliding.clone() });
         }
         WindowRules::Tumbling(CloseRules {
             max_records: usize::try_from(window.max_records).unwrap_or(usize::MAX),

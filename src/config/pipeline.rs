@@ -24,7 +24,7 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::lattice::Node;
 use crate::search::Algorithm;
 use crate::search::choose::Levels;
-use crate::window::Scope;
+use crate::window::{DEFAULT_WARM_MEMORY, Scope};
 
 /// Longer: a search may outlast the next window. Shorter: large lattices end without a proof.
 const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
@@ -94,6 +94,7 @@ pub(super) fn search(raw: &RawSearch, purpose: Purpose, at: At<'_>, problems: &m
         time_budget: positive(raw.time_budget.map(|d| d.0), "time_budget", at, problems).unwrap_or(default_budget),
         seed: raw.seed,
         keep_within: raw.keep_within.map_or(DEFAULT_KEEP_WITHIN, |share| share.0),
+        warm_memory: raw.warm_memory.map_or(DEFAULT_WARM_MEMORY, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
         max_checks: raw.max_checks,
         tuning: tuning::tuning(raw, at, problems),
     }

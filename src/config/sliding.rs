@@ -6,7 +6,7 @@ use super::problem::Problems;
 use super::raw::{RawAction, RawConfig, RawRender, RawSink, RawSliding, RawSource};
 use super::scalar::RawExtent;
 use super::tree::At;
-use crate::window::SlideRules;
+use crate::window::{DEFAULT_WARM_MEMORY, SlideRules};
 
 /// Builds the rules of a sliding window; `at` is the `window` section, `most` bounds its records.
 pub(super) fn build(raw: &RawSliding, at: At<'_>, most: u64, problems: &mut Problems) -> Option<SlideRules> {
@@ -46,6 +46,7 @@ pub(super) fn build(raw: &RawSliding, at: At<'_>, most: u64, problems: &mut Prob
         slide: records(slide_records.max(1)),
         time,
         max_hold: amount(max_hold).div_ceil(slide),
+        warm_memory: DEFAULT_WARM_MEMORY,
     })
 }
 

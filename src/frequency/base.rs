@@ -39,7 +39,12 @@ pub struct BaseSet<K> {
     members: FxHashMap<u64, SmallVec<[(Entry, u32); 2]>>,
     /// Only where nothing but records is counted, and once somebody has searched.
     warm: Mutex<Option<Warm<K>>>,
+    warm_memory: usize,
 }
+
+/// How many bytes of sets are kept from one store to the next, if nobody says. Larger costs memory; smaller rolls more of
+/// them up again.
+pub const DEFAULT_WARM_MEMORY: usize = 64 << 20;
 
 impl<K: Key> BaseSet<K> {
     /// Nothing counted yet.
@@ -53,7 +58,13 @@ impl<K: Key> BaseSet<K> {
             rows: Vec::new(),
             members: FxHashMap::default(),
             warm: Mutex::new(None),
+            warm_memory: DEFAULT_WARM_MEMORY,
         }
+    }
+
+    /// Keeps at most so many bytes of sets from one store to the next.
+    pub(super) fn remember_within(&mut self, bytes: usize) {
+        self.warm_memory = bytes;
     }
 
     /// A store over the counts as they are now, with what was asked of the last one.
@@ -61,7 +72,9 @@ impl<K: Key> BaseSet<K> {
         let bottom = Node::new(domains.iter().map(|_| 0));
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Tuples { keys: self.tuples.keys(), rows: &self.rows, layout: &self.layout };
-        if let Some(store) = warm.as_mut().and_then(|warm| warm.advance(&now, bottom.clone(), domains)) {
+        if let Some(store) =
+            warm.as_mut().and_then(|warm| warm.advance(&now, bottom.clone(), domains, self.warm_memory))
+        {
             return store;
         }
         let finest = Deferred::made(self.snapshot(bottom));

@@ -77,9 +77,8 @@ impl<K: Key> Deferred<K> {
     /// How many classes it has at most.
     pub(super) fn most(&self) -> usize {
         match &self.source {
-            Source::Made => self.set().len(),
             Source::Since(since) => since.copied.keys.len() + since.fresh.len(),
-            Source::Table(table) => table.classes(),
+            _ => self.len(),
         }
     }
 
@@ -87,6 +86,14 @@ impl<K: Key> Deferred<K> {
     pub(super) fn bytes(&self) -> usize {
         let table = if let Source::Table(table) = &self.source { table.bytes() } else { 0 };
         table + self.set.get().map_or(0, |set| set.bytes())
+    }
+
+    /// About how many bytes it holds as long as it follows changes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        match &self.source {
+            Source::Table(table) => table.bytes(),
+            _ => self.bytes().max(Table::<K>::bytes_for(self.len())),
+        }
     }
 
     /// A table that is to follow changes; made, or copied, where somebody else holds the one there is.
@@ -149,7 +156,10 @@ impl<K: Key> Classes for Deferred<K> {
         &self.node
     }
     fn len(&self) -> usize {
-        self.set().len()
+        match &self.source {
+            Source::Made | Source::Since(_) => self.set().len(),
+            Source::Table(table) => table.classes(),
+        }
     }
     fn rows(&self) -> &[u32] {
         self.set().rows()

@@ -44,6 +44,8 @@ pub trait Counter: Send {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>);
     /// Takes rows out again.
     fn retract(&mut self, rows: &Rows, indices: &[usize]);
+    /// Keeps at most so many bytes of sets from one store to the next.
+    fn remember_within(&mut self, bytes: usize);
     /// True if the codes of row i fit the key; if not, count again with a larger layout.
     fn fits(&self, codes: &[Code]) -> bool;
     /// Distinct tuples counted.
@@ -63,6 +65,8 @@ pub trait FrequencySets: Send + Sync {
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
     /// Which of the sets asked for so far the next store should have at hand; the others it brings up to date if need be.
     fn remember(&self, nodes: &[Node]);
+    /// Bytes of the sets that came from earlier stores.
+    fn warm_bytes(&self) -> usize;
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
     /// The domains the codes belong to.
@@ -100,6 +104,9 @@ impl<K: Key> Counter for BaseSet<K> {
             BaseSet::retract(self, rows, i);
         }
     }
+    fn remember_within(&mut self, bytes: usize) {
+        BaseSet::remember_within(self, bytes);
+    }
     fn fits(&self, codes: &[Code]) -> bool {
         self.layout().fits(codes)
     }
@@ -126,6 +133,7 @@ pub struct FrequencyStore<K> {
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
+    warm_bytes: AtomicUsize,
     /// Sets that were rolled up from near the finest.
     from_base: AtomicU64,
     rolled_up: AtomicU64,
@@ -161,6 +169,7 @@ impl<K: Key> FrequencyStore<K> {
             spare: Mutex::default(),
             stale: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
+            warm_bytes: AtomicUsize::new(0),
             from_base: AtomicU64::new(0),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
@@ -239,6 +248,7 @@ impl<K: Key> FrequencyStore<K> {
 
     /// Takes in sets that are brought up to date when they are of use, smallest first.
     pub(super) fn lay_by(&self, sets: Vec<Stale<K>>) {
+        self.warm_bytes.fetch_add(sets.iter().map(|stale| stale.set.kept_bytes()).sum(), Ordering::Relaxed);
         *self.stale() = sets;
     }
 
@@ -264,6 +274,7 @@ impl<K: Key> FrequencyStore<K> {
 
     /// Takes in a rollup that was made elsewhere.
     pub(super) fn keep(&self, set: Deferred<K>) {
+        self.warm_bytes.fetch_add(set.kept_bytes(), Ordering::Relaxed);
         self.hold(&Arc::new(set), false);
     }
 
@@ -349,6 +360,9 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         self.sets.iter().for_each(|held| held.asked.store(false, Ordering::Relaxed));
         let held = nodes.iter().filter_map(|node| self.sets.get(node));
         held.for_each(|held| held.asked.store(true, Ordering::Relaxed));
+    }
+    fn warm_bytes(&self) -> usize {
+        self.warm_bytes.load(Ordering::Relaxed)
     }
     fn origins(&self) -> Origins {
         Origins {

@@ -45,6 +45,11 @@ impl<K: Key> Table<K> {
         self.slots.len() * size_of::<(K, u32)>()
     }
 
+    /// About how many bytes a table of so many classes holds.
+    pub(super) fn bytes_for(classes: usize) -> usize {
+        width(classes) * size_of::<(K, u32)>()
+    }
+
     /// The classes and their records.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
         self.slots.iter().filter(|slot| slot.1 > 1).map(|&(key, rows)| (key, rows - 1))
@@ -89,7 +94,7 @@ impl<K: Key> Table<K> {
 
     /// Starts over with room for `most` classes.
     fn fill(&mut self, classes: impl Iterator<Item = (K, u32)>, most: usize) {
-        let width = (most.max(8) * 3 / 2).next_power_of_two();
+        let width = width(most);
         self.slots.clear();
         self.slots.resize(width, (K::ZERO, 0));
         self.used = 0;
@@ -100,6 +105,11 @@ impl<K: Key> Table<K> {
         }
         self.classes = self.used;
     }
+}
+
+/// How many slots hold so many classes.
+fn width(classes: usize) -> usize {
+    (classes.max(8) * 3 / 2).next_power_of_two()
 }
 
 /// Where `key` is, or belongs.

@@ -16,9 +16,6 @@ use super::table::Table;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
 
-/// How many bytes of sets are kept from one search to the next. Larger costs memory; smaller rolls more of them up again.
-const MAX_BYTES: usize = 64 << 20;
-
 /// A change of more than one in so many tuples is not worth following: rolling up again costs less than patching.
 const WORTHWHILE: usize = 4;
 
@@ -73,12 +70,14 @@ impl<K: Key> Warm<K> {
         }
     }
 
-    /// A store over the counts of now, with the sets that were asked for last. `None` if too much has changed since.
+    /// A store over the counts of now, with the sets that were asked for last. `None` if too much has changed since. Each set
+    /// saves a rollup, so the smallest are worth most by the byte, and are kept first where `memory` does not hold all.
     pub(super) fn advance(
         &mut self,
         now: &Tuples<'_, K>,
         bottom: Node,
         domains: &[Arc<DomainView>],
+        memory: usize,
     ) -> Option<Arc<FrequencyStore<K>>> {
         if self.lost {
             return None;
@@ -106,8 +105,8 @@ impl<K: Key> Warm<K> {
         let (sets, mut stale) = std::mem::replace(&mut self.last, Arc::clone(&next)).handed_on(known);
         let mut bytes = 0;
         let mut fits = |set: &Arc<Deferred<K>>| {
-            bytes += set.bytes();
-            bytes <= MAX_BYTES
+            bytes += set.kept_bytes();
+            bytes <= memory
         };
         let mut sets: Vec<_> = sets.into_iter().take_while(&mut fits).map(Following::new).collect();
         Patch::new(&next, &mut sets).apply(&next.bottom(), &keys, &by, &mut sets);

@@ -41,6 +41,7 @@ pub(super) struct Metrics {
     pub(super) window_records: IntGauge,
     window_age: Gauge,
     pub(super) frequency_set_entries: IntGauge,
+    pub(super) warm_sets_bytes: IntGauge,
     sets: IntCounterVec,
     pub(super) releases: IntCounterVec,
     loss: GaugeVec,
@@ -96,6 +97,8 @@ impl Metrics {
             window_records: make.gauge("window_records", "Records in windows that still fill.")?,
             window_age: make.float_gauge("window_age_seconds", "Age of the oldest window that still fills.")?,
             frequency_set_entries: make.gauge("frequency_set_entries", "Distinct tuples in the last closed window.")?,
+            warm_sets_bytes: make
+                .gauge("warm_sets_bytes", "Frequency sets that the last closed window had from earlier searches.")?,
             sets: make.counters(
                 "frequency_sets_total",
                 "Frequency sets that searches looked at, by origin.",

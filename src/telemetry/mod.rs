@@ -115,6 +115,7 @@ impl Telemetry {
         );
         self.metrics.windows.with_label_values(&[window.reason.as_str()]).inc();
         self.metrics.frequency_set_entries.set(window.sets.base().len() as i64);
+        self.metrics.warm_sets_bytes.set(window.sets.warm_bytes() as i64);
     }
 
     /// A release was published.

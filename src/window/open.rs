@@ -26,6 +26,8 @@ pub struct OpenWindow {
     counter: Box<dyn Counter>,
     counted: usize,
     counting: SharedCounting,
+    /// How many bytes of frequency sets to keep, if that was said.
+    warm_memory: Option<usize>,
 }
 
 /// A window that has closed: what a release is made from.
@@ -129,7 +131,23 @@ impl OpenWindow {
         let counter = store::counter(&layout_sizes(&encoder.sizes()), (*counting).clone()).ok_or(TooWide)?;
         let dictionaries = encoder.dictionaries();
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
-        Ok(Self { id, opened, rows, rejected: Vec::new(), suppressed: Vec::new(), counter, counted: 0, counting })
+        Ok(Self {
+            id,
+            opened,
+            rows,
+            rejected: Vec::new(),
+            suppressed: Vec::new(),
+            counter,
+            counted: 0,
+            counting,
+            warm_memory: None,
+        })
+    }
+
+    /// Keeps at most so many bytes of frequency sets from one snapshot to the next.
+    pub(super) fn remember_within(&mut self, bytes: usize) {
+        self.warm_memory = Some(bytes);
+        self.counter.remember_within(bytes);
     }
 
     /// Takes what became of the record at `position`, which `encoder` encoded last.
@@ -249,6 +267,7 @@ impl OpenWindow {
     /// Counts anew, with fields for what the dictionaries hold now.
     fn recount(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
         self.counter = store::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
+        self.warm_memory.into_iter().for_each(|bytes| self.counter.remember_within(bytes));
         self.counter.add(&self.rows, 0..self.rows.len());
         self.counted = self.rows.len();
         Ok(())

@@ -23,6 +23,8 @@ pub struct SlideRules {
     pub time: Option<(Duration, Duration)>,
     /// How many slides a row that has left may stay in snapshots.
     pub max_hold: u64,
+    /// How many bytes of frequency sets are kept from one snapshot to the next.
+    pub warm_memory: usize,
 }
 
 /// A window that moves on.
@@ -58,7 +60,8 @@ impl Sliding {
     /// Takes the record at `position`, which `encoder` encoded last. Call [`Sliding::due`] next.
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         if self.window.is_none() {
-            let window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            window.remember_within(self.rules.warm_memory);
             self.window = Some(window);
             self.moved = now;
         }

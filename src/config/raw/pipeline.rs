@@ -24,6 +24,8 @@ pub struct RawSearch {
     pub seed: Option<u64>,
     /// With `levels: sticky`: keep the last recoding while its loss is at most this much above the best. Default: 2%.
     pub keep_within: Option<RawShare>,
+    /// With `window.sliding`: how much memory may hold frequency sets from one search to the next. Default: 64MiB.
+    pub warm_memory: Option<RawSize>,
     /// The most node checks of one search. Default: no bound but the time budget.
     #[schemars(range(min = 1))]
     pub max_checks: Option<u64>,

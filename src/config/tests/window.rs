@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::policy::Sequential;
-use crate::window::WindowRules;
+use crate::window::{DEFAULT_WARM_MEMORY, WindowRules};
 
 fn sliding(text: &str) -> SlideRules {
     match load(&policy(&format!("window: {{ sliding: {text} }}\n"))).unwrap().window_rules() {
@@ -13,13 +13,17 @@ fn sliding(text: &str) -> SlideRules {
 
 #[test]
 fn sliding_windows_are_in_records_or_in_time() {
-    let records = SlideRules { size: 10_000, slide: 1000, time: None, max_hold: 10 };
+    let warm_memory = DEFAULT_WARM_MEMORY;
+    let records = SlideRules { size: 10_000, slide: 1000, time: None, max_hold: 10, warm_memory };
     assert_eq!(sliding("{ size: 10000, slide: 1000 }"), records);
     assert_eq!(sliding("{ size: 10000, slide: 1000, max_hold: 2500 }"), SlideRules { max_hold: 3, ..records });
     let time = Some((Duration::from_secs(600), Duration::from_secs(60)));
-    assert_eq!(sliding("{ size: 10m, slide: 60s }"), SlideRules { size: 50_000, slide: 5000, time, max_hold: 10 });
+    let expected = SlideRules { size: 50_000, slide: 5000, time, max_hold: 10, warm_memory };
+    assert_eq!(sliding("{ size: 10m, slide: 60s }"), expected);
     let rules = sliding("{ size: 10m, slide: 60s, max_hold: 1m, max_records: 2000 }");
-    assert_eq!(rules, SlideRules { size: 2000, slide: 200, time, max_hold: 1 });
+    assert_eq!(rules, SlideRules { size: 2000, slide: 200, time, max_hold: 1, warm_memory });
+    let rules = sliding("{ size: 10000, slide: 1000 } }\nsearch: { warm_memory: 1MiB");
+    assert_eq!(rules.warm_memory, 1 << 20);
 }
 
 #[test]
