@@ -147,16 +147,20 @@ class Soak:
             time.sleep(0.05)
         times.append(time.monotonic() - began)
 
+    def fenced(self, instance):
+        """True if it ended because its id was taken, after a bad network: a request that is delivered late may take the id away
+        from the very instance that has sent it."""
+        with open(instance.path, "rb") as log:
+            log.seek(max(0, instance.path.stat().st_size - 4096))
+            said = b"was taken by another instance" in log.read()
+        return said and instance.process.returncode == 3 and bool(self.faults.get("cut"))
+
     def look_after(self, what):
-        """Nobody ends by themselves. But who is fenced after a bad network is started again, as an orchestrator does: a request
-        that is delivered late may take the id away from the very instance that has sent it."""
+        """Nobody ends by themselves. But who is fenced is started again, as an orchestrator does."""
         for instance in self.instances:
             if instance.alive():
                 continue
-            with open(instance.path, "rb") as log:
-                log.seek(max(0, instance.path.stat().st_size - 4096))
-                fenced = b"was taken by another instance" in log.read()
-            if fenced and instance.process.returncode == 3 and self.faults.get("cut"):
+            if self.fenced(instance):
                 self.faults["fenced"] = self.faults.get("fenced", 0) + 1
                 self.start(instance)
             else:
@@ -252,7 +256,7 @@ class Soak:
         time.sleep(self.rng.uniform(0, 1))
         for instance in self.instances:
             instance.kill(signal.SIGTERM)
-            if instance.process.returncode != 0:
+            if instance.process.returncode != 0 and not self.fenced(instance):
                 self.problems.append(f"instance {instance.number} ended with {instance.process.returncode} on SIGTERM")
         return {record["ts"] for record in records}
 
