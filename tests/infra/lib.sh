@@ -26,7 +26,9 @@ fetch_once() {
   exec 8>"$CACHE/$name.lock"
   flock -w 600 8 || die "another fetch of $name holds $CACHE/$name.lock"
   if [[ ! -d $FETCHED ]]; then
-    tmp=$(mktemp -d "$CACHE/$name.XXXXXX")
+    # Ours alone under the lock; what an interrupted fetch left there goes first.
+    tmp=$CACHE/$name.part
+    rm -rf "$tmp" && mkdir "$tmp"
     (cd "$tmp" && "$@") || { rm -rf "$tmp"; die "could not fetch $name"; }
     mv "$tmp" "$FETCHED"
   fi
