@@ -26,6 +26,9 @@ pub(super) struct Place {
     pub(super) facet: usize,
 }
 
+/// How often the values that decide are chosen anew. More often hardly moves the figure; less often excludes fewer nodes.
+const ROUNDS: usize = 3;
+
 #[derive(Clone)]
 pub(super) struct TCloseness {
     place: Place,
@@ -88,14 +91,12 @@ impl Rule for TCloseness {
         }
     }
 
-    /// The class is a mixture of its parts at a finer node, and the distance is convex: with parts that are published at most
-    /// t away and the others at most 1, the others are no fewer than it takes to be as far away as the class is. Leaving
-    /// out a share of the window moves the reference by no more than that share.
+    /// Over any values O, what is published of the class has at most t more of its records than the release has. Leaving
+    /// out a share s of the class leaves at least (c(O) - s) / (1 - s) of it there, and leaving out a share of the window
+    /// leaves at most e(O) / (1 - spared) of the release there: so s is at least what [`least_share`] says.
     fn doomed(&self, class: &Class<'_>, everything: &Class<'_>, spared: f64) -> f64 {
-        let (Ground::Equal, true) = (&self.ground, self.t < 1.0) else { return 0.0 };
-        let (class, everything) = (class.facets[self.place.facet], everything.facets[self.place.facet]);
-        let away = equal(class, everything) - spared - ROUNDING;
-        ((away - self.t) / (1.0 - self.t)).max(0.0)
+        let (Ground::Equal, true) = (&self.ground, self.t + spared < 1.0) else { return 0.0 };
+        least_share(class.facets[self.place.facet], everything.facets[self.place.facet], spared, self.t + ROUNDING)
     }
 
     fn required(&self) -> f64 {
@@ -178,6 +179,37 @@ fn equal(class: Histogram<'_>, release: Histogram<'_>) -> f64 {
     moves
 }
 
+/// The largest (c(O) - r(O) - t) / (1 - t - r(O)) over sets O of values, or nearly; never more. A value belongs to the best
+/// set if its share c is above 1 - s times r, with s what the best set says: from the values that are too frequent on,
+/// each round says more than the one before.
+fn least_share(class: Histogram<'_>, everything: Histogram<'_>, spared: f64, t: f64) -> f64 {
+    let own = 1.0 / class.total() as f64;
+    let all = 1.0 / (everything.total() as f64 * (1.0 - spared));
+    let mut share = 0.0;
+    for _ in 0..ROUNDS {
+        let (mut here, mut there, mut at) = (0.0, 0.0, 0);
+        for (code, count) in class.iter() {
+            // Both ascend.
+            while everything.codes.get(at).is_some_and(|&other| other < code) {
+                at += 1;
+            }
+            let most = if everything.codes.get(at) == Some(&code) { everything.counts[at] } else { 0 };
+            let (c, r) = (f64::from(count) * own, f64::from(most) * all);
+            if c > (1.0 - share) * r {
+                here += c;
+                there += r;
+            }
+        }
+        let excess = here - there - t;
+        if excess <= 0.0 {
+            return share;
+        }
+        // What is left of the class is elsewhere: here <= 1, so the divisor is no less than the excess.
+        share = excess / (1.0 - t - there);
+    }
+    share
+}
+
 /// Class share minus release share, by slot; `None` if a code has none.
 fn surplus(
     class: Histogram<'_>,
@@ -235,4 +267,45 @@ fn hierarchical(class: Histogram<'_>, release: Histogram<'_>, leaf: &[Option<u32
         extra = give.iter().zip(&take).map(|(give, take)| give - take).collect();
     }
     work
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever is left out of a class and elsewhere: what is left of the class is no nearer to what is left of all than
+        /// the share that was left out of it allows.
+        #[test]
+        fn no_less_is_left_out_than_the_least_share(
+            counts in prop::collection::vec((1u32..30, 1u32..60, 0u32..100, 0u32..20), 2..9), more in 0.0..0.1f64,
+        ) {
+            let codes: Vec<u32> = (0..counts.len() as u32).collect();
+            let part = |all: u32, percent: u32| all * percent / 100;
+            let class: Vec<u32> = counts.iter().map(|c| c.0).collect();
+            let everything: Vec<u32> = counts.iter().map(|c| c.0 + c.1).collect();
+            let rest: Vec<u32> = counts.iter().map(|c| c.0 - part(c.0, c.2)).collect();
+            let release: Vec<u32> = counts.iter().zip(&rest).map(|(c, rest)| rest + c.1 - part(c.1, c.3)).collect();
+            prop_assume!(rest.iter().any(|count| *count > 0));
+            let [class, everything, rest, release] =
+                [&class, &everything, &rest, &release].map(|counts| Histogram { codes: &codes, counts });
+            let gone = |before: Histogram<'_>, after: Histogram<'_>| 1.0 - after.total() as f64 / before.total() as f64;
+            let (t, spared) = (equal(rest, release), gone(everything, release) + more);
+            prop_assume!(t + spared < 1.0);
+            let least = least_share(class, everything, spared, t);
+            prop_assert!((0.0..=1.0).contains(&least));
+            prop_assert!(gone(class, rest) >= least - 1e-9, "{} of the class, not {least}", gone(class, rest));
+        }
+    }
+
+    #[test]
+    fn the_least_share_is_reached_where_one_value_is_too_many() {
+        let (codes, class, all) = ([0, 1], [90, 10], [1000, 1000]);
+        let [class, all] = [&class, &all].map(|counts| Histogram { codes: &codes, counts });
+        // Half of the release has the value, so 0.7 of the class may: 67 of the 90 must go, 23 of 33 are left.
+        let least = least_share(class, all, 0.0, 0.2);
+        assert!((least - 2.0 / 3.0).abs() < 1e-9);
+    }
 }
