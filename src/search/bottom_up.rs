@@ -2,33 +2,38 @@
 //!
 //! Finds all satisfying nodes by the generalization, rollup and subset properties, subset size by subset size; then the
 //! one of least loss among them. A node over a subset of the attributes is a node of the whole lattice in which the other
-//! attributes are fully generalized, so its frequency set is a rollup like any other.
+//! attributes are fully generalized, so its frequency set is a rollup like any other, and a node over a subset that
+//! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
 
 use rand::Rng;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::evaluator::Evaluator;
-use super::exhaustive::{Exhaustive, minimal_of};
-use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better, keep_best};
+use super::exhaustive::Exhaustive;
+use super::packing::{Packed, Packing};
+use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 use crate::model::lattice::{Lattice, Level, Node};
 
 /// Incognito.
 pub struct BottomUp;
 
 /// A set of attributes, one bit each.
-pub(super) type Subset = u64;
+type Subset = u64;
+
+/// Up to so many attributes the set of each subset at its finest is made from that of one attribute more. With more there are
+/// too many sets on the way that nothing else needs.
+const CUBE: usize = 16;
 
 impl Search for BottomUp {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
-        if !evaluator.monotone() || lattice.width() > Subset::BITS as usize {
+        let Some(mut incognito) = Incognito::new(lattice, evaluator, budget) else {
             return Exhaustive.run(lattice, evaluator, budget, rng);
-        }
-        let mut incognito = Incognito::new(lattice, evaluator, budget);
+        };
         match incognito.satisfying() {
-            Ok(satisfying) => incognito.least_loss(satisfying),
+            Ok(()) => incognito.least_loss(),
             Err(stop) => Outcome {
-                best: incognito.best,
+                best: incognito.answer(),
                 stop,
                 bound: evaluator.lower_bound(lattice.bottom()),
                 predicted: incognito.predicted,
@@ -44,135 +49,178 @@ pub(super) struct Incognito<'a, 'e> {
     lattice: &'a Lattice,
     evaluator: &'a Evaluator<'e>,
     budget: &'a Budget,
+    packing: Packing,
+    /// The highest levels that there are; those of an attribute that is not in a subset.
+    full: Node,
+    /// Every node that satisfies, over all subsets so far.
+    satisfying: FxHashSet<Packed>,
+    /// Subsets whose finest set is made.
+    made: FxHashSet<Subset>,
     /// Nodes whose status was derived.
     pub(super) predicted: u64,
     /// The best satisfying node counted so far.
-    pub(super) best: Option<Candidate>,
+    best: Option<(f64, Node)>,
 }
 
 impl<'a, 'e> Incognito<'a, 'e> {
-    pub(super) fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Self {
-        Self { lattice, evaluator, budget, predicted: 0, best: None }
+    /// `None` where its properties do not hold, or no budget would be enough anyway.
+    pub(super) fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Option<Self> {
+        let full = Node::new(evaluator.sets().domains().iter().map(|view| view.height() as Level));
+        let packing = Packing::new(&full)?;
+        let fits = evaluator.monotone() && lattice.width() <= Subset::BITS as usize;
+        let (satisfying, made) = (FxHashSet::default(), FxHashSet::default());
+        let (predicted, best) = (0, None);
+        fits.then_some(Self { lattice, evaluator, budget, packing, full, satisfying, made, predicted, best })
     }
 
-    /// All satisfying nodes of the whole lattice, finest first.
-    fn satisfying(&mut self) -> Result<Vec<Node>, StopReason> {
-        let candidates = self.whole_candidates()?;
-        self.breadth_first(candidates)
-    }
-
-    /// The nodes of the whole lattice whose projections to one attribute less all satisfy, finest first.
-    pub(super) fn whole_candidates(&mut self) -> Result<Vec<Node>, StopReason> {
-        let width = self.lattice.width();
+    /// Finds all satisfying nodes.
+    pub(super) fn satisfying(&mut self) -> Result<(), StopReason> {
         // The subset of size zero: everything fully generalized.
-        let everything = self.fully_generalized();
-        if !self.check(&everything)? {
-            return Ok(Vec::new());
+        let everything = self.packing.pack(&self.full);
+        if !self.check(everything)? {
+            return Ok(());
         }
-        let mut survivors: FxHashMap<Subset, Vec<Node>> = FxHashMap::from_iter([(0, vec![everything])]);
-        let mut whole = Vec::new();
-        for size in 1..=width {
-            let mut next = FxHashMap::default();
-            let members: FxHashMap<Subset, FxHashSet<&Node>> =
-                survivors.iter().map(|(subset, nodes)| (*subset, nodes.iter().collect())).collect();
-            for (&subset, nodes) in &survivors {
+        self.satisfying.insert(everything);
+        let mut survivors: Vec<(Subset, Vec<Packed>)> = vec![(0, vec![everything])];
+        while !survivors.is_empty() {
+            let mut next = Vec::new();
+            for (subset, nodes) in &survivors {
                 // Join: each larger subset is built once, from the subset without its last attribute.
                 let first = (Subset::BITS - subset.leading_zeros()) as usize;
-                for attribute in first..width {
-                    let candidates = self.candidates(subset, nodes, attribute, &members);
-                    if size == width {
-                        whole = candidates;
-                        continue;
+                for attribute in first..self.lattice.width() {
+                    let joined = subset | 1 << attribute;
+                    let nodes = self.breadth_first(joined, self.joined(nodes, attribute))?;
+                    if !nodes.is_empty() {
+                        next.push((joined, nodes));
                     }
-                    next.insert(subset | 1 << attribute, self.breadth_first(candidates)?);
                 }
             }
             survivors = next;
         }
-        Ok(whole)
+        Ok(())
     }
 
-    /// The nodes over `subset` and `attribute` whose every projection to one attribute less survived.
-    fn candidates(
-        &self,
-        subset: Subset,
-        nodes: &[Node],
-        attribute: usize,
-        members: &FxHashMap<Subset, FxHashSet<&Node>>,
-    ) -> Vec<Node> {
-        let full = self.fully_generalized();
-        let joined = subset | 1 << attribute;
-        let survives = |node: &Node| {
-            (0..self.lattice.width()).filter(|a| subset >> a & 1 == 1).all(|a| {
-                let projection = node.with(a, full.levels()[a]);
-                members.get(&(joined & !(1 << a))).is_some_and(|m| m.contains(&projection))
-            })
-        };
-        let levels = self.lattice.bottom().levels()[attribute]..=self.lattice.top().levels()[attribute];
-        let mut candidates: Vec<Node> = nodes
-            .iter()
-            .flat_map(|node| levels.clone().map(|level| node.with(attribute, level)))
-            .filter(survives)
-            .collect();
-        candidates.sort_by_cached_key(Node::height);
-        candidates
+    /// The nodes over one attribute more, finest first. Those in which it is fully generalized are known.
+    fn joined(&self, nodes: &[Packed], attribute: usize) -> Vec<Packed> {
+        let (low, high) = (self.lattice.bottom().levels()[attribute], self.lattice.top().levels()[attribute]);
+        let levels = || (low..=high).filter(|level| *level < self.full.levels()[attribute]);
+        let with = |&node: &Packed| levels().map(move |level| self.packing.with(node, attribute, level));
+        let mut joined: Vec<Packed> = nodes.iter().flat_map(with).collect();
+        joined.sort_by_cached_key(|&node| self.packing.height(node));
+        joined
     }
 
-    /// Which candidates satisfy: counted from the finest up, marked without counting above a satisfying one.
-    fn breadth_first(&mut self, candidates: Vec<Node>) -> Result<Vec<Node>, StopReason> {
-        let mut marked: FxHashSet<Node> = FxHashSet::default();
+    /// Which of `nodes` over `subset` satisfy: above a satisfying one marked without counting, without one of their projections
+    /// to one attribute less not at all, the others counted from the finest up.
+    fn breadth_first(&mut self, subset: Subset, nodes: Vec<Packed>) -> Result<Vec<Packed>, StopReason> {
         let mut satisfying = Vec::new();
-        for node in candidates {
-            let satisfies = if marked.contains(&node) {
+        let attributes: Vec<usize> = (0..self.lattice.width()).filter(|a| subset >> a & 1 == 1).collect();
+        for node in nodes {
+            let finer = |&a: &usize| {
+                let level = self.packing.level(node, a);
+                level > self.lattice.bottom().levels()[a] && self.satisfying.contains(&self.packing.lower(node, a))
+            };
+            let projects = |&a: &usize| self.satisfying.contains(&self.packing.with(node, a, self.full.levels()[a]));
+            let satisfies = if attributes.iter().any(finer) {
                 self.predicted += 1;
                 true
+            } else if attributes.iter().all(projects) {
+                self.make(subset);
+                self.check(node)?
             } else {
-                self.check(&node)?
+                false
             };
             if satisfies {
-                marked.extend(self.lattice.parents(&node));
+                self.satisfying.insert(node);
                 satisfying.push(node);
             }
         }
         Ok(satisfying)
     }
 
-    fn least_loss(&mut self, satisfying: Vec<Node>) -> Outcome {
-        let minimal = minimal_of(&satisfying);
+    /// Has the set of a subset at its finest made, from which those of all its nodes are rolled up (cube-style): itself from the
+    /// one with the missing attribute of fewest values, which is the smallest.
+    fn make(&mut self, subset: Subset) {
+        if !self.made.insert(subset) {
+            return;
+        }
+        let width = self.lattice.width();
+        let domains = self.evaluator.sets().domains();
+        let missing = (0..width).filter(|a| subset >> a & 1 == 0).min_by_key(|&a| domains[a].leaf_count());
+        if let (Some(attribute), true) = (missing, width <= CUBE) {
+            self.make(subset | 1 << attribute);
+        }
+        let level = |a: usize| {
+            let levels = if subset >> a & 1 == 1 { self.lattice.bottom() } else { &self.full };
+            levels.levels()[a]
+        };
+        self.evaluator.sets().set(&Node::new((0..width).map(level)));
+    }
+
+    fn least_loss(&mut self) -> Outcome {
+        let in_lattice: Vec<Node> = self.in_lattice().collect();
+        let minimal = self.minimal();
         let mut by_bound: Vec<(f64, Node)> =
-            satisfying.into_iter().map(|node| (self.evaluator.lower_bound(&node), node)).collect();
+            in_lattice.into_iter().map(|node| (self.evaluator.lower_bound(&node), node)).collect();
         by_bound.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut best = self.best.take();
         let mut stop = StopReason::Proven;
         let mut bound = f64::INFINITY;
         for (lower, node) in &by_bound {
-            if best.as_ref().is_some_and(|b: &Candidate| *lower > b.evaluation.loss + TIE) {
+            if self.best.as_ref().is_some_and(|(best, _)| *lower > best + TIE) {
                 break;
             }
             if let Some(reason) = self.budget.spent(self.evaluator) {
                 (stop, bound) = (reason, *lower);
                 break;
             }
-            keep_best(&mut best, node, &self.evaluator.evaluate(node));
+            self.consider(node);
         }
+        let best = self.answer();
         let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
         Outcome { best, stop, bound, predicted: self.predicted, minimal, front: None }
     }
 
+    /// The satisfying nodes of the lattice.
+    fn in_lattice(&self) -> impl Iterator<Item = Node> + '_ {
+        self.satisfying.iter().map(|&node| self.packing.node(node)).filter(|node| self.lattice.contains(node))
+    }
+
+    /// The satisfying nodes of the lattice with none below them, finest first.
+    pub(super) fn minimal(&self) -> Vec<Node> {
+        let satisfies = |node: Node| self.satisfying.contains(&self.packing.pack(&node));
+        let mut minimal: Vec<Node> =
+            self.in_lattice().filter(|node| !self.lattice.children(node).any(satisfies)).collect();
+        minimal.sort_by(|a, b| (a.height(), a.levels()).cmp(&(b.height(), b.levels())));
+        minimal
+    }
+
+    /// The best satisfying node counted so far.
+    pub(super) fn answer(&mut self) -> Option<Candidate> {
+        let (_, node) = self.best.take()?;
+        Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
+    }
+
     /// Counts a node, unless the budget is spent. Nodes that project some attributes away may lie outside the lattice.
-    pub(super) fn check(&mut self, node: &Node) -> Result<bool, StopReason> {
+    fn check(&mut self, node: Packed) -> Result<bool, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let checked = self.evaluator.check(node);
-        let better = |b: &Candidate| is_better(checked.loss, node, b.evaluation.loss, &b.recoding.coarsest());
-        if checked.satisfies && self.lattice.contains(node) && self.best.as_ref().is_none_or(better) {
-            keep_best(&mut self.best, node, &self.evaluator.evaluate(node));
+        let node = self.packing.node(node);
+        let satisfies = self.evaluator.satisfies(&node);
+        if satisfies && self.lattice.contains(&node) {
+            self.consider(&node);
         }
-        Ok(checked.satisfies)
+        Ok(satisfies)
     }
 
-    fn fully_generalized(&self) -> Node {
-        Node::new(self.evaluator.sets().domains().iter().map(|view| view.height() as Level))
+    /// Takes a satisfying node for the best if it is; most cannot be, by what they cost at least.
+    fn consider(&mut self, node: &Node) {
+        if self.best.as_ref().is_some_and(|(best, _)| self.evaluator.lower_bound(node) > best + TIE) {
+            return;
+        }
+        let loss = self.evaluator.check(node).loss;
+        if self.best.as_ref().is_none_or(|(best, than)| is_better(loss, node, *best, than)) {
+            self.best = Some((loss, node.clone()));
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::publishable::{self, Verdict};
+use crate::frequency::outline::Outline;
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
@@ -54,6 +55,7 @@ pub struct Checked {
 /// What is remembered of a node.
 #[derive(Default)]
 struct Known {
+    satisfies: Option<bool>,
     checked: Option<Checked>,
     evaluation: Option<Evaluation>,
 }
@@ -152,6 +154,19 @@ impl<'a> Evaluator<'a> {
         })
     }
 
+    /// Counts the node, or recalls it, and works out no more than whether it satisfies.
+    pub fn satisfies(&self, node: &Node) -> bool {
+        let known = |known: &Known| known.checked.map(|checked| checked.satisfies).or(known.satisfies);
+        self.remembered(node, known).unwrap_or_else(|| {
+            let set = self.sets.set(node);
+            let outline = if self.sizes_only { set.outline(self.rules.least_size()) } else { None };
+            let Some(outline) = outline else { return self.check(node).satisfies };
+            let satisfies = self.enough(outline);
+            self.remember(node, |known| known.satisfies = Some(satisfies));
+            satisfies
+        })
+    }
+
     fn count(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {
         let set = self.sets.set(node);
         let evaluation = self.judge(&*set);
@@ -198,12 +213,6 @@ impl<'a> Evaluator<'a> {
     pub fn counted(&self) -> Vec<(Node, Evaluation)> {
         let nodes: Vec<Node> = self.memo.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         nodes.into_iter().map(|node| (node.clone(), self.evaluate(&node))).collect()
-    }
-
-    /// True if the attributes of a subset lattice, the others fully generalized, meet the policy at `node`. Counted, but
-    /// not remembered as an answer about the whole lattice.
-    pub fn satisfies_projection(&self, node: &Node) -> bool {
-        self.evaluate(node).satisfies
     }
 
     /// Which classes of `set` may be published.
@@ -342,7 +351,7 @@ impl<'a> Evaluator<'a> {
     fn judge_by_size(&self, set: &dyn Classes, least: u32) -> Option<Checked> {
         let added = self.metric.added()?;
         let outline = set.outline(least)?;
-        let satisfies = outline.left_out() <= self.allowed && outline.shown() > 0;
+        let satisfies = self.enough(outline);
         if outline.left_out() > self.allowed || (self.sizes_only && !satisfies) {
             let (loss, forced) = (f64::INFINITY, f64::INFINITY);
             return Some(Checked { satisfies: false, loss, forced, bound_above: 0.0 });
@@ -357,6 +366,11 @@ impl<'a> Evaluator<'a> {
         let forced = cells.map(column).sum();
         let loss = self.metric.lower_bound(set.node()) + forced;
         Some(Checked { satisfies, loss, forced, bound_above: 0.0 })
+    }
+
+    /// True if the sizes of the classes leave out no more than is allowed, and something to show.
+    fn enough(&self, outline: &Outline) -> bool {
+        outline.left_out() <= self.allowed && outline.shown() > 0
     }
 
     fn judge(&self, set: &dyn Classes) -> Evaluation {

@@ -8,9 +8,9 @@
 
 use rand::Rng;
 
-use super::bottom_up::{Incognito, Subset};
+use super::bottom_up::Incognito;
 use super::evaluator::Evaluator;
-use super::{Budget, Outcome, Search, StopReason};
+use super::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
 use crate::model::lattice::{Lattice, Node};
 
 /// All minimal secure nodes.
@@ -18,17 +18,17 @@ pub struct Granulation;
 
 impl Search for Granulation {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, _rng: &mut dyn Rng) -> Outcome {
-        let mut walk = Incognito::new(lattice, evaluator, budget);
-        let mut minimal: Vec<Node> = Vec::new();
-        let by_subsets = evaluator.monotone() && lattice.width() <= Subset::BITS as usize;
-        let done = if by_subsets {
-            walk.whole_candidates()
-                .and_then(|candidates| breadth_first(candidates.into_iter(), &mut walk, &mut minimal))
-        } else {
-            breadth_first(by_height(lattice), &mut walk, &mut minimal)
+        let mut found = Found::default();
+        let done = match Incognito::new(lattice, evaluator, budget) {
+            Some(mut walk) => {
+                let done = walk.satisfying();
+                found = Found { minimal: walk.minimal(), best: walk.answer(), predicted: walk.predicted };
+                done
+            }
+            None => breadth_first(lattice, evaluator, budget, &mut found),
         };
+        let Found { mut minimal, best, predicted } = found;
         let lower = |nodes: &[Node]| nodes.iter().map(|n| evaluator.lower_bound(n)).fold(f64::INFINITY, f64::min);
-        let best = walk.best.take();
         let (stop, bound) = match (done, &best) {
             (Err(reason), _) => (reason, evaluator.lower_bound(lattice.bottom())),
             (Ok(()), None) => (StopReason::Proven, f64::INFINITY),
@@ -42,21 +42,37 @@ impl Search for Granulation {
         if !matches!(stop, StopReason::Proven | StopReason::Exhausted) {
             minimal.clear();
         }
-        Outcome { best, stop, bound, predicted: walk.predicted, minimal, front: None }
+        Outcome { best, stop, bound, predicted, minimal, front: None }
     }
 }
 
-/// Counts the nodes that are not above a secure one; `nodes` come finest first.
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    minimal: Vec<Node>,
+    best: Option<Candidate>,
+    predicted: u64,
+}
+
+/// Counts the nodes that are not above a secure one, finest first.
 fn breadth_first(
-    nodes: impl Iterator<Item = Node>,
-    walk: &mut Incognito<'_, '_>,
-    minimal: &mut Vec<Node>,
+    lattice: &Lattice,
+    evaluator: &Evaluator<'_>,
+    budget: &Budget,
+    found: &mut Found,
 ) -> Result<(), StopReason> {
-    for node in nodes {
-        if minimal.iter().any(|m| m.is_finer_or_equal(&node)) {
-            walk.predicted += 1;
-        } else if walk.check(&node)? {
-            minimal.push(node);
+    for node in by_height(lattice) {
+        if found.minimal.iter().any(|m| m.is_finer_or_equal(&node)) {
+            found.predicted += 1;
+            continue;
+        }
+        if let Some(reason) = budget.spent(evaluator) {
+            return Err(reason);
+        }
+        let evaluation = evaluator.evaluate(&node);
+        keep_best(&mut found.best, &node, &evaluation);
+        if evaluation.satisfies {
+            found.minimal.push(node);
         }
     }
     Ok(())

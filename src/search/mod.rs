@@ -23,6 +23,7 @@ pub mod insight;
 pub mod objectives;
 pub mod operators;
 pub mod optimal;
+mod packing;
 pub mod pbg_ea;
 mod publishable;
 pub mod subtree;
