@@ -38,7 +38,7 @@ const TLS: [&str; 4] = ["ssl.ca.location", "ssl.certificate.location", "ssl.key.
 const SASL: [&str; 4] = ["sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"];
 
 /// Properties that a user may not set, and what to do instead.
-const REFUSED: [(&str, &str); 27] = [
+const REFUSED: [(&str, &str); 29] = [
     ("bootstrap.servers", "write `brokers`"),
     ("metadata.broker.list", "write `brokers`"),
     ("group.id", "write `group` in the source"),
@@ -57,6 +57,8 @@ const REFUSED: [(&str, &str); 27] = [
     ("enable.gapless.guarantee", "a lost row must fail the transaction as a whole; remove it"),
     ("acks", "a row counts only when all in-sync replicas have it; remove it"),
     ("request.required.acks", "a row counts only when all in-sync replicas have it; remove it"),
+    ("retry.backoff.ms", "it tells a commit that was sent once from one sent again; remove it"),
+    ("retry.backoff.max.ms", "it tells a commit that was sent once from one sent again; remove it"),
     ("retries", "a failed request must be tried again; remove it"),
     ("message.send.max.retries", "a failed request must be tried again; remove it"),
     ("max.in.flight", "more than five requests at once could write a row twice; remove it"),

@@ -8,6 +8,10 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use secrecy::{ExposeSecret, SecretString};
 
+/// How long the group's consumer waits before it sends a request again, give or take a fifth: a commit that is answered sooner
+/// was sent once. Longer: questions that a busy broker puts off are answered late. Shorter: see the sink's use of it.
+pub const RESEND: Duration = Duration::from_secs(1);
+
 /// How messages are encoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MessageFormat {
@@ -138,6 +142,8 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
     client.set("enable.auto.offset.store", "false");
     client.set("auto.offset.reset", "error");
     client.set("enable.partition.eof", "false");
+    let resend = RESEND.as_millis().to_string();
+    client.set("retry.backoff.ms", &resend).set("retry.backoff.max.ms", &resend);
     client
 }
 

@@ -125,6 +125,8 @@ pub struct Session {
     committed: Mutex<BTreeMap<Partition, i64>>,
     assigned: Mutex<Option<Result<Vec<Found>, AssignmentFault>>>,
     finished: AtomicBool,
+    /// The poller shall leave the group and join it anew.
+    rejoin: AtomicBool,
     lost: AtomicU64,
     /// What the metrics show of it.
     pub meter: Arc<Meter>,
@@ -144,6 +146,7 @@ impl Session {
             committed: Mutex::default(),
             assigned: Mutex::default(),
             finished: AtomicBool::new(false),
+            rejoin: AtomicBool::new(false),
             lost: AtomicU64::new(0),
         }
     }
@@ -168,6 +171,18 @@ impl Session {
         self.assigned.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// A commit may still be under way, and nobody knows for how long: this membership publishes nothing more, and is given up
+    /// for a new one, so that the coordinator refuses what comes late. Called by whoever holds `publishing`.
+    pub fn give_up(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.rejoin.store(true, Ordering::SeqCst);
+    }
+
+    /// True once after the membership was given up, unless a rebalance has ended it meanwhile.
+    pub fn take_rejoin(&self) -> bool {
+        self.rejoin.swap(false, Ordering::SeqCst)
+    }
+
     /// Nothing more will be published: the consumer may leave the group.
     pub fn finish(&self) {
         self.finished.store(true, Ordering::SeqCst);
@@ -187,6 +202,8 @@ impl Session {
     fn fence(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let _idle = self.publishing();
+        // A rebalance ends the membership's generation as well.
+        self.rejoin.store(false, Ordering::SeqCst);
         let mut progress = self.progress();
         self.committed().extend(progress.committed());
         progress.clear();
@@ -358,5 +375,23 @@ impl ConsumerContext for GroupContext {
             tracing::info!(partitions = found.len(), "partitions assigned");
         }
         *session.assigned.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_up_publishes_nothing_more_and_joins_anew_once() {
+        let session = Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default());
+        let epoch = session.epoch();
+        assert!(!session.take_rejoin());
+        session.give_up();
+        assert_ne!(session.epoch(), epoch, "releases of the old membership are stale at once");
+        assert!(session.take_rejoin() && !session.take_rejoin());
+        session.give_up();
+        session.fence();
+        assert!(!session.take_rejoin(), "a rebalance has ended the old membership already");
     }
 }

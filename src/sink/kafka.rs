@@ -4,7 +4,8 @@
 //! letters and offsets are then one transaction. Whatever goes wrong in between, the same plan gives the same bytes
 //! again. The group's generation fences a zombie's offsets, and with them its transaction; the transactional id fences a
 //! second instance that was given the same one. After an answer that never came a new producer takes the id over, and the
-//! committed offsets tell whether the transaction went through.
+//! committed offsets tell whether the transaction went through. After a plan whose commit may have been sent twice, the
+//! group is joined anew: a copy that a network delivers late is refused.
 
 mod producer;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
@@ -22,7 +24,7 @@ use super::{Delivery, Sink, SinkError};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::{defect, step};
 use crate::gate::Release;
-use crate::kafka::client::KafkaSinkConfig;
+use crate::kafka::client::{KafkaSinkConfig, RESEND};
 use crate::kafka::metadata::MAX_BYTES;
 use crate::kafka::output::{Output, Rows};
 use crate::kafka::progress::{Commit, Leaves};
@@ -35,6 +37,10 @@ use crate::model::schema::Schema;
 
 /// The header that names a record's release.
 pub const RELEASE_HEADER: &str = "veilstream-release";
+
+/// A commit that was answered sooner was sent once: the client waits for [`client::RESEND`], a fifth less at most, before it
+/// sends a request again. Longer: a second copy goes unnoticed. Shorter: brokers that are only slow cost a rebalance.
+const SENT_ONCE: Duration = Duration::from_millis(RESEND.as_millis() as u64 * 3 / 4);
 
 /// Publishes in transactions.
 pub struct KafkaSink {
@@ -161,13 +167,28 @@ impl Publisher {
         let plan = ReleasePlan { schema: schema_id, ..release.lineage().plan.clone() };
         let commits = self.session.progress().planned(&plan).ok_or(Fault::Stale)?;
         let offsets = self.offsets(&commits)?;
-        // A plain commit is fenced by the group's generation as well, and costs no transaction.
-        let consumer = Arc::clone(&self.consumer);
-        let committed = bounded(move || consumer.commit(&offsets, CommitMode::Sync));
+        // A plain commit is fenced by the group's generation as well, and costs no transaction. It is waited for to its end: the
+        // client would send what is left behind in a later generation.
+        let (asked, consumer) = (Instant::now(), Arc::clone(&self.consumer));
+        let committed = bounded(PATIENCE, move || consumer.commit(&offsets, CommitMode::Sync));
+        let took = asked.elapsed();
+        if took >= PATIENCE {
+            return Err(Fault::Fatal(SinkError::Kafka(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))));
+        }
         self.check(release)?;
-        committed?;
-        step("planned");
-        Ok(())
+        match committed {
+            Ok(()) if took < SENT_ONCE => {
+                step("planned");
+                Ok(())
+            }
+            // A copy may still be under way. If it came after the release, the release would stand there as planned again.
+            Ok(()) | Err(Fault::Again(_) | Fault::Unknown(_)) => {
+                tracing::warn!(?took, "the commit of a plan may come a second time: the group is joined anew");
+                self.session.give_up();
+                Err(Fault::Stale)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Rows, manifest, dead letters and offsets in one transaction.
@@ -268,7 +289,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn send_offsets(&self, release: &Release) -> Result<(), Fault> {
+    fn send_offsets(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
         let offsets = self.offsets(&self.after(release)?)?;
         if offsets.count() == 0 {

@@ -37,6 +37,9 @@ const SEEK: Duration = Duration::from_secs(60);
 /// How long a full pipeline is waited for before the partitions are paused. A pause throws away what was fetched ahead, so
 /// shorter fetches it again and again; longer answers a rebalance later.
 const UNPAUSED: Duration = Duration::from_millis(500);
+/// How long a group is left for before it is joined again. Longer: nothing is read meanwhile. Shorter: a heartbeat of the old
+/// membership that is sent again comes after the join, and looks like a second instance with the same `group.instance.id`.
+const REJOIN: Duration = Duration::from_millis(2 * client::RESEND.as_millis() as u64);
 /// How often a full pipeline is looked at. Longer lets it starve; shorter burns a core.
 const FULL: Duration = Duration::from_millis(1);
 /// Batches between the poller and the pipeline. More costs memory; fewer lets the pipeline starve.
@@ -75,6 +78,7 @@ pub fn open(
         foreign: Vec::new(),
         looked: Instant::now(),
         revoked: false,
+        rejoin: None,
         schemas: schemas.map(|cache| Schemas::new(cache, Handle::current())),
     };
     let (leaving, left) = oneshot::channel();
@@ -114,6 +118,8 @@ struct Poller {
     looked: Instant,
     /// The pipeline has been told that the assignment is gone.
     revoked: bool,
+    /// When to join the group again after it was left.
+    rejoin: Option<Instant>,
     /// Resolves the schemas of messages in the Confluent wire format.
     schemas: Option<Schemas>,
 }
@@ -163,6 +169,14 @@ impl Poller {
     /// or before the assignment is taken up, is the first of the new assignment and must not be lost: progress takes what
     /// is passed over for offsets that hold no record.
     fn take(&mut self, wait: Duration) -> Result<bool, SourceError> {
+        if self.session.take_rejoin() {
+            self.consumer.unsubscribe();
+            self.rejoin = Some(Instant::now() + REJOIN);
+        }
+        if self.rejoin.is_some_and(|at| at <= Instant::now()) {
+            self.rejoin = None;
+            self.consumer.subscribe(&self.session.topics.names())?;
+        }
         let polled = self.consumer.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
         let epoch = self.session.epoch();
         if self.polled != epoch {

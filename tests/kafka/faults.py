@@ -259,6 +259,34 @@ def bad_network(_):
         assert a.process.returncode == 0, f"ended with {a.process.returncode}"
 
 
+def late_plan(_):
+    """F5: the commit of a plan is delivered when its release has long gone through: refused, or the release were published again."""
+    offset_commit, refusals = 8, {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID"}
+    with proxied("late") as (between, space, address):
+        # The client sends the commit again when it is not answered; the session outlasts that.
+        short = ', socket.timeout.ms: "4000"'
+        for number, member in enumerate(("", ', group.instance.id: "veil"')):
+            a = c.Instance(space, BINARY, number, bootstrap=address, extra=short + member, session=30000).start()
+            for held in (False, True):
+                if held:
+                    between.hold(offset_commit)
+                space.produce(BINARY, 500)
+                a.says("release published", times=1 + held)
+            assert between.request, "no plan was held back"
+            space.drained()
+            answer = int.from_bytes(between.deliver()[-5:-3], "big")  # of the last partition
+            # What is committed now is what the next start goes by.
+            a.kill()
+            a.start()
+            space.produce(BINARY, 500)
+            a.says("release published", times=3)
+            space.drained()
+            a.kill(signal.SIGTERM)
+            say(f"the late commit was answered with {refusals.get(answer, answer)}")
+        accept(space)
+        assert answer in refusals
+
+
 def output_blocked(_):
     """F10: the output takes nothing while the input comes at ten times the rate: memory is bounded, nothing is dropped."""
     limit = 256 << 20
@@ -531,7 +559,7 @@ def control_random_id(space):
             say(f"I5 turned red, as it must: {verdict.missing} records wait behind a transaction that nobody ends")
 
 
-ALONE = [broker_loss, bad_network, output_blocked]
+ALONE = [broker_loss, bad_network, late_plan, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
           slow_transaction, deleted_by_retention, held_records, control_forged, control_rows_as_subjects, control_gate_open,

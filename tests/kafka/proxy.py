@@ -14,10 +14,13 @@ class Proxy:
     half-open  keeps connections open and forwards nothing; what was sent is lost when the mode ends, as in a network that
                was down: both ends only notice by their own timeouts, or because the connection is then broken
     delay      forwards everything `delay` seconds late
+
+    Beside the mode, `hold` keeps one request back, and `deliver` brings it late.
     """
 
     def __init__(self, target, port):
         self.target, self.port, self.mode, self.delay = target, port, "pass", 0.0
+        self.wanted = self.request = self.silent = None
         self.pairs, self.lock, self.over = set(), threading.Lock(), False
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
         threading.Thread(target=self.accept, daemon=True).start()
@@ -42,11 +45,31 @@ class Proxy:
             for source, sink in (pair, pair[::-1]):
                 threading.Thread(target=self.forward, args=(source, sink, pair), daemon=True).start()
 
+    def hold(self, api):
+        """The next request with this key is kept back. Its connection stands still from there on; others are not touched."""
+        self.wanted, self.request, self.silent = api, None, None
+
+    def deliver(self):
+        """Brings the broker what was held, as a network does that was asleep; gives the answer that nobody waits for any more."""
+        _, theirs = self.silent
+        with theirs:
+            theirs.settimeout(30)
+            theirs.sendall(self.request)
+            answer = b""
+            while not whole(answer):
+                data = theirs.recv(65536)
+                assert data, "the broker has closed the connection of the request that was held"
+                answer += data
+        return answer
+
     def forward(self, source, sink, pair):
+        begun = b""
         try:
             while not self.over:
                 if not select.select([source], [], [], 0.2)[0]:
                     continue
+                if self.silent is pair:
+                    return
                 data = source.recv(65536)
                 if not data:
                     break
@@ -56,10 +79,26 @@ class Proxy:
                     break
                 if self.mode == "delay":
                     time.sleep(self.delay)
-                sink.sendall(data)
+                if source is pair[1]:
+                    sink.sendall(data)
+                    continue
+                begun += data
+                while request := whole(begun):
+                    begun = begun[len(request):]
+                    if self.keeps(request, pair):
+                        return
+                    sink.sendall(request)
         except (OSError, ValueError):
             pass
         self.drop(pair)
+
+    def keeps(self, request, pair):
+        with self.lock:
+            if int.from_bytes(request[4:6], "big") != self.wanted:
+                return False
+            self.pairs.discard(pair)
+            self.wanted, self.request, self.silent = None, request, pair
+            return True
 
     def drop(self, pair):
         with self.lock:
@@ -83,3 +122,9 @@ class Proxy:
         self.over = True
         self.set("cut")
         self.listener.close()
+
+
+def whole(data):
+    """The first request or answer in it, or nothing if that has not come as a whole."""
+    size = 4 + int.from_bytes(data[:4], "big")
+    return data[:size] if 4 < size <= len(data) else b""

@@ -34,8 +34,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// Records queued between two looks at what was delivered. More: delivery reports pile up. Fewer: a lock per record.
 const LOOK_EVERY: u64 = 256;
 
-/// A transaction that takes longer to end may have been ended twice. Longer: that goes unnoticed. Shorter: brokers that are
-/// only slow cost a new producer.
+/// A transaction that takes longer to end, or to take its offsets, may have been told so twice. Longer: that goes unnoticed.
+/// Shorter: brokers that are only slow cost a new producer.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// Why a transaction did not go through.
@@ -58,8 +58,9 @@ pub(super) struct Transactions {
     timeout: Duration,
     begun: Instant,
     sent: u64,
-    /// True if a request to end a transaction may still be under way. It would end the next one of the same producer, which
-    /// brokers tell apart only for clients that know KIP-890: then the next one needs a producer of its own.
+    /// True if a request to end a transaction, or one with its offsets, may still be under way. It would end the next one of
+    /// the same producer, or set its offsets back: brokers tell transactions apart only for clients that know KIP-890. Then
+    /// the next one needs a producer of its own.
     spent: bool,
 }
 
@@ -145,15 +146,16 @@ impl Transactions {
         self.call(|producer| producer.flush(CALL))
     }
 
-    pub(super) fn send_offsets(&self, offsets: TopicPartitionList, group: ConsumerGroupMetadata) -> Result<(), Fault> {
-        self.call(move |producer| producer.send_offsets_to_transaction(&offsets, &group, CALL))
+    pub(super) fn send_offsets(
+        &mut self,
+        offsets: TopicPartitionList,
+        group: ConsumerGroupMetadata,
+    ) -> Result<(), Fault> {
+        self.promptly(move |producer| producer.send_offsets_to_transaction(&offsets, &group, CALL))
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Fault> {
-        let asked = Instant::now();
-        let ended = self.call(|producer| producer.commit_transaction(CALL));
-        self.spent |= asked.elapsed() >= PROMPT;
-        ended
+        self.promptly(|producer| producer.commit_transaction(CALL))
     }
 
     /// Seldom, and mostly because something is wrong: the producer counts as spent.
@@ -167,12 +169,22 @@ impl Transactions {
         self.spent
     }
 
+    fn promptly(
+        &mut self,
+        call: impl FnOnce(&BaseProducer<Context>) -> Result<(), KafkaError> + Send + 'static,
+    ) -> Result<(), Fault> {
+        let asked = Instant::now();
+        let done = self.call(call);
+        self.spent |= asked.elapsed() >= PROMPT;
+        done
+    }
+
     fn call(
         &self,
         call: impl FnOnce(&BaseProducer<Context>) -> Result<(), KafkaError> + Send + 'static,
     ) -> Result<(), Fault> {
         let producer = Arc::clone(&self.producer);
-        bounded(move || call(&producer)).map_err(|fault| self.judged(fault))
+        bounded(CALL + GRACE, move || call(&producer)).map_err(|fault| self.judged(fault))
     }
 
     /// A transaction that was open for too long is aborted by the broker, which then fences its producer: nobody else has
@@ -197,12 +209,15 @@ impl Drop for Transactions {
 }
 
 /// Runs a call that may hang on a thread that may be left behind.
-pub(super) fn bounded(call: impl FnOnce() -> Result<(), KafkaError> + Send + 'static) -> Result<(), Fault> {
+pub(super) fn bounded(
+    limit: Duration,
+    call: impl FnOnce() -> Result<(), KafkaError> + Send + 'static,
+) -> Result<(), Fault> {
     let lost = || Fault::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut));
     let (sender, receiver) = sync_channel(1);
     let run = move || drop(sender.send(call()));
     std::thread::Builder::new().name("transaction".into()).spawn(run).map_err(|_| lost())?;
-    receiver.recv_timeout(CALL + GRACE).map_err(|_| lost())?.map_err(classify)
+    receiver.recv_timeout(limit).map_err(|_| lost())?.map_err(classify)
 }
 
 /// What an error means for the release.
