@@ -149,11 +149,12 @@ class Soak:
 
     def fenced(self, instance):
         """True if it ended because its id was taken, after a bad network: a request that is delivered late may take the id away
-        from the very instance that has sent it."""
+        from the very instance that has sent it, and one with the `group.instance.id` of an earlier membership as well."""
         with open(instance.path, "rb") as log:
             log.seek(max(0, instance.path.stat().st_size - 4096))
-            said = b"was taken by another instance" in log.read()
-        return said and instance.process.returncode == 3 and bool(self.faults.get("cut"))
+            said = log.read()
+        taken = b"was taken by another instance" in said or self.args.static and b"FencedInstanceId" in said
+        return taken and instance.process.returncode == 3 and bool(self.faults.get("cut"))
 
     def look_after(self, what):
         """Nobody ends by themselves. But who is fenced is started again, as an orchestrator does."""
