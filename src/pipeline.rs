@@ -133,7 +133,7 @@ pub enum PipelineError {
 
 impl Pipeline {
     /// Runs until the source ends, a stop is asked for, or a stage fails.
-    pub async fn run<S: Source, K: Sink>(
+    pub async fn run<S: Source + Send + 'static, K: Sink>(
         self,
         mut source: S,
         decoder: Box<dyn Decode>,
@@ -153,7 +153,8 @@ impl Pipeline {
             let this = Arc::clone(&this);
             move |runtime| this.search(&runtime, closed, to_sink, ledger)
         });
-        let source = async move {
+        // A task of its own: a sink that blocks in place holds up whatever shares its task.
+        let source = tokio::spawn(async move {
             loop {
                 let item = tokio::select! {
                     item = source.next() => item?,
@@ -164,7 +165,7 @@ impl Pipeline {
                     return Ok::<(), SourceError>(());
                 }
             }
-        };
+        });
         let telemetry = Arc::clone(&this.telemetry);
         let sink = async move {
             let mut summary = Summary::default();
@@ -190,7 +191,7 @@ impl Pipeline {
         let mut summary = sunk?;
         let searched = searched?;
         let windowed = windowed?;
-        sourced?;
+        sourced.map_err(|_| PipelineError::StageLost("source"))??;
         summary.records_in = windowed.read;
         summary.records_held = searched.waiting;
         summary.records_returned += windowed.returned + searched.returned;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{Rule, Table, tables};
@@ -126,10 +126,12 @@ proptest! {
         let left = || (0..rows.len()).flat_map(|i| std::iter::repeat_n(i, times[i]));
         // Without subjects the same row twice is two records; the twin numbers them.
         let twin = Table { lines: left().map(|i| table.lines[i].clone()).collect(), ..table.clone() };
-        let sets = counter.store(&dictionaries.quasi);
-        for node in drawn(&table, &dice) {
-            let counts = of_engine(&*sets.set(&node), &dictionaries);
-            prop_assert_eq!(counts, of_rows(&twin, 0..twin.lines.len(), &node));
+        // The last store is made of the counts themselves where it can be.
+        for sets in [counter.store(&dictionaries.quasi), counter.last_store(&dictionaries.quasi)] {
+            for node in drawn(&table, &dice) {
+                let counts = of_engine(&*sets.set(&node), &dictionaries);
+                prop_assert_eq!(counts, of_rows(&twin, 0..twin.lines.len(), &node));
+            }
         }
     }
 
@@ -163,6 +165,9 @@ proptest! {
             let base = sets.base();
             let spread: Vec<Vec<u64>> =
                 dictionaries.quasi.iter().enumerate().map(|(a, view)| base.marginal(a, view.leaf_count())).collect();
+            let (classes, mut tuples) = (base.len(), BTreeSet::new());
+            (0..rows.len()).filter(|&i| inside[i]).for_each(|i| _ = tuples.insert(rows.quasi(i)));
+            prop_assert_eq!(classes, tuples.len());
             prop_assert_eq!(base.records(), inside.iter().filter(|inside| **inside).count() as u64);
             for (a, spread) in spread.into_iter().enumerate() {
                 let mut counted = vec![0; spread.len()];

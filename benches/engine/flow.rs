@@ -7,6 +7,8 @@ use cpu_time::ProcessTime;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::Encoder;
+use veilstream::frequency::store;
+use veilstream::model::batch::Rows;
 use veilstream::model::event::{Event, Millis};
 use veilstream::pipeline::Pipeline;
 use veilstream::shutdown;
@@ -32,22 +34,27 @@ fn clock() -> Millis {
     Millis(0)
 }
 
-/// Prints the processor's nanoseconds per record, and records per second.
-pub(crate) fn run(case: &Case, windows: usize) {
-    let records = windows * WINDOW;
-    let events: Vec<Event> = (0..windows).flat_map(|window| case.events(window * WINDOW, WINDOW)).collect();
-    let batches: Vec<Vec<Event>> = events.chunks(BATCH).map(<[Event]>::to_vec).collect();
-    let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
-    let pipeline = Pipeline {
+/// The walk of a case.
+pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
+    Pipeline {
         policy: Arc::clone(&case.policy),
-        windows: WindowRules::Tumbling(close),
+        windows,
         scope: Scope::Instance,
         choice: Case::choice(),
         name: "bench".into(),
         seed: 1,
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
         clock,
-    };
+    }
+}
+
+/// Prints the processor's nanoseconds per record, and records per second.
+pub(crate) fn run(case: &Case, windows: usize) {
+    let records = windows * WINDOW;
+    let events: Vec<Event> = (0..windows).flat_map(|window| case.events(window * WINDOW, WINDOW)).collect();
+    let batches: Vec<Vec<Event>> = events.chunks(BATCH).map(<[Event]>::to_vec).collect();
+    let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
+    let pipeline = pipeline(case, WindowRules::Tumbling(close));
     let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
     let sink = WriterSink::new(std::io::sink(), None, Box::new(JsonEncoder::new(&case.policy.schema)));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -88,8 +95,34 @@ pub(crate) fn memory(case: &Case) {
     );
 }
 
+/// Prints what an entry of the finest frequency set takes: the process's growth while rows that are there are counted.
+pub(crate) fn entries(case: &Case) {
+    const WINDOWS: usize = 10;
+    let mut decoder = JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES);
+    let mut encoder = Encoder::new(Arc::clone(&case.policy));
+    let mut rows = Rows::new(case.policy.quasi.len(), case.policy.schema.sensitive.len());
+    for part in 0..WINDOWS {
+        for event in case.events(part * WINDOW, WINDOW) {
+            let payload = event.payload.as_deref().expect("a payload");
+            encoder.encode(&decoder.decode(payload).expect("good input"), None);
+            rows.push(event.position, Millis(0), encoder.row());
+        }
+    }
+    let before = resident();
+    let counting = Case::choice().rules(&case.policy).counting();
+    let mut counter = store::counter(&encoder.sizes(), counting).expect("fits");
+    counter.add(&rows, 0..rows.len());
+    let (tuples, grown) = (counter.tuples(), resident().saturating_sub(before));
+    println!(
+        "{:<10} {} bytes per entry of the frequency set, of which {} records make {tuples}",
+        case.name,
+        grown / tuples,
+        rows.len(),
+    );
+}
+
 /// Resident bytes of this process.
-fn resident() -> usize {
+pub(crate) fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("linux");
     let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
     pages * 4096

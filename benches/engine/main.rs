@@ -1,12 +1,13 @@
 //! The engine alone: where each nanosecond of a record goes, records per second on one and on two cores, bytes per buffered record.
 //!
-//! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow` and `-- memory` run one part; `-- --save` keeps the ratios as
-//! the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
+//! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without) and
+//! `-- long` (a thousand windows) run one part; `-- --save` keeps the ratios as the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
 //! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod baseline;
 mod flow;
+mod long;
 mod people;
 mod stages;
 
@@ -31,6 +32,8 @@ fn main() {
     match words[..] {
         ["flow-here", case, windows] => return flow::run(&named(case), windows.parse().expect("a number")),
         ["memory-here", case] => return flow::memory(&named(case)),
+        ["entries-here", case] => return flow::entries(&named(case)),
+        ["long-here", case] => return long::endure(case),
         _ => {}
     }
     let wanted = |part: &str| words.is_empty() || words.contains(&part);
@@ -58,6 +61,15 @@ fn main() {
     if wanted("memory") {
         for case in Case::all() {
             child(&["memory-here", case.name], None);
+            child(&["entries-here", case.name], None);
+        }
+    }
+    if wanted("intake") {
+        Case::all().iter().filter(|case| case.name != "people").for_each(long::intake);
+    }
+    if wanted("long") {
+        for case in ["records", "people", "records-sliding"] {
+            child(&["long-here", case], None);
         }
     }
     baseline::compare("engine/baseline.json", MARGIN, &figures, save);

@@ -79,9 +79,28 @@ impl<K: Key> BaseSet<K> {
         }
         let finest = Deferred::made(self.snapshot(bottom));
         let store = Arc::new(FrequencyStore::new(finest, self.layout.clone(), domains.to_vec()));
-        let plain = self.counting.facets.is_empty() && !self.counting.subjects;
-        *warm = plain.then(|| Warm::after(Arc::clone(&store), &now));
+        *warm = self.is_plain().then(|| Warm::after(Arc::clone(&store), &now));
         store
+    }
+
+    /// The last store over these counts: nothing is kept for another, and where every tuple still has rows, the counts
+    /// themselves become the finest set.
+    pub(super) fn last_store(mut self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
+        let bottom = Node::new(domains.iter().map(|_| 0));
+        let finest = match self.is_plain() && !self.rows.contains(&0) {
+            true => {
+                let (tuples, rows) =
+                    (std::mem::replace(&mut self.tuples, Index::new()), std::mem::take(&mut self.rows));
+                self.set_of(bottom, tuples.into_keys(), rows)
+            }
+            false => self.snapshot(bottom),
+        };
+        Arc::new(FrequencyStore::new(Deferred::made(finest), self.layout, domains.to_vec()))
+    }
+
+    /// True if nothing but records is counted.
+    fn is_plain(&self) -> bool {
+        self.counting.facets.is_empty() && !self.counting.subjects
     }
 
     /// One record more or less of a tuple, for whoever follows.
@@ -95,7 +114,7 @@ impl<K: Key> BaseSet<K> {
     /// Counts rows `range` of `rows`.
     pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if followed || self.counting.subjects || !self.counting.facets.is_empty() {
+        if followed || !self.is_plain() {
             range.for_each(|i| self.add(rows, i));
             return;
         }
@@ -176,6 +195,11 @@ impl<K: Key> BaseSet<K> {
         let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
         let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
+        FrequencySet { sizes, subjects, facets: Facets::Now(facets), ..self.set_of(bottom, keys, rows) }
+    }
+
+    /// A set of these classes that counts nothing but records.
+    fn set_of(&self, bottom: Node, keys: Vec<K>, rows: Vec<u32>) -> FrequencySet<K> {
         FrequencySet {
             node: bottom,
             values: Vec::new(),
@@ -183,9 +207,9 @@ impl<K: Key> BaseSet<K> {
             fields: self.layout.fields().to_vec(),
             keys,
             rows,
-            sizes,
-            subjects,
-            facets: Facets::Now(facets),
+            sizes: None,
+            subjects: None,
+            facets: Facets::Now(Vec::new()),
             outline: OnceLock::new(),
         }
     }

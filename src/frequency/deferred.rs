@@ -32,6 +32,8 @@ pub(super) struct Since<K> {
     pub(super) changes: Vec<(u32, i32)>,
     pub(super) fields: Vec<Field>,
     pub(super) records: u64,
+    /// Tuples that have records.
+    pub(super) classes: usize,
     /// Records by attribute and code.
     pub(super) marginals: Vec<Vec<u64>>,
 }
@@ -157,7 +159,8 @@ impl<K: Key> Classes for Deferred<K> {
     }
     fn len(&self) -> usize {
         match &self.source {
-            Source::Made | Source::Since(_) => self.set().len(),
+            Source::Made => self.set().len(),
+            Source::Since(since) => since.classes,
             Source::Table(table) => table.classes(),
         }
     }

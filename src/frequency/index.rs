@@ -29,6 +29,11 @@ impl<K: Key> Index<K> {
         &self.keys
     }
 
+    /// The keys, by number.
+    pub(super) fn into_keys(self) -> Vec<K> {
+        self.keys
+    }
+
     /// The number of `key`, a new one if it has none yet.
     pub(super) fn number(&mut self, key: K) -> u32 {
         self.make_room(1);

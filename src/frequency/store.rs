@@ -53,6 +53,8 @@ pub trait Counter: Send {
     /// A store over the counts as they are now. A counter may live as long as the stream: the sets that were asked of the last
     /// store are brought up to date by what came and went since, and not rolled up again.
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
+    /// The last store over the counts, of a counter that nothing is counted with any more.
+    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
 }
 
 /// Frequency sets by node, whatever the key type.
@@ -115,6 +117,9 @@ impl<K: Key> Counter for BaseSet<K> {
     }
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
         self.store_of(domains)
+    }
+    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
+        BaseSet::last_store(*self, domains)
     }
 }
 

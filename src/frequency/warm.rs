@@ -98,6 +98,7 @@ impl<K: Key> Warm<K> {
             changes: self.changes.clone(),
             fields: now.layout.fields().to_vec(),
             records: self.records,
+            classes: now.rows.iter().filter(|rows| **rows > 0).count(),
             marginals: self.marginals.clone(),
         };
         let finest = Deferred::since(bottom, since);

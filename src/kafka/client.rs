@@ -161,6 +161,8 @@ pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
         ("queue.buffering.max.messages", "1000000"),
+        // What was delivered is not looked at: what was not fails the transaction.
+        ("delivery.report.only.error", "true"),
     ]);
     client.set("transactional.id", &config.transactional_id);
     client.set("transaction.timeout.ms", &timeout);

@@ -96,6 +96,21 @@ impl Rows {
         rows
     }
 
+    /// Takes the first `gone` rows out.
+    pub fn remove_first(&mut self, gone: usize) {
+        self.quasi.drain(..gone * self.width);
+        self.sensitive.drain(..gone * self.sensitive_width);
+        self.labels.drain(..gone);
+        self.profiles.drain(..gone);
+        self.subjects.drain(..gone);
+        self.positions.drain(..gone);
+        self.arrived.drain(..gone);
+        let text = gone.checked_sub(1).map_or(0, |last| self.kept_ends[last]);
+        self.kept.drain(..text as usize);
+        self.kept_ends.drain(..gone);
+        self.kept_ends.iter_mut().for_each(|end| *end -= text);
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.positions.len()
@@ -189,16 +204,25 @@ pub struct Span {
 pub struct Spans(BTreeMap<Partition, Vec<Span>>);
 
 impl Spans {
-    /// The spans that cover exactly these positions.
+    /// The spans that cover exactly these positions. A log is read forwards, so they mostly come as runs already, those of
+    /// several partitions in turn.
     pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
-        let mut positions: Vec<_> = positions.into_iter().collect();
-        positions.sort_unstable();
-        let mut spans: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
-        for run in positions.chunk_by(|a, b| a.partition == b.partition && b.offset.0.saturating_sub(a.offset.0) <= 1) {
-            let (first, last) = (run[0], run[run.len() - 1]);
-            spans.entry(first.partition).or_default().push(Span { first: first.offset, last: last.offset });
+        let mut lanes: Vec<(Partition, Vec<Span>)> = Vec::new();
+        let mut at = 0;
+        for Position { partition, offset } in positions {
+            if lanes.get(at).is_none_or(|lane| lane.0 != partition) {
+                at = lanes.iter().position(|lane| lane.0 == partition).unwrap_or_else(|| {
+                    lanes.push((partition, Vec::new()));
+                    lanes.len() - 1
+                });
+            }
+            match lanes[at].1.last_mut() {
+                Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
+                _ => lanes[at].1.push(Span { first: offset, last: offset }),
+            }
         }
-        Self(spans)
+        lanes.iter_mut().for_each(|(_, spans)| merge(spans));
+        Self(lanes.into_iter().collect())
     }
 
     /// These spans, which are ascending and disjoint in each partition.
@@ -229,9 +253,72 @@ impl Spans {
     }
 }
 
+/// Sorts spans, and makes one of those that touch.
+fn merge(spans: &mut Vec<Span>) {
+    spans.sort_unstable_by_key(|span| span.first);
+    spans.dedup_by(|next, span| {
+        let touches = next.first.0.saturating_sub(span.last.0) <= 1;
+        if touches {
+            span.last = span.last.max(next.last);
+        }
+        touches
+    });
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whatever the order, the same spans as from sorted positions, each as long as can be.
+        #[test]
+        fn spans_are_those_of_a_sorted_set(runs in prop::collection::vec((0u32..3, 0i64..60, 1i64..9), 0..30)) {
+            let positions: Vec<Position> =
+                runs.iter().flat_map(|&(p, first, len)| (first..first + len).map(move |o| Position::new(p, o))).collect();
+            let spans = Spans::covering(positions.iter().copied());
+            let covered: Vec<Position> = spans
+                .iter()
+                .flat_map(|(p, spans)| spans.iter().map(move |s| (p, s)))
+                .flat_map(|(p, s)| (s.first.0..=s.last.0).map(move |o| Position { partition: p, offset: Offset(o) }))
+                .collect();
+            let sorted: BTreeSet<Position> = positions.into_iter().collect();
+            prop_assert_eq!(covered, sorted.into_iter().collect::<Vec<_>>());
+            for (_, spans) in spans.iter() {
+                prop_assert!(spans.windows(2).all(|pair| pair[0].last.0 + 1 < pair[1].first.0));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_what_was_not_first(
+            kept in prop::collection::vec("[a-c]{0,3}\n", 0..12),
+            gone in 0usize..=12,
+        ) {
+            let mut rows = Rows::new(2, 1);
+            for (i, kept) in kept.iter().enumerate() {
+                let n = i as u32;
+                let (quasi, sensitive) = (SmallVec::from_slice(&[n, n + 1]), SmallVec::from_slice(&[n + 2]));
+                let row = Row { quasi, sensitive, label: n, profile: n, subject: 3, kept: kept.clone(), event_time: None };
+                rows.push(Position::new(0, i as i64), Millis(i as i64), &row);
+            }
+            let gone = gone.min(rows.len());
+            let twin = rows.filtered(|i| i >= gone);
+            rows.remove_first(gone);
+            prop_assert_eq!((rows.len(), rows.bytes()), (twin.len(), twin.bytes()));
+            let all = |rows: &Rows, i: usize| {
+                let codes = (rows.quasi(i).to_vec(), rows.sensitive(i).to_vec(), rows.label(i), rows.profile(i));
+                (codes, rows.subject(i), rows.position(i), rows.arrived(i), rows.kept_text(i).to_owned())
+            };
+            for i in 0..rows.len() {
+                prop_assert_eq!(all(&rows, i), all(&twin, i));
+            }
+        }
+    }
 
     #[test]
     fn spans_cover_exactly_what_was_given() {

@@ -142,7 +142,11 @@ impl Poller {
     /// Until the pipeline takes nothing more.
     fn poll(&mut self) -> Result<(), SourceError> {
         while !self.session.is_finished() {
-            let idle = !self.take(POLL)?;
+            // What is there already goes into the same batch; what is not is not waited for.
+            let mut came = self.take(POLL)?;
+            while came && self.batch.len() < BATCH {
+                came = self.take(Duration::ZERO)?;
+            }
             if let Some(assigned) = self.session.take_assigned() {
                 self.schemas.iter_mut().for_each(Schemas::forget);
                 if !self.take_up(assigned?)? {
@@ -155,7 +159,7 @@ impl Poller {
                 self.revoked = self.revoked || self.sender.try_send(Ok(SourceItem::Revoked)).is_ok();
                 continue;
             }
-            if (self.batch.len() >= BATCH || idle) && !self.flush()? {
+            if !self.flush()? {
                 return Ok(());
             }
             self.look_after_foreign()?;

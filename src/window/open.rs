@@ -86,22 +86,28 @@ impl ClosedWindow {
     pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
         let sizes = vec![1; dictionaries.quasi.len()];
         let counter = store::counter(&sizes, counting).ok_or(TooWide)?;
-        Ok(Self {
+        let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
+        Ok(Self::of(Arc::new(rows), counter.last_store(&dictionaries.quasi), dictionaries, now))
+    }
+
+    /// Nothing but these rows, at this moment.
+    fn of(rows: Arc<Rows>, sets: Arc<dyn FrequencySets>, dictionaries: Dictionaries, now: Millis) -> Self {
+        Self {
             id: WindowId(0),
             lane: Partition(0),
             opened: now,
             closed: now,
             reason: CloseReason::Waited,
-            rows: Arc::new(Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len())),
+            rows,
             rejected: Vec::new(),
             suppressed: Vec::new(),
-            sets: counter.store(&dictionaries.quasi),
+            sets,
             dictionaries,
             held: Rows::default(),
             epoch: 0,
             replay: None,
             slide: None,
-        })
+        }
     }
 }
 
@@ -116,7 +122,7 @@ impl ClosedWindow {
             rejected: self.rejected.clone(),
             suppressed: self.suppressed.clone(),
             dictionaries: self.dictionaries.clone(),
-            sets: counter.store(&self.dictionaries.quasi),
+            sets: counter.last_store(&self.dictionaries.quasi),
             held: self.held.clone(),
             replay: None,
             slide: self.slide.clone(),
@@ -215,8 +221,16 @@ impl OpenWindow {
     /// Closes it.
     pub fn close(mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<ClosedWindow, TooWide> {
         self.count_all(encoder)?;
-        let rows = Arc::new(std::mem::take(&mut self.rows));
-        Ok(self.closed(rows, now, reason, encoder))
+        let dictionaries = encoder.dictionaries();
+        let sets = self.counter.last_store(&dictionaries.quasi);
+        Ok(ClosedWindow {
+            id: self.id,
+            opened: self.opened,
+            reason,
+            rejected: self.rejected,
+            suppressed: self.suppressed,
+            ..ClosedWindow::of(Arc::new(self.rows), sets, dictionaries, now)
+        })
     }
 
     /// The window as it stands once its first `gone` rows have left. The counts go on; what was rejected and suppressed is
@@ -232,36 +246,25 @@ impl OpenWindow {
         let left = self.rows.positions()[..gone].to_vec();
         let indices: Vec<usize> = (0..gone).collect();
         self.counter.retract(&self.rows, &indices);
-        self.rows = self.rows.filtered(|i| i >= gone);
+        self.rows.remove_first(gone);
         self.counted = self.rows.len();
         if self.counter.tuples() > STALE * self.rows.len() + COUNT_BATCH {
             self.recount(encoder)?;
         }
-        let mut window = self.closed(Arc::new(self.rows.clone()), now, reason, encoder);
-        window.slide = Some(Slide { left, ..Slide::default() });
+        let dictionaries = encoder.dictionaries();
+        let sets = self.counter.store(&dictionaries.quasi);
+        let window = ClosedWindow {
+            id: self.id,
+            opened: self.opened,
+            reason,
+            rejected: std::mem::take(&mut self.rejected),
+            suppressed: std::mem::take(&mut self.suppressed),
+            slide: Some(Slide { left, ..Slide::default() }),
+            ..ClosedWindow::of(Arc::new(self.rows.clone()), sets, dictionaries, now)
+        };
         self.id = WindowId(self.id.0 + 1);
         self.opened = now;
         Ok(window)
-    }
-
-    fn closed(&mut self, rows: Arc<Rows>, now: Millis, reason: CloseReason, encoder: &Encoder) -> ClosedWindow {
-        let dictionaries = encoder.dictionaries();
-        ClosedWindow {
-            id: self.id,
-            lane: Partition(0),
-            opened: self.opened,
-            closed: now,
-            reason,
-            rows,
-            rejected: std::mem::take(&mut self.rejected),
-            suppressed: std::mem::take(&mut self.suppressed),
-            sets: self.counter.store(&dictionaries.quasi),
-            dictionaries,
-            held: Rows::default(),
-            epoch: 0,
-            replay: None,
-            slide: None,
-        }
     }
 
     /// Counts anew, with fields for what the dictionaries hold now.

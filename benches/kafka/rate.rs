@@ -1,0 +1,128 @@
+//! Records per second, and where the processor's time goes.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
+use rdkafka::Message as _;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use veilstream::kafka::client::{KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+
+use super::broker::{Broker, PARTITIONS, PATIENCE, Service, at, commit, send};
+
+/// One round of one program.
+struct Round {
+    /// Records per second.
+    rate: f64,
+    /// Microseconds of processor time per record: its own, and the broker's meanwhile.
+    own: f64,
+    broker: f64,
+}
+
+pub(crate) fn run(broker: &Broker, records: usize, window: usize, rounds: usize) {
+    assert!(broker.generate("people", records, 0).wait().unwrap().success());
+    println!("{records} records, transactions of {window}, {PARTITIONS} partitions, {rounds} rounds");
+    // The broker's code is compiled while it is used: not a matter of whoever comes first.
+    pass_through(broker, records, window, "warm");
+    let mut all: [Vec<Round>; 2] = Default::default();
+    for round in 0..rounds {
+        let name = format!("round-{round}");
+        let mut turns = [true, false];
+        turns.rotate_left(round % 2);
+        for passes in turns {
+            match passes {
+                true => all[0].push(pass_through(broker, records, window, &name)),
+                false => all[1].push(service(broker, records, window, &name)),
+            }
+        }
+        let (passed, served) = (all[0][round].rate, all[1][round].rate);
+        println!(
+            "pass-through {passed:9.0} records/s   veilstream {served:9.0} records/s   ratio {:.2}",
+            served / passed
+        );
+    }
+    let median =
+        |of: &dyn Fn(&Round) -> f64| [0, 1].map(|who| at(0.5, &mut all[who].iter().map(of).collect::<Vec<_>>()));
+    let ([passed, served], own, busy) = (median(&|r| r.rate), median(&|r| r.own), median(&|r| r.broker));
+    println!("medians: {passed:.0} and {served:.0} records/s, ratio {:.2}", served / passed);
+    println!(
+        "processor time per record: pass-through {:.2} us + broker {:.2}; veilstream {:.2} us + broker {:.2}; ratio of sums {:.2}",
+        own[0],
+        busy[0],
+        own[1],
+        busy[1],
+        (own[0] + busy[0]) / (own[1] + busy[1])
+    );
+}
+
+/// Consume, produce, commit: what any exactly-once program must at least do. From the first record on.
+fn pass_through(broker: &Broker, records: usize, window: usize, name: &str) -> Round {
+    let source = KafkaSourceConfig {
+        cluster: broker.cluster(),
+        topics: vec!["people".into()],
+        group: format!("pass-{name}"),
+        format: MessageFormat::Json,
+        registry: None,
+        start: Start::Earliest,
+        on_gap: OnGap::Stop,
+    };
+    let mut settings = group_consumer(&source, 64 << 20);
+    let consumer: BaseConsumer = settings.set("auto.offset.reset", "earliest").create().unwrap();
+    consumer.subscribe(&["people"]).unwrap();
+    let producer: BaseProducer = producer(&broker.sink("passed", format!("pass-{name}"))).create().unwrap();
+    producer.init_transactions(PATIENCE).unwrap();
+    let (mut read, mut started, mut next, mut came) = (0, None, HashMap::new(), Instant::now());
+    let (own, busy) = (ProcessTime::now(), broker.busy());
+    while read < records {
+        // Nothing is also what a poll says after an event that is not a record.
+        let Some(message) = consumer.poll(Duration::from_secs(1)) else {
+            assert!(came.elapsed() < PATIENCE, "nothing more came after {read}");
+            continue;
+        };
+        let message = message.unwrap();
+        if read % 1000 == 0 {
+            came = Instant::now();
+        }
+        started.get_or_insert_with(Instant::now);
+        if read % window == 0 {
+            producer.begin_transaction().unwrap();
+        }
+        next.insert(message.partition(), message.offset() + 1);
+        send(&producer, BaseRecord::to("passed").payload(message.payload().unwrap()));
+        read += 1;
+        if read % 256 == 0 {
+            producer.poll(Duration::ZERO);
+        }
+        if read % window == 0 || read == records {
+            let mut offsets = TopicPartitionList::new();
+            for (partition, offset) in next.drain() {
+                offsets.add_partition_offset("people", partition, Offset::Offset(offset)).unwrap();
+            }
+            let group = consumer.group_metadata().unwrap();
+            producer.send_offsets_to_transaction(&offsets, &group, PATIENCE).unwrap();
+            commit(&producer);
+        }
+    }
+    let micros = 1e6 / records as f64;
+    Round {
+        rate: records as f64 / started.unwrap().elapsed().as_secs_f64(),
+        own: own.elapsed().as_secs_f64() * micros,
+        broker: (broker.busy() - busy) * micros,
+    }
+}
+
+/// `veilstream run` on the same topic. From when it has its partitions on.
+fn service(broker: &Broker, records: usize, window: usize, name: &str) -> Round {
+    let busy = broker.busy();
+    let mut service = Service::start(broker, name, "people", "safe", window);
+    let (assigned, published) = service.finish(records, 10 * PATIENCE);
+    let last = published.last().expect("a release").at;
+    let micros = 1e6 / records as f64;
+    Round {
+        rate: records as f64 / (last - assigned) * 1e3,
+        own: service.busy() * micros,
+        broker: (broker.busy() - busy) * micros,
+    }
+}
