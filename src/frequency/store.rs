@@ -13,7 +13,7 @@ use super::deferred::Deferred;
 use super::key::{Key, Layout, Wide, Width};
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
-use super::warm::Stale;
+use super::warm::{Due, Stale};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::{Code, DomainView};
@@ -133,6 +133,9 @@ pub struct FrequencyStore<K> {
     by_size: RwLock<Vec<Cached<K>>>,
     /// Tables of rollups that are over.
     spare: Mutex<Vec<Groups<K>>>,
+    /// Sets of the last store that are brought up to date together, once any is asked for.
+    due: Mutex<Option<Due<K>>>,
+    is_due: AtomicBool,
     /// Sets of earlier stores that nobody has asked for yet, smallest first.
     stale: Mutex<Vec<Stale<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
@@ -172,6 +175,8 @@ impl<K: Key> FrequencyStore<K> {
             sets: DashMap::new(),
             by_size: RwLock::default(),
             spare: Mutex::default(),
+            due: Mutex::new(None),
+            is_due: AtomicBool::new(false),
             stale: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
@@ -186,6 +191,7 @@ impl<K: Key> FrequencyStore<K> {
         if node == self.base.node() {
             return Arc::clone(&self.base);
         }
+        self.settle();
         if let Some(held) = self.sets.get(node) {
             self.cached.fetch_add(1, Ordering::Relaxed);
             held.asked.store(true, Ordering::Relaxed);
@@ -239,6 +245,7 @@ impl<K: Key> FrequencyStore<K> {
     /// For the next store: the rollups that somebody asked for, and the others as they are, which know the first `known`
     /// changes, or fewer. Smallest first.
     pub(super) fn handed_on(self: Arc<Self>, known: usize) -> (Vec<Arc<Deferred<K>>>, Vec<Stale<K>>) {
+        self.settle();
         let (mut sets, mut others) = (Vec::new(), std::mem::take(&mut *self.stale()));
         for held in &self.sets {
             match held.asked.load(Ordering::Relaxed) {
@@ -277,10 +284,20 @@ impl<K: Key> FrequencyStore<K> {
         Some(set)
     }
 
-    /// Takes in a rollup that was made elsewhere.
-    pub(super) fn keep(&self, set: Deferred<K>) {
-        self.warm_bytes.fetch_add(set.kept_bytes(), Ordering::Relaxed);
-        self.hold(&Arc::new(set), false);
+    /// Takes in rollups of the last store that are to be brought up to date.
+    pub(super) fn expect(&self, due: Due<K>) {
+        self.warm_bytes.fetch_add(due.sets.iter().map(|set| set.kept_bytes()).sum(), Ordering::Relaxed);
+        *self.due.lock().unwrap_or_else(PoisonError::into_inner) = Some(due);
+        self.is_due.store(true, Ordering::Release);
+    }
+
+    /// Brings up to date what is due; whoever else asks meanwhile waits for it.
+    fn settle(&self) {
+        if self.is_due.load(Ordering::Acquire) {
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            due.take().into_iter().flat_map(|due| due.patched(self)).for_each(|set| self.hold(&Arc::new(set), false));
+            self.is_due.store(false, Ordering::Release);
+        }
     }
 
     /// The finest node.
@@ -362,6 +379,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         Arc::new(set)
     }
     fn remember(&self, nodes: &[Node]) {
+        self.settle();
         self.sets.iter().for_each(|held| held.asked.store(false, Ordering::Relaxed));
         let held = nodes.iter().filter_map(|node| self.sets.get(node));
         held.for_each(|held| held.asked.store(true, Ordering::Relaxed));

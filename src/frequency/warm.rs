@@ -109,9 +109,7 @@ impl<K: Key> Warm<K> {
             bytes += set.kept_bytes();
             bytes <= memory
         };
-        let mut sets: Vec<_> = sets.into_iter().take_while(&mut fits).map(Following::new).collect();
-        Patch::new(&next, &mut sets).apply(&next.bottom(), &keys, &by, &mut sets);
-        sets.into_iter().for_each(|set| next.keep(set.deferred()));
+        next.expect(Due { sets: sets.into_iter().take_while(&mut fits).collect(), keys, by });
         stale.retain(|stale| !renewed && fits(&stale.set));
         next.lay_by(stale);
         Some(next)
@@ -150,6 +148,23 @@ impl<K: Key> Stale<K> {
         Patch::new(store, &mut sets).apply(&store.bottom(), &keys, &by, &mut sets);
         let [set] = sets;
         set.deferred()
+    }
+}
+
+/// Sets of the last store, and what came and went since: to be brought up to date by whoever searches, so that whoever counts is
+/// not held up.
+pub(super) struct Due<K> {
+    pub(super) sets: Vec<Arc<Deferred<K>>>,
+    keys: Vec<K>,
+    by: Vec<i32>,
+}
+
+impl<K: Key> Due<K> {
+    /// The sets as of `store`.
+    pub(super) fn patched(self, store: &FrequencyStore<K>) -> impl Iterator<Item = Deferred<K>> {
+        let mut sets: Vec<_> = self.sets.into_iter().map(Following::new).collect();
+        Patch::new(store, &mut sets).apply(&store.bottom(), &self.keys, &self.by, &mut sets);
+        sets.into_iter().map(Following::deferred)
     }
 }
 
