@@ -6,6 +6,7 @@
 
 mod difference;
 mod lanes;
+mod provenance;
 mod room;
 mod sequential;
 mod sliding;
@@ -19,13 +20,13 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::encode::Dictionaries;
 use crate::failpoint::defect;
-use crate::frequency::store::{self, FrequencySets, Origins};
+use crate::frequency::store::{self, FrequencySets};
 use crate::gate::{self, Memory, Refusal, Release};
 use crate::generalize::{ClassIndex, GeneralizedBatch, RowRef};
-use crate::model::batch::{Rows, Span, Spans};
+use crate::model::batch::Rows;
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
-use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance, Work};
+use crate::model::manifest::Named;
 use crate::model::plan::Ledger;
 use crate::model::policy::{Loss, Policy, SuppressionAction};
 use crate::model::recoding::{Column, Recoding};
@@ -37,6 +38,7 @@ use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide};
 
 pub use lanes::Anonymizers;
+pub use sequential::Past;
 
 /// Makes releases, window after window.
 pub struct Anonymizer {
@@ -141,6 +143,12 @@ impl Anonymizer {
         self.ledgers.forget();
         self.held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
         self.carried = self.held.clone();
+        // What a snapshot has shown is finished, so the next window has none of it: there is nothing to compare.
+        self.snapshots = sliding::Snapshots::default();
+        if self.remembers() {
+            // What others have published meanwhile counts too, so all of it is told anew.
+            self.memory = Memory::new(&self.policy);
+        }
         self.last = last.filter(|node| self.policy.lattice().contains(node)).map(Recoding::from);
     }
 
@@ -150,6 +158,12 @@ impl Anonymizer {
             return Ok(self.snapshot(&window, &slide));
         }
         let replay = window.replay.take();
+        if let Some(replay) = &replay
+            && let Some(shown) = replay.plan.shown.as_ref().filter(|_| !self.remembers())
+            && replay.plan.fingerprint == self.policy.fingerprint
+        {
+            return Ok(self.snapshot_again(&window, &replay.plan, shown));
+        }
         let mut expired = Vec::new();
         match &replay {
             Some(replay) => self.held = replay.held.clone(),
@@ -189,7 +203,10 @@ impl Anonymizer {
         };
         let mut plan = self.plan(&evaluator, &chosen, &rows);
         let columns = chosen.recoding.columns(&window.dictionaries.quasi);
-        self.leave_recurring_out(&mut plan, &rows, &columns, &rules);
+        match replay.as_ref().and_then(|replay| replay.plan.shown.as_ref()) {
+            Some(shown) => plan = self.planned(&rows, shown),
+            None => self.leave_recurring_out(&mut plan, &rows, &columns, &rules),
+        }
         let fitting =
             |this: &Self, plan: Plan| this.ledgers.make_room(&rows, &this.held, plan, |plan| lineage(this, plan));
         plan = fitting(self, plan);
@@ -236,7 +253,10 @@ impl Anonymizer {
         let open = defect("gate-open").then(|| Rules::new(&Policy { criteria: Vec::new(), ..(*self.policy).clone() }));
         let verdict = match (&open, &mut self.memory) {
             (Some(open), _) => gate::verify(batch, open),
-            (None, Some(memory)) => gate::verify_recurring(batch, &self.rules, memory),
+            (None, Some(memory)) => {
+                let planned = batch.lineage.plan.journal.is_some();
+                gate::verify_recurring(batch, &self.rules, memory, planned)
+            }
             (None, None) => gate::verify(batch, &self.rules),
         };
         match verdict {
@@ -365,89 +385,6 @@ impl Anonymizer {
         let to = if plan.published.is_empty() { &mut carried } else { &mut self.held };
         plan.held.iter().for_each(|&i| to.push_from(rows, i as usize));
         self.carried = carried;
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn provenance(
-        &self,
-        window: &ClosedWindow,
-        plan: &Plan,
-        seed: u64,
-        expired: &[Position],
-        finished: &Spans,
-        chosen: Option<&Chosen>,
-        losses: Vec<Named>,
-        rows: &Rows,
-        columns: &[Arc<Column>],
-    ) -> Provenance {
-        let levels = chosen.map(|c| c.recoding.coarsest());
-        let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
-            attribute: self.policy.quasi[attribute].name.to_string(),
-            level,
-            cut: columns[attribute].values().map(|_| self.cut_labels(rows, plan, attribute, &columns[attribute])),
-        };
-        let released_held = plan.published.iter().filter(|r| matches!(r, RowRef::Held(_))).count();
-        Provenance {
-            release_id: format!("{}-{seed:016x}", self.name),
-            window_id: window.id.0,
-            close_reason: window.reason.as_str().into(),
-            offsets: Self::offsets(finished),
-            recoding: levels.iter().flat_map(|node| node.levels().iter().enumerate().map(level)).collect(),
-            losses,
-            records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
-            records_published: plan.published.len() as u64,
-            records_suppressed: (plan.suppressed.len() + plan.expired.len() + expired.len() + window.suppressed.len())
-                as u64,
-            records_held: (self.held.len() - released_held - plan.expired.len() + plan.held.len()) as u64,
-            records_rejected: window.rejected.len() as u64,
-            algorithm: chosen.map_or("none", |c| c.algorithm.as_str()).into(),
-            nodes_checked: chosen.map_or(0, |c| c.checks),
-            nodes_total: chosen.map_or(0, |c| u64::try_from(c.nodes).unwrap_or(u64::MAX)),
-            nodes_predicted: chosen.map_or(0, |c| c.predicted),
-            stop: chosen.map_or("none", |c| c.stop.as_str()).into(),
-            search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
-            policy_fingerprint: self.policy.fingerprint.clone(),
-            closed_at: window.closed.0,
-            work: self.work(plan, rows, chosen),
-        }
-    }
-
-    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
-        let arrived = |row: &RowRef| match row {
-            RowRef::Fresh(i) => rows.arrived(*i as usize).0,
-            RowRef::Held(i) => self.held.arrived(*i as usize).0,
-        };
-        let origins = chosen.map_or_else(Origins::default, |c| c.origins);
-        Work {
-            oldest_arrival: plan.published.iter().map(arrived).min(),
-            sets_scanned: origins.scanned,
-            sets_rolled_up: origins.rolled_up,
-            sets_cached: origins.cached,
-            skipped: false,
-            waiting_elsewhere: self.elsewhere,
-        }
-    }
-
-    fn offsets(finished: &Spans) -> Vec<PartitionSpans> {
-        let spans = |(partition, spans): (Partition, &[Span])| PartitionSpans {
-            partition: partition.0,
-            spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect(),
-        };
-        finished.iter().map(spans).collect()
-    }
-
-    /// The labels of one attribute that occur among the published rows, in the order of the cut.
-    fn cut_labels(&self, rows: &Rows, plan: &Plan, attribute: usize, column: &Column) -> Vec<String> {
-        let mut occurs = vec![false; column.len()];
-        for row in &plan.published {
-            let leaf = match row {
-                RowRef::Fresh(i) => rows.quasi(*i as usize)[attribute],
-                RowRef::Held(i) => self.held.quasi(*i as usize)[attribute],
-            };
-            occurs[column.map()[leaf as usize] as usize] = true;
-        }
-        let codes = (0..column.len()).filter(|&code| occurs[code]);
-        codes.map(|code| column.label(code as u32).to_owned()).collect()
     }
 }
 

@@ -4,30 +4,34 @@
 //! travels back is a stop, and the pressure of full channels. When a stage fails, its channel closes, the stages before it
 //! stop for want of a reader, and the first error is the one that is reported.
 
+mod summary;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::anonymizer::{Anonymizers, Closing};
+use crate::anonymizer::{Anonymizers, Closing, Past};
 use crate::codec::Decode;
 use crate::encode::{Encoded, Encoder};
 use crate::failpoint::step;
-use crate::gate::{Refusal, Release};
+use crate::gate::Release;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
+use crate::model::lattice::Node;
 use crate::model::plan::Ledger;
 use crate::model::policy::Policy;
 use crate::search::choose::Choice;
 use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
-use crate::source::{Assignment, Replay, Source, SourceError, SourceItem};
+use crate::source::{Assignment, Recalled, Replay, Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
 use crate::window::{CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, Scope, TooWide, WindowId, WindowRules};
+
+pub use summary::{PipelineError, Summary};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
 const EVENT_BATCHES: usize = 8;
@@ -65,70 +69,6 @@ pub struct Pipeline {
     pub telemetry: Arc<Telemetry>,
     /// The wall clock.
     pub clock: fn() -> Millis,
-}
-
-/// The four outcomes, and that they add up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
-    /// Records read.
-    pub records_in: u64,
-    /// Records published.
-    pub records_published: u64,
-    /// Records left out for good.
-    pub records_suppressed: u64,
-    /// Records that still wait.
-    pub records_held: u64,
-    /// Records turned away.
-    pub records_rejected: u64,
-    /// Records given back to the log, to be read again by whoever has their partition next. None without Kafka.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub records_returned: u64,
-    /// Releases with at least one row.
-    pub releases: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-impl Summary {
-    /// True if every record read has exactly one outcome.
-    pub fn adds_up(&self) -> bool {
-        let outcomes = self.records_published + self.records_suppressed + self.records_held + self.records_rejected;
-        self.records_in == outcomes + self.records_returned
-    }
-
-    fn add(&mut self, release: &Release) {
-        let provenance = &release.manifest().provenance;
-        self.records_published += provenance.records_published;
-        self.records_suppressed += provenance.records_suppressed;
-        self.records_rejected += provenance.records_rejected;
-        self.releases += u64::from(!release.is_empty());
-    }
-}
-
-/// Why a run ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum PipelineError {
-    /// The input failed.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// The output failed.
-    #[error(transparent)]
-    Sink(#[from] SinkError),
-    /// The gate refused a release that the search believed in: nothing of it was sent.
-    #[error("the gate refused a release, nothing of it was sent: {0}")]
-    Refused(#[from] Refusal),
-    /// The class keys are too wide.
-    #[error(transparent)]
-    TooWide(#[from] TooWide),
-    /// A stage died.
-    #[error("the {0} stage ended without a reason")]
-    StageLost(&'static str),
-    /// The counts do not add up: a defect, said rather than hidden.
-    #[error("the outcomes of the records do not add up: {0:?}")]
-    Unaccounted(Summary),
 }
 
 impl Pipeline {
@@ -214,6 +154,7 @@ impl Pipeline {
             if drain { windows } else { windows.within(MOST_SCATTERED) }
         };
         let mut windows = no_windows();
+        let sliding = matches!(self.windows, WindowRules::Sliding(_));
         let mut windowed = Windowed::default();
         let mut epoch = 0;
         let empty = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
@@ -238,14 +179,17 @@ impl Pipeline {
                     self.telemetry.read(batch.len());
                     for (event, since) in &batch {
                         match self.read(event, &mut *decoder, &mut encoder) {
-                            Encoded::Row => held.push(event.position, waiting(event, *since, now), encoder.row()),
+                            // In a sliding window a record waits anyway.
+                            Encoded::Row if !sliding => {
+                                held.push(event.position, waiting(event, *since, now), encoder.row());
+                            }
                             other => windows.add(&encoder, event.position, now, other)?,
                         }
                     }
                 }
                 Ok(Some(SourceItem::Revoked)) => self.telemetry.set_ready(false),
                 Ok(Some(SourceItem::Assigned(assignment))) => {
-                    windowed.returned += (windows.len() + held.len()) as u64;
+                    windowed.returned += (windows.unclosed() + held.len()) as u64;
                     held = empty.clone();
                     windows = no_windows();
                     epoch = assignment.epoch;
@@ -253,10 +197,17 @@ impl Pipeline {
                     sent = to_search.blocking_send(Closed::Reset(assignment)).is_ok();
                 }
                 Ok(Some(SourceItem::Replay(replay))) => {
-                    windowed.read += replay.events.len() as u64;
-                    self.telemetry.read(replay.events.len());
+                    let plan = &replay.plan;
+                    let read = |event: &&Event| plan.is_read(event.position);
+                    let read = replay.events.iter().filter(read).count();
+                    windowed.read += read as u64;
+                    self.telemetry.read(read);
                     let window = self.replay(*replay, epoch, &mut *decoder, &mut encoder, &counting)?;
                     sent = to_search.blocking_send(Closed::Window(Box::new(window))).is_ok();
+                }
+                Ok(Some(SourceItem::Recalled(recalled))) => {
+                    let past = self.recall(&recalled, &mut *decoder, &mut encoder);
+                    sent = to_search.blocking_send(Closed::Past(Box::new(past))).is_ok();
                 }
                 Ok(Some(SourceItem::Idle)) | Err(_) => {
                     sent = close_due(&mut windows, &mut held, now, &encoder, epoch, self.scope, to_search)?;
@@ -268,7 +219,7 @@ impl Pipeline {
                             break;
                         }
                     }
-                    windowed.returned += (windows.len() + held.len()) as u64;
+                    windowed.returned += (windows.unclosed() + held.len()) as u64;
                     return Ok(windowed);
                 }
             }
@@ -296,6 +247,33 @@ impl Pipeline {
         encoded
     }
 
+    /// What an earlier release shows. Its records were read before: they are not counted again, nor turned away.
+    fn recall(&self, recalled: &Recalled, decoder: &mut dyn Decode, encoder: &mut Encoder) -> Past {
+        let mut rows = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
+        for event in &recalled.events {
+            let record = event.payload.as_ref().map(|payload| decoder.decode(payload));
+            if let Some(Ok(record)) = record
+                && encoder.encode(&record, event.timestamp) == Encoded::Row
+            {
+                rows.push(event.position, Millis(0), encoder.row());
+            }
+        }
+        if rows.len() < recalled.events.len() {
+            let missing = recalled.events.len() - rows.len();
+            tracing::warn!(missing, "records that an earlier release has shown are none by this policy");
+        }
+        let mut lanes: Vec<Partition> = recalled.partitions.iter().map(|&p| self.scope.lane(p)).collect();
+        lanes.dedup();
+        Past {
+            lanes,
+            later: recalled.later,
+            levels: (recalled.fingerprint == self.policy.fingerprint)
+                .then(|| Node::new(recalled.levels.iter().copied())),
+            rows,
+            dictionaries: encoder.dictionaries(),
+        }
+    }
+
     /// The window of a release that was planned before a crash.
     fn replay(
         &self,
@@ -309,7 +287,9 @@ impl Pipeline {
         let lane = replay.events.first().map(|event| self.scope.lane(event.position.partition));
         let mut window = OpenWindow::new(WindowId(0), closed, encoder, Arc::clone(counting))?;
         let mut held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
-        for event in &replay.events {
+        // By another policy what was shown before is not shown again: see `Anonymizer::release`.
+        let obsolete = replay.plan.fingerprint != self.policy.fingerprint;
+        for event in replay.events.iter().filter(|event| !obsolete || replay.plan.is_read(event.position)) {
             let encoded = match replay.plan.refused.contains(event.position) {
                 true => Encoded::Rejected(Reject::record(RejectCode::UnknownSchema)),
                 false => self.read(event, decoder, encoder),
@@ -364,6 +344,10 @@ impl Pipeline {
                     anonymizers.reset(assignment.partitions, assignment.last);
                     None
                 }
+                Ok(Some(Closed::Past(past))) => {
+                    past.lanes.iter().for_each(|&lane| anonymizers.of(lane).recall(&past));
+                    None
+                }
                 Ok(None) => {
                     searched.waiting = anonymizers.waiting();
                     return Ok(searched);
@@ -392,6 +376,8 @@ enum Closed {
     Window(Box<ClosedWindow>),
     /// A new assignment.
     Reset(Assignment),
+    /// What an earlier release shows.
+    Past(Box<Past>),
 }
 
 /// What the window stage counted.

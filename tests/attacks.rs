@@ -11,10 +11,12 @@ use std::time::Duration;
 use common::{Attribute, Line, Rule, Table, hold};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::{Anonymizer, Closing};
-use veilstream::encode::Encoder;
+use veilstream::anonymizer::{Anonymizer, Closing, Past};
+use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::{Memory, Release};
+use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
+use veilstream::model::lattice::Node;
 use veilstream::model::policy::{Loss, Policy, Sequential, SuppressionAction};
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
@@ -113,10 +115,15 @@ impl Stream {
         }
     }
 
-    fn add(&mut self, line: &Line, time: i64, now: i64) -> Vec<Vec<Row>> {
+    /// The line as record `number`.
+    fn encode(&mut self, line: &Line, number: i64, time: i64) -> Encoded {
         let mut record = self.table.record(line);
-        record.values.push(Value::Text(self.next.to_string().into()));
-        let encoded = self.encoder.encode(&record, Some(Millis(time)));
+        record.values.push(Value::Text(number.to_string().into()));
+        self.encoder.encode(&record, Some(Millis(time)))
+    }
+
+    fn add(&mut self, line: &Line, time: i64, now: i64) -> Vec<Vec<Row>> {
+        let encoded = self.encode(line, self.next, time);
         let position = Position::new(0, self.next);
         self.next += 1;
         self.windows.add(&self.encoder, position, Millis(now), encoded).expect("narrow enough");
@@ -294,6 +301,54 @@ fn intersecting_the_values_of_who_returns_finds_people_without_sequential_and_no
             }
         }
     }
+}
+
+/// The releases of a stream that starts over after every one of them; it learns what the last `told` ones showed.
+fn restarted(table: &Table, policy: &Arc<Policy>, told: usize) -> Vec<Vec<Row>> {
+    let mut stream = Stream::new(table, policy, by_count(400), Levels::Sticky);
+    let mut past: Vec<(Node, Vec<Row>)> = Vec::new();
+    for (i, line) in (0..).zip(&table.lines) {
+        let encoded = stream.encode(line, i, NOW);
+        stream.windows.add(&stream.encoder, Position::new(0, i), Millis(NOW), encoded).expect("narrow enough");
+        let Some(window) = stream.windows.due(Millis(NOW), &stream.encoder).expect("narrow enough") else { continue };
+        let Closing::Release(release) = stream.anonymizer.release(window).expect("narrow") else { panic!("refused") };
+        let node = Node::new(release.lineage().plan.levels.iter().copied());
+        let shown = rows(&release);
+        let by_position: BTreeSet<i64> = shown.iter().map(|row| row.line as i64).collect();
+        let planned = release.lineage().plan.shown.clone().expect("asked for");
+        assert!(by_position.iter().all(|&line| planned.contains(Position::new(0, line))));
+        assert_eq!(planned.count(), by_position.len() as u64);
+        past.push((node.clone(), shown));
+        stream.anonymizer.reset(None, Some(node));
+        for (later, (node, shown)) in past.iter().rev().take(told).enumerate() {
+            let mut rows = Rows::new(3, 1);
+            for row in shown {
+                stream.encode(&table.lines[row.line], row.line as i64, NOW);
+                rows.push(Position::new(0, row.line as i64), Millis(0), stream.encoder.row());
+            }
+            let dictionaries = stream.encoder.dictionaries();
+            let levels = Some(node.clone());
+            stream.anonymizer.recall(&Past { lanes: Vec::new(), later, levels, rows, dictionaries });
+        }
+    }
+    past.into_iter().map(|(_, rows)| rows).collect()
+}
+
+#[test]
+fn who_starts_over_and_is_told_decides_as_who_never_did() {
+    let table = town(4800, 600, 7);
+    let sequential = Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
+    let rules = [Rule::K(4), Rule::Distinct(0, 3)];
+    let policy = policy(&table, &rules, SuppressionAction::Drop, Some(sequential));
+    let lines = |releases: &[Vec<Row>]| -> Vec<BTreeSet<usize>> {
+        releases.iter().map(|rows| rows.iter().map(|row| row.line).collect()).collect()
+    };
+    let never = releases(&table, &policy, 400, Levels::Sticky).0;
+    assert_eq!(lines(&restarted(&table, &policy, 3)), lines(&never));
+    // More than the last three releases is out of sight, and fewer is not enough.
+    assert_eq!(lines(&restarted(&table, &policy, 9)), lines(&never));
+    let (returned, found) = intersected(&table, &restarted(&table, &policy, 1), 4, 3);
+    assert!(found > 0, "of {returned} who return nobody is found although little was told");
 }
 
 #[test]

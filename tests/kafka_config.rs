@@ -313,6 +313,7 @@ fn the_registry_may_come_and_go() {
         topic: "safe".into(),
         manifests: Some("safe-manifests".into()),
         dead_letters: Some("safe-dead-letters".into()),
+        journal: None,
         transactional_id: String::new(),
         transaction_timeout: PATIENCE,
         format: MessageFormat::ConfluentAvro,

@@ -99,6 +99,7 @@ impl Instance {
                 fresh: spans(&part.fresh),
                 held: spans(&part.held),
                 refused: spans(&part.refused),
+                ..ReleasePlan::default()
             }
         });
         (this, plan)
@@ -211,7 +212,7 @@ impl Published {
                 return;
             }
         }
-        let leaves = Leaves { levels: None, since: lineage.since };
+        let leaves = Leaves { since: lineage.since, ..Leaves::default() };
         if !lineage.finished.of(P).is_empty() {
             let after = instance.session.progress().after(P, &lineage.finished, leaves).expect("ours");
             broker.commit(&after);

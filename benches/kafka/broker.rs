@@ -61,6 +61,7 @@ impl Broker {
             topic: topic.into(),
             manifests: None,
             dead_letters: None,
+            journal: None,
             transactional_id: id,
             transaction_timeout: PATIENCE,
             format: MessageFormat::Json,

@@ -44,6 +44,26 @@ impl Ledgers {
         self.earlier.clear();
     }
 
+    /// How many of `most` records that wait must be suppressed to write a release down; `None` if even all do not help.
+    /// `lineage` says what is written down if so many are.
+    pub(super) fn excess(&self, most: usize, lineage: impl Fn(usize) -> Lineage) -> Option<usize> {
+        let Some(ledger) = &self.ledger else { return Some(0) };
+        let fits = |n: usize| {
+            let lineage = lineage(n);
+            let planned = lineage.plan.shown.is_some().then_some(&lineage.plan);
+            ledger.room(&self.earlier, planned, &lineage.finished) == Room::Enough
+        };
+        if fits(0) {
+            return Some(0);
+        }
+        let (mut too_few, mut enough) = (0, most);
+        while enough - too_few > 1 {
+            let middle = too_few + (enough - too_few) / 2;
+            if fits(middle) { enough = middle } else { too_few = middle }
+        }
+        (most > 0 && fits(enough)).then_some(enough)
+    }
+
     /// The plan, with as many of the oldest waiting records suppressed as it takes to write it down. If even that does not
     /// help, nothing is published: then there is no plan to write down.
     pub(super) fn make_room(&self, rows: &Rows, held: &Rows, plan: Plan, lineage: impl Fn(&Plan) -> Lineage) -> Plan {
@@ -98,6 +118,8 @@ impl Anonymizer {
                 fresh: Spans::covering(read.copied()),
                 held: Spans::covering(self.held.positions().iter().copied()),
                 refused: Spans::covering(refused.map(|(position, _)| *position)),
+                shown: self.remembers().then(|| Spans::covering(self.published(rows, plan))),
+                journal: replay.and_then(|replay| replay.plan.journal),
             },
             replayed: replay.is_some(),
             finished: self.finished(window, rows, plan, expired),
@@ -105,14 +127,18 @@ impl Anonymizer {
         }
     }
 
-    /// The records that have their outcome with this release.
-    pub(super) fn finished(&self, window: &ClosedWindow, rows: &Rows, plan: &Plan, expired: &[Position]) -> Spans {
-        let published = plan.published.iter().map(|row| match row {
+    /// The records that the release shows.
+    fn published(&self, rows: &Rows, plan: &Plan) -> impl Iterator<Item = Position> {
+        plan.published.iter().map(|row| match row {
             RowRef::Fresh(i) => rows.position(*i as usize),
             RowRef::Held(i) => self.held.position(*i as usize),
-        });
+        })
+    }
+
+    /// The records that have their outcome with this release.
+    pub(super) fn finished(&self, window: &ClosedWindow, rows: &Rows, plan: &Plan, expired: &[Position]) -> Spans {
         Spans::covering(
-            published
+            self.published(rows, plan)
                 .chain(plan.suppressed.iter().map(|&i| rows.position(i as usize)))
                 .chain(plan.expired.iter().map(|&i| self.held.position(i as usize)))
                 .chain(expired.iter().copied())

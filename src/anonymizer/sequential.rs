@@ -1,20 +1,78 @@
 //! `sequential`: who returns and would be left with too few candidate values is left out, and so is whoever no longer
-//! hides among enough others for it, until nothing changes. Only a plan: the gate has the last word.
+//! hides among enough others for it, until nothing changes. Only a plan: the gate has the last word. After a restart what
+//! was shown before is told anew, by the log.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::difference::Counts;
 use super::{Anonymizer, Plan};
+use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
-use crate::model::batch::Rows;
+use crate::model::batch::{Rows, Spans};
 use crate::model::domain::Code;
+use crate::model::event::Partition;
+use crate::model::lattice::Node;
 use crate::model::policy::SuppressionAction;
-use crate::model::recoding::Column;
+use crate::model::recoding::{Column, Recoding};
 use crate::privacy::Rules;
 
+/// What an earlier release shows.
+pub struct Past {
+    /// Whose it is.
+    pub lanes: Vec<Partition>,
+    /// How many releases have followed it, at least.
+    pub later: usize,
+    /// Its levels; `None` if it was made by another policy.
+    pub levels: Option<Node>,
+    /// Its rows.
+    pub rows: Rows,
+    /// What their codes mean.
+    pub dictionaries: Dictionaries,
+}
+
 impl Anonymizer {
+    /// True if releases are held to what earlier ones have shown.
+    pub(super) fn remembers(&self) -> bool {
+        self.memory.as_ref().is_some_and(Memory::is_asked_for)
+    }
+
+    /// Learns what a release showed before a restart.
+    pub fn recall(&mut self, past: &Past) {
+        let lattice = self.policy.lattice();
+        let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_asked_for()) else { return };
+        let field = memory.field();
+        let row = |i: usize| (past.rows.subject(i), past.rows.sensitive(i)[field]);
+        match past.levels.clone().filter(|node| lattice.contains(node)) {
+            Some(node) => {
+                let all: Vec<RowRef> = (0..past.rows.len() as u32).map(RowRef::Fresh).collect();
+                let at = |place: RowRef| match place {
+                    RowRef::Fresh(i) | RowRef::Held(i) => (&past.rows, i as usize),
+                };
+                let classes = classes(&all, at, &Recoding::from(node).columns(&past.dictionaries.quasi));
+                memory
+                    .recall(past.later, classes.iter().map(|class| class.iter().map(|&i| row(i)).collect::<Vec<_>>()));
+            }
+            // What it showed cannot be told any more, so at worst each of them by itself.
+            None => memory.recall(past.later, (0..past.rows.len()).map(|i| [row(i)])),
+        }
+    }
+
+    /// The plan that shows these records, and leaves the others out.
+    pub(super) fn planned(&self, rows: &Rows, shown: &Spans) -> Plan {
+        let mut plan = Plan::default();
+        for i in 0..rows.len() as u32 {
+            match shown.contains(rows.position(i as usize)) {
+                true => plan.published.push(RowRef::Fresh(i)),
+                false => plan.leave_out(self.policy.action, i),
+            }
+        }
+        let held = (0..self.held.len() as u32).filter(|&i| shown.contains(self.held.position(i as usize)));
+        plan.published.extend(held.map(RowRef::Held));
+        plan
+    }
+
     /// Takes out of the plan what `sequential` does not allow; nothing if the policy does not ask for it.
     pub(super) fn leave_recurring_out(&self, plan: &mut Plan, rows: &Rows, columns: &[Column], rules: &Rules) {
         let Some(memory) = self.memory.as_ref().filter(|memory| memory.is_asked_for()) else { return };

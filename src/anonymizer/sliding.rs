@@ -2,7 +2,12 @@
 //!
 //! A record counts as published with the first snapshot that shows it, and as suppressed when it leaves the window
 //! without one. If no plan passes the gate, nothing is published for this slide, and the last snapshot stays the one to
-//! compare with. Bounded: only rows of the window and of the last snapshot are remembered.
+//! compare with. Bounded: only rows of the window and of the last snapshot are remembered. Where what waits must be written
+//! down, the oldest rows that wait are given up when there is no room for them.
+//!
+//! What a log reads again after a restart has never been shown, so the window then starts without what was, and no two
+//! snapshots from before and after have a row in common: there is nothing to subtract. A snapshot that was planned
+//! before a crash is made again of the very rows that it was to show.
 
 use std::sync::Arc;
 
@@ -11,11 +16,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::difference::{Candidates, Standing};
 use super::{Anonymizer, Closing, Plan};
-use crate::gate::{self, Snapshot};
-use crate::generalize::{GeneralizedBatch, RowRef};
+use crate::failpoint::defect;
+use crate::gate::{self, Release, Snapshot};
+use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Spans};
-use crate::model::event::Position;
-use crate::model::manifest::Named;
+use crate::model::event::{Position, RejectCode};
+use crate::model::lattice::Node;
+use crate::model::plan::ReleasePlan;
 use crate::model::recoding::{Column, Recoding};
 use crate::search::choose::{Chosen, choose};
 use crate::search::evaluator::Evaluator;
@@ -32,12 +39,37 @@ pub(super) struct Snapshots {
     left: FxHashMap<Position, u64>,
     slides: u64,
     waiting: usize,
+    /// Rows of the window that are never shown, for want of room to write down that they wait.
+    given_up: FxHashSet<Position>,
 }
 
 impl Snapshots {
     /// Rows in the window that no snapshot has shown yet.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
+    }
+}
+
+/// What becomes of whom with a snapshot.
+struct Account {
+    read: u64,
+    published: u64,
+    suppressed: u64,
+    waiting: u64,
+    lineage: Lineage,
+}
+
+impl Account {
+    /// The batch, with what the account says.
+    fn of(self, mut batch: GeneralizedBatch) -> GeneralizedBatch {
+        let from = &mut batch.provenance;
+        from.offsets = Anonymizer::offsets(&self.lineage.finished);
+        from.records_in = self.read;
+        from.records_published = self.published;
+        from.records_suppressed = self.suppressed;
+        from.records_held = self.waiting;
+        batch.lineage = self.lineage;
+        batch
     }
 }
 
@@ -51,6 +83,9 @@ impl Anonymizer {
     /// Makes the snapshot of a sliding window.
     pub(super) fn snapshot(&mut self, window: &ClosedWindow, slide: &Slide) -> Closing {
         self.snapshots.slides += 1;
+        if defect("no-difference") {
+            (self.snapshots.last, self.last) = (None, None);
+        }
         let pool = self.pool(window, slide.max_hold);
         let seed = self.seeds.next_u64();
         let policy = Arc::clone(&self.policy);
@@ -75,7 +110,12 @@ impl Anonymizer {
                     let Some(plan) = plan else { continue };
                     let chosen = Chosen { recoding: recoding.clone(), ..chosen.clone() };
                     let losses = self.losses(&evaluator, &chosen, &plan);
-                    let batch = self.shown(window, slide, &pool, &plan, &recoding, seed, Some((&chosen, losses)));
+                    let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, seed, given_up);
+                    let Some(given_up) = self.ledgers.excess(window.rows.len(), |n| account(n).lineage) else {
+                        continue;
+                    };
+                    let batch = self.batch(window, &pool.rows, &plan, &recoding, seed, &[], Some(&chosen), losses);
+                    let batch = account(given_up).of(batch);
                     if let Ok(release) = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref()) {
                         tried = Some((release, recoding));
                         break;
@@ -86,16 +126,53 @@ impl Anonymizer {
         let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, seed) };
         self.snapshots.last = Some(release.snapshot());
         self.last = Some(recoding);
-        self.remember(window);
+        self.remember(window, &release);
         Closing::Release(Box::new(release))
+    }
+
+    /// Makes a snapshot again that was planned before a crash: the window has the rows that it shows, and those that it
+    /// accounts for. What it was to be compared with is gone; the gate compared them when it was planned.
+    pub(super) fn snapshot_again(&mut self, window: &ClosedWindow, planned: &ReleasePlan, shown: &Spans) -> Closing {
+        let policy = Arc::clone(&self.policy);
+        let rules = self.rules.bind(&window.dictionaries.values());
+        let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets));
+        let chosen = Chosen::given(Node::new(planned.levels.iter().copied()), &evaluator);
+        let plan = Plan { suppressed: Vec::new(), ..self.planned(&window.rows, shown) };
+        let losses = self.losses(&evaluator, &chosen, &plan);
+        drop(evaluator);
+        let (rows, recoding) = (&window.rows, &chosen.recoding);
+        let batch = self.batch(window, rows, &plan, recoding, planned.seed, &[], Some(&chosen), losses);
+        let own = rows.positions().iter().copied().filter(|position| planned.is_read(*position));
+        let (first, gone): (Vec<Position>, Vec<Position>) = own.partition(|position| shown.contains(*position));
+        let rejected = window.rejected.iter().map(|(position, _)| *position);
+        let finished = Spans::covering(first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected));
+        let account = Account {
+            read: finished.count(),
+            published: first.len() as u64,
+            suppressed: (gone.len() + window.suppressed.len()) as u64,
+            waiting: 0,
+            lineage: Lineage { epoch: window.epoch, plan: planned.clone(), replayed: true, finished, since: None },
+        };
+        let batch = account.of(batch);
+        match gate::verify(batch, &self.rules) {
+            Ok(release) => {
+                self.snapshots = Snapshots::default();
+                self.ledgers.made(&release.lineage().finished);
+                self.last = Some(chosen.recoding);
+                Closing::Release(Box::new(release))
+            }
+            Err(refusal) => Closing::Refused(refusal),
+        }
     }
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
     fn pool(&mut self, window: &ClosedWindow, max_hold: u64) -> Pool {
-        let Snapshots { last, left, slides, .. } = &mut self.snapshots;
+        let Snapshots { last, left, slides, given_up, .. } = &mut self.snapshots;
         let in_window: FxHashSet<Position> = window.rows.positions().iter().copied().collect();
         let mut shown: FxHashSet<Position> = FxHashSet::default();
-        let mut rows = (*window.rows).clone();
+        let wanted = |i: usize| !given_up.contains(&window.rows.position(i));
+        let mut rows = if given_up.is_empty() { (*window.rows).clone() } else { window.rows.filtered(wanted) };
+        let in_both = rows.len();
         let mut standing = Vec::new();
         for (of, i) in last.iter().flat_map(Snapshot::rows) {
             let position = of.position(i);
@@ -109,7 +186,7 @@ impl Anonymizer {
         }
         left.retain(|position, _| shown.contains(position));
         let of = |position: &Position| if shown.contains(position) { Standing::Shown } else { Standing::New };
-        let standing = window.rows.positions().iter().map(of).chain(standing).collect();
+        let standing = rows.positions()[..in_both].iter().map(of).chain(standing).collect();
         Pool { rows: Arc::new(rows), standing }
     }
 
@@ -127,19 +204,25 @@ impl Anonymizer {
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.
     fn skipped(&mut self, window: &ClosedWindow, slide: &Slide, pool: &Pool, seed: u64) -> Closing {
         let top = Recoding::from(self.policy.lattice().top().clone());
-        let mut batch = self.shown(window, slide, pool, &Plan::default(), &top, seed, None);
+        let plan = Plan::default();
+        let account = |given_up| self.account(window, slide, pool, &plan, &top, seed, given_up);
+        let everybody = window.rows.len();
+        let given_up = self.ledgers.excess(everybody, |n| account(n).lineage).unwrap_or(everybody);
+        let mut batch = self.batch(window, &pool.rows, &plan, &top, seed, &[], None, Vec::new());
+        batch = account(given_up).of(batch);
         batch.provenance.work.skipped = !window.rows.is_empty();
         match gate::verify(batch, &self.rules) {
             Ok(release) => {
-                self.remember(window);
+                self.remember(window, &release);
                 Closing::Release(Box::new(release))
             }
             Err(refusal) => Closing::Refused(refusal),
         }
     }
 
+    /// What becomes of whom with a snapshot, if the oldest `given_up` rows that wait in the window are.
     #[allow(clippy::too_many_arguments)]
-    fn shown(
+    fn account(
         &self,
         window: &ClosedWindow,
         slide: &Slide,
@@ -147,44 +230,60 @@ impl Anonymizer {
         plan: &Plan,
         recoding: &Recoding,
         seed: u64,
-        search: Option<(&Chosen, Vec<Named>)>,
-    ) -> GeneralizedBatch {
-        let (chosen, losses) = search.map_or((None, Vec::new()), |(chosen, losses)| (Some(chosen), losses));
-        let mut batch = self.batch(window, &pool.rows, plan, recoding, seed, &[], chosen, losses);
-        let seen = &self.snapshots.published;
+        given_up: usize,
+    ) -> Account {
+        let Snapshots { published: seen, given_up: given_up_before, .. } = &self.snapshots;
         let position = |row: &RowRef| match row {
             RowRef::Fresh(i) | RowRef::Held(i) => pool.rows.position(*i as usize),
         };
-        let first: FxHashSet<Position> = plan.published.iter().map(position).filter(|p| !seen.contains(p)).collect();
-        let unseen = |position: &&Position| !seen.contains(*position) && !first.contains(*position);
-        let waiting = window.rows.positions().iter().filter(unseen).count();
-        let mut gone: Vec<Position> = slide.left.iter().filter(unseen).copied().collect();
-        if window.reason == CloseReason::Drained {
-            gone.extend(window.rows.positions().iter().filter(unseen));
-        }
+        let shown: Vec<Position> = plan.published.iter().map(position).collect();
+        let first: FxHashSet<Position> = shown.iter().copied().filter(|p| !seen.contains(p)).collect();
+        let unseen = |position: &&Position| {
+            !seen.contains(*position) && !first.contains(*position) && !given_up_before.contains(*position)
+        };
+        let waiting: Vec<Position> = window.rows.positions().iter().filter(unseen).copied().collect();
+        let given_up = if window.reason == CloseReason::Drained { waiting.len() } else { given_up.min(waiting.len()) };
+        let left = slide.left.iter().filter(unseen).copied();
+        let gone: Vec<Position> = left.chain(waiting[..given_up].iter().copied()).collect();
         let rejected = window.rejected.iter().map(|(position, _)| *position);
-        let finished = first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected);
-        let finished = Spans::covering(finished);
-        let from = &mut batch.provenance;
-        from.offsets = Self::offsets(&finished);
-        from.records_in = slide.read + (window.rejected.len() + window.suppressed.len()) as u64;
-        from.records_published = first.len() as u64;
-        from.records_suppressed = (gone.len() + window.suppressed.len()) as u64;
-        from.records_held = if window.reason == CloseReason::Drained { 0 } else { waiting as u64 };
-        batch.lineage.finished = finished;
-        batch
+        let finished = Spans::covering(first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected));
+        let refused = window.rejected.iter().filter(|(_, reject)| reject.code == RejectCode::UnknownSchema);
+        let plan = ReleasePlan {
+            seed,
+            levels: recoding.coarsest().levels().to_vec(),
+            closed: Some(window.closed),
+            fingerprint: self.policy.fingerprint.clone(),
+            schema: None,
+            fresh: finished.clone(),
+            held: Spans::default(),
+            refused: Spans::covering(refused.map(|(position, _)| *position)),
+            shown: (!shown.is_empty()).then(|| Spans::covering(shown)),
+            journal: None,
+        };
+        Account {
+            read: slide.read + (window.rejected.len() + window.suppressed.len()) as u64,
+            published: first.len() as u64,
+            suppressed: (gone.len() + window.suppressed.len()) as u64,
+            waiting: (waiting.len() - given_up) as u64,
+            lineage: Lineage { epoch: window.epoch, plan, replayed: false, finished, since: None },
+        }
     }
 
     /// What the next slide has to know.
-    fn remember(&mut self, window: &ClosedWindow) {
-        let Snapshots { last, published, waiting, .. } = &mut self.snapshots;
+    fn remember(&mut self, window: &ClosedWindow, release: &Release) {
+        let finished = &release.lineage().finished;
+        self.ledgers.made(finished);
+        let Snapshots { last, published, waiting, given_up, .. } = &mut self.snapshots;
         let shown: FxHashSet<Position> =
             last.iter().flat_map(Snapshot::rows).map(|(rows, i)| rows.position(i)).collect();
         let kept = |position: &&Position| published.contains(*position) && !shown.contains(*position);
         let others: Vec<Position> = window.rows.positions().iter().filter(kept).copied().collect();
         *published = shown;
         published.extend(others);
-        *waiting = window.rows.positions().iter().filter(|position| !published.contains(position)).count();
+        let unseen = |position: &&Position| !published.contains(*position);
+        let given = |position: &&Position| given_up.contains(*position) || finished.contains(**position);
+        *given_up = window.rows.positions().iter().filter(unseen).filter(given).copied().collect();
+        *waiting = window.rows.positions().iter().filter(unseen).count() - given_up.len();
         if window.reason == CloseReason::Drained {
             self.snapshots = Snapshots::default();
         }

@@ -102,6 +102,7 @@ impl From<SourceError> for Failure {
             SourceError::Kafka(_)
             | SourceError::Lost(_)
             | SourceError::Assignment(_)
+            | SourceError::Forgotten { .. }
             | SourceError::Reread
             | SourceError::Thread => Self::Outside(error.to_string()),
         }

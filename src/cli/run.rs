@@ -135,7 +135,9 @@ fn kafka(
 ) -> Result<(KafkaSource, KafkaSink, Left), Failure> {
     let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
     let memory = config.limits.memory.map_or(DEFAULT_FETCH_BYTES, |m| usize::try_from(m / 4).unwrap_or(usize::MAX));
-    let (events, consumer, left) = kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory)?;
+    let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
+    let (events, consumer, left) =
+        kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory, journal)?;
     let sink = KafkaSink::open(sink.clone(), session, consumer, Arc::new(schema.clone()), schemas)?;
     Ok((events, sink, left))
 }

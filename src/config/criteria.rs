@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::problem::{Problems, nearest};
 use super::raw::{
     RawAlphaK, RawCondition, RawConfidential, RawConfig, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc,
-    RawPolicy, RawSentence, RawSequential, RawSink, RawSource, RawTCloseness, RawVariant,
+    RawPolicy, RawSentence, RawSequential, RawTCloseness, RawVariant,
 };
 use super::scalar::RawShare;
 use super::tree::At;
@@ -78,11 +78,6 @@ pub(super) fn check_sequential(raw: &RawConfig, root: At<'_>, problems: &mut Pro
         return;
     }
     let line = root.key("policy").key("sequential").line;
-    if matches!(raw.source, Some(RawSource::Kafka(_))) || matches!(raw.sink, Some(RawSink::Kafka(_))) {
-        let message = "`sequential` does not go with Kafka yet: after a restart nobody would know who was published, and a \
-                       planned release could not be made again: remove it, or use files";
-        problems.add(line, message);
-    }
     if raw.window.sliding.is_some() {
         problems
             .add(line, "`sequential` does not go with a sliding window, in which everybody returns: use `tumbling`");

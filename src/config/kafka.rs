@@ -18,7 +18,9 @@ use super::raw::{
 use super::topics::{brokers, different_topics, legal_topic, topics};
 use super::tree::At;
 use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
-use crate::kafka::client::{Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, RegistryConfig, Start};
+use crate::kafka::client::{
+    Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, RegistryConfig, Start,
+};
 use crate::model::schema::Schema;
 
 /// Longer: readers of committed data wait longer for what a dead instance left open. Shorter: large releases, or a slow
@@ -48,6 +50,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) max_records: u64,
     /// The policy's fields, if there is a usable policy.
     pub(super) schema: Option<&'a Schema>,
+    /// Of how many releases it must be known what they show.
+    pub(super) journal: Option<usize>,
 }
 
 /// Builds `source.kafka`.
@@ -116,7 +120,21 @@ pub(super) fn sink(
     };
     let manifests = beside(&raw.manifests, "manifests", problems);
     let dead_letters = beside(&raw.dead_letters, "dead_letters", problems);
-    let outputs = [("topic", topic), ("manifests", manifests.as_deref()), ("dead_letters", dead_letters.as_deref())];
+    let journal = beside(&raw.journal, "journal", problems).filter(|_| around.journal.is_some());
+    if around.journal.is_some() && raw.journal.as_deref() == Some(NONE) {
+        let message = "a release of `sequential` or `sliding` cannot be made again after a crash without the journal: name a \
+                       topic";
+        problems.add(at.key("journal").line, message);
+    } else if around.journal.is_none() && raw.journal.is_some() && !around.root.lost("policy") {
+        let message = "`journal` means something only with `policy.sequential` or `window.sliding`: remove it";
+        problems.add(at.key("journal").line, message);
+    }
+    let outputs = [
+        ("topic", topic),
+        ("manifests", manifests.as_deref()),
+        ("dead_letters", dead_letters.as_deref()),
+        ("journal", journal.as_deref()),
+    ];
     different_topics(&outputs, at, source, problems);
     let format = sink_format(raw, at, source, around, problems);
     let own_registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), problems));
@@ -139,6 +157,7 @@ pub(super) fn sink(
         topic: topic?.to_owned(),
         manifests,
         dead_letters,
+        journal: journal.zip(around.journal).map(|(topic, releases)| JournalConfig { topic, releases }),
         transactional_id: transactional_id?,
         transaction_timeout: timeout,
         format: format?,

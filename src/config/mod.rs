@@ -350,6 +350,11 @@ fn build(
         time_budget: raw.search.time_budget.map_or(Duration::ZERO, |d| d.0),
         max_records: window.max_records,
         schema: policy.policy.as_ref().map(|policy| &policy.schema),
+        // A snapshot is planned by what it shows; later ones start anew.
+        journal: match &raw.policy.sequential {
+            Some(sequential) => Some((sequential.releases as usize).saturating_sub(1)),
+            None => raw.window.sliding.as_ref().map(|_| 0),
+        },
     };
     let source = pipeline::source(raw.source.as_ref(), at.key("source"), &around, problems);
     let sink = pipeline::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around, problems);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::problem::Problems;
-use super::raw::{RawAction, RawConfig, RawRender, RawSink, RawSliding, RawSource};
+use super::raw::{RawAction, RawConfig, RawRender, RawSliding};
 use super::scalar::RawExtent;
 use super::tree::At;
 use crate::window::{DEFAULT_WARM_MEMORY, SlideRules};
@@ -54,12 +54,6 @@ pub(super) fn build(raw: &RawSliding, at: At<'_>, most: u64, problems: &mut Prob
 pub(super) fn check(raw: &RawConfig, root: At<'_>, problems: &mut Problems) {
     if raw.window.sliding.is_none() {
         return;
-    }
-    let at = root.key("window").key("sliding");
-    if matches!(raw.source, Some(RawSource::Kafka(_))) || matches!(raw.sink, Some(RawSink::Kafka(_))) {
-        let message = "`sliding` does not go with Kafka: the last snapshot, which the next one is compared with, could not \
-                       be made again after a crash: use `tumbling`, or files";
-        problems.add(at.line, message);
     }
     if raw.policy.suppression.action == RawAction::Hold {
         let message =

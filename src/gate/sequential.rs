@@ -3,7 +3,7 @@
 //!
 //! A [`Memory`] holds, for the last releases, each subject's candidate values. Subjects are the keyed hashes of the
 //! encoder (a random key per run), values are codes; the number of subjects is bounded. It learns from what the gate has
-//! let pass, and from nothing else. Where the policy asks for `sequential`, the gate refuses a release after which somebody
+//! let pass, now or before a restart, and from nothing else. Where the policy asks for `sequential`, the gate refuses a release after which somebody
 //! who returns would have fewer candidates than asked for, or whom the memory has no room for; else it only watches.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,14 @@ pub struct Memory {
     /// How many candidates must be left; `None` if it only watches.
     least: Option<u32>,
     max_subjects: usize,
-    past: VecDeque<FxHashMap<u64, Values>>,
+    past: VecDeque<Past>,
+}
+
+/// A release as it is remembered.
+struct Past {
+    /// How many releases have followed it.
+    later: usize,
+    seen: FxHashMap<u64, Values>,
 }
 
 /// How people return, in figures.
@@ -67,17 +74,15 @@ impl Memory {
 
     /// How many subjects the next release may have; what falls out of sight by then makes room.
     pub fn room(&self) -> usize {
-        let out_of_sight = (self.past.len() + 1).saturating_sub(self.releases - 1);
-        let kept = self.past.iter().skip(out_of_sight).map(FxHashMap::len).sum();
-        self.max_subjects.saturating_sub(kept)
+        let kept = self.past.iter().filter(|past| past.later + 1 < self.releases - 1).map(|past| past.seen.len());
+        self.max_subjects.saturating_sub(kept.sum())
     }
 
     /// How many candidates are left for a subject whose next class holds `values`, ascending; `None` if it was in none of
     /// the last releases.
     pub fn left(&self, subject: u64, values: &[Code]) -> Option<u32> {
         let mut left: Option<Vec<Code>> = None;
-        let in_sight = self.past.iter().rev().take(self.releases - 1);
-        for earlier in in_sight.filter_map(|release| release.get(&subject)) {
+        for earlier in self.past.iter().filter_map(|past| past.seen.get(&subject)) {
             left.get_or_insert_with(|| values.to_vec()).retain(|value| earlier.binary_search(value).is_ok());
         }
         left.map(|left| left.len() as u32)
@@ -88,26 +93,48 @@ impl Memory {
         self.least.is_none_or(|least| self.left(subject, values).is_none_or(|left| left >= least))
     }
 
-    fn remember(&mut self, release: FxHashMap<u64, Values>) {
-        self.past.push_back(release);
-        let entries = |past: &VecDeque<FxHashMap<u64, Values>>| past.iter().map(FxHashMap::len).sum::<usize>();
+    /// Learns what a release showed before a restart, which `later` ones have followed: `classes` hold subjects and values.
+    pub fn recall<C: AsRef<[(u64, Code)]>>(&mut self, later: usize, classes: impl IntoIterator<Item = C>) {
+        if later < self.releases - 1 {
+            let before = self.past.partition_point(|past| past.later > later);
+            self.past.insert(before, Past { later, seen: candidates(classes) });
+        }
+    }
+
+    fn remember(&mut self, seen: FxHashMap<u64, Values>) {
+        self.past.iter_mut().for_each(|past| past.later += 1);
+        self.past.retain(|past| past.later < self.releases - 1);
+        if self.releases > 1 {
+            self.past.push_back(Past { later: 0, seen });
+        }
         // Where it only watches, room is made by looking back less far.
-        while self.past.len() > self.releases - 1 || entries(&self.past) > self.max_subjects {
+        while !self.is_asked_for() && self.entries() > self.max_subjects {
             self.past.pop_front();
         }
     }
+
+    fn entries(&self) -> usize {
+        self.past.iter().map(|past| past.seen.len()).sum()
+    }
 }
 
-/// Like [`super::verify`], after the releases that `memory` knows of; remembers what passes.
-pub fn verify_recurring(batch: GeneralizedBatch, rules: &Rules, memory: &mut Memory) -> Result<Release, Refusal> {
+/// Like [`super::verify`], after the releases that `memory` knows of; remembers what passes. A release that was `planned`
+/// before a crash is only remembered: it was held to the memory of that time, and its bytes may have been seen.
+pub fn verify_recurring(
+    batch: GeneralizedBatch,
+    rules: &Rules,
+    memory: &mut Memory,
+    planned: bool,
+) -> Result<Release, Refusal> {
     let batch = Arc::new(batch);
     let count = Count::new(&batch, rules);
     let mut release = counted(Arc::clone(&batch), &count, rules)?;
     if batch.is_empty() {
         return Ok(release);
     }
-    let seen = candidates(&batch, &count, memory.field);
-    if memory.is_asked_for() && seen.len() > memory.room() {
+    let seen = shown(&batch, &count, memory.field);
+    let asked = memory.is_asked_for() && !planned;
+    if asked && seen.len() > memory.room() {
         return Err(refusal(memory.room() as f64, seen.len() as f64, true));
     }
     let mut recurrence = Recurrence::default();
@@ -117,6 +144,7 @@ pub fn verify_recurring(batch: GeneralizedBatch, rules: &Rules, memory: &mut Mem
         }
     }
     if let (Some(least), Some((&fewest, _))) = (memory.least, recurrence.candidates.first_key_value())
+        && asked
         && fewest < least
     {
         return Err(refusal(f64::from(least), f64::from(fewest), false));
@@ -126,18 +154,27 @@ pub fn verify_recurring(batch: GeneralizedBatch, rules: &Rules, memory: &mut Mem
     Ok(release)
 }
 
-/// Each subject's candidate values by this batch alone: those of its class, or common to all its classes.
-fn candidates(batch: &GeneralizedBatch, count: &Count, field: usize) -> FxHashMap<u64, Values> {
+/// Each subject's candidate values by this batch alone.
+fn shown(batch: &GeneralizedBatch, count: &Count, field: usize) -> FxHashMap<u64, Values> {
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
+    let row = |at: &usize| {
+        let (rows, i) = batch.source(batch.order[*at]);
+        (rows.subject(i), rows.sensitive(i)[field])
+    };
+    let classes = count.groups(&count.everything(), &all);
+    candidates(classes.into_iter().map(|class| class.iter().map(row).collect::<Vec<_>>()))
+}
+
+/// Each subject's candidate values: those of its class, or common to all its classes.
+fn candidates<C: AsRef<[(u64, Code)]>>(classes: impl IntoIterator<Item = C>) -> FxHashMap<u64, Values> {
     let mut seen: FxHashMap<u64, Values> = FxHashMap::default();
-    for class in count.groups(&count.everything(), &all) {
-        let row = |at: &usize| batch.source(batch.order[*at]);
-        let mut values: Vec<Code> = class.iter().map(row).map(|(rows, i)| rows.sensitive(i)[field]).collect();
+    for class in classes {
+        let mut values: Vec<Code> = class.as_ref().iter().map(|(_, value)| *value).collect();
         values.sort_unstable();
         values.dedup();
         let values: Values = values.into();
-        for (rows, i) in class.iter().map(row) {
-            let known = seen.entry(rows.subject(i)).or_insert_with(|| Arc::clone(&values));
+        for (subject, _) in class.as_ref() {
+            let known = seen.entry(*subject).or_insert_with(|| Arc::clone(&values));
             if !Arc::ptr_eq(known, &values) {
                 *known = known.iter().copied().filter(|value| values.binary_search(value).is_ok()).collect();
             }

@@ -68,6 +68,15 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// Where it is written down which records releases show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// The topic.
+    pub topic: String,
+    /// Of how many releases that must be known.
+    pub releases: usize,
+}
+
 /// The input side.
 #[derive(Debug, Clone)]
 pub struct KafkaSourceConfig {
@@ -98,6 +107,8 @@ pub struct KafkaSinkConfig {
     pub manifests: Option<String>,
     /// Where positions and codes of rejected records go.
     pub dead_letters: Option<String>,
+    /// Where it is written down which records releases show, if later ones must know.
+    pub journal: Option<JournalConfig>,
     /// Stable per instance: a second instance with the same id fences the first.
     pub transactional_id: String,
     /// How long a transaction may stay open before the broker aborts it.

@@ -1,7 +1,7 @@
 //! The text of a commit's metadata: short, plain ASCII, versioned, and refused as a whole if anything in it is odd.
 //!
-//! `2;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;t=PLAN`. Offsets are relative to the committed one. How much may wait is
-//! bounded so that it always fits: see [`MAX_WAITING_BYTES`].
+//! `2;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the committed one; those of the
+//! journal to each other. How much may wait is bounded so that it always fits: see [`MAX_WAITING_BYTES`].
 
 use super::runs::Runs;
 use crate::model::event::{Millis, Partition};
@@ -26,6 +26,8 @@ pub struct CommitState {
     pub since: Option<Millis>,
     /// The levels of the last release, so that `sticky`, `monotone` and `fixed` survive a restart.
     pub last: Option<Vec<u8>>,
+    /// Where the journal says what the last releases show of this partition, the newest last.
+    pub journal: Vec<i64>,
     /// The release that is being published.
     pub plan: Option<PlanPart>,
 }
@@ -53,6 +55,8 @@ pub struct PlanPart {
     pub held: Runs,
     /// Those that were rejected because nobody knew their schema: by now somebody may.
     pub refused: Runs,
+    /// Where the journal says what the release shows.
+    pub journal: Option<i64>,
 }
 
 impl CommitState {
@@ -76,6 +80,12 @@ impl CommitState {
         if let Some(levels) = &self.last {
             text += &format!(";l={}", join(levels));
         }
+        if !self.journal.is_empty() {
+            let earlier = std::iter::once(&0).chain(&self.journal);
+            let steps: Vec<String> =
+                self.journal.iter().zip(earlier).map(|(at, last)| (at - last).to_string()).collect();
+            text += &format!(";j={}", steps.join("."));
+        }
         if let Some(plan) = &self.plan {
             text += &format!(
                 ";t={:x},{},{},{},{},{},{},{},{},{}",
@@ -90,6 +100,9 @@ impl CommitState {
                 plan.held.to_text(committed),
                 plan.refused.to_text(committed),
             );
+            if let Some(entry) = plan.journal {
+                text += &format!(",{entry}");
+            }
         }
         text
     }
@@ -111,6 +124,7 @@ impl CommitState {
                 "p" => state.pending = Runs::parse(value, committed)?,
                 "a" => state.since = Some(Millis(value.parse().ok()?)),
                 "l" => state.last = Some(split(value)?),
+                "j" => state.journal = offsets(value)?,
                 "t" => state.plan = Some(PlanPart::parse(value, committed)?),
                 _ => return None,
             }
@@ -121,7 +135,8 @@ impl CommitState {
 
 impl PlanPart {
     fn parse(text: &str, committed: i64) -> Option<Self> {
-        let fields: Vec<&str> = text.split(',').collect();
+        let mut fields: Vec<&str> = text.split(',').collect();
+        let journal = if fields.len() == 11 { Some(fields.pop()?.parse().ok()?) } else { None };
         let [seed, closed, fingerprint, levels, schema, home, members, fresh, held, refused] = fields[..] else {
             return None;
         };
@@ -136,6 +151,7 @@ impl PlanPart {
             fresh: Runs::parse(fresh, committed)?,
             held: Runs::parse(held, committed)?,
             refused: Runs::parse(refused, committed)?,
+            journal,
         })
     }
 }
@@ -146,6 +162,20 @@ fn join(levels: &[u8]) -> String {
 
 fn split(text: &str) -> Option<Vec<u8>> {
     text.split('.').map(|level| level.parse().ok()).collect()
+}
+
+/// Offsets by their steps, each of which is positive.
+fn offsets(text: &str) -> Option<Vec<i64>> {
+    let mut offsets: Vec<i64> = Vec::new();
+    for step in text.split('.') {
+        let step: i64 = step.parse().ok()?;
+        let next = offsets.last().copied().unwrap_or(0).checked_add(step)?;
+        if step < 0 || offsets.last().is_some_and(|last| next <= *last) {
+            return None;
+        }
+        offsets.push(next);
+    }
+    Some(offsets)
 }
 
 #[cfg(test)]
@@ -182,12 +212,14 @@ mod tests {
                 fresh: runs(&fresh, committed),
                 held: runs(&pending, committed),
                 refused: runs(&fresh, committed),
+                journal: planned.then_some(committed),
             };
             let state = CommitState {
                 finished_to: committed + 60,
                 pending: runs(&pending, committed),
                 since: planned.then_some(Millis(committed)),
                 last: planned.then_some(levels),
+                journal: runs(&fresh, committed).iter().map(|(first, _)| first).collect(),
                 plan: planned.then_some(plan),
             };
             prop_assert_eq!(CommitState::parse(&state.to_text(committed), committed), Some(state));

@@ -1,10 +1,12 @@
 //! What source and sink share on Kafka: how partitions are numbered, what a commit says, how far each partition is done.
 //!
 //! Kafka is the only state store. A commit holds the smallest offset still needed; its metadata says which offsets above
-//! it are finished, which recoding was used last, and, while a release is being published, the plan of that release.
+//! it are finished, which recoding was used last, and, while a release is being published, the plan of that release. What
+//! takes more room, because later releases depend on who was shown, is in the [`journal`].
 
 pub mod client;
 pub mod generate;
+pub mod journal;
 pub mod metadata;
 pub mod output;
 pub mod probe;

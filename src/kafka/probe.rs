@@ -144,7 +144,8 @@ impl Probe<'_> {
         {
             self.configuration("source and sink are two clusters, and a transaction cannot span them: use one");
         }
-        let outputs = [Some(&config.topic), config.manifests.as_ref(), config.dead_letters.as_ref()];
+        let journal = config.journal.as_ref().map(|journal| &journal.topic);
+        let outputs = [Some(&config.topic), config.manifests.as_ref(), config.dead_letters.as_ref(), journal];
         let there: Vec<&String> =
             outputs.into_iter().flatten().filter(|t| self.partitions(&asker, t, "the sink writes").is_some()).collect();
         self.settings(&asker, config, &there);

@@ -55,6 +55,8 @@ struct Lane {
     claimed: Runs,
     since: Option<Millis>,
     last: Option<Vec<u8>>,
+    /// Where the journal says what the last releases show, the newest last.
+    journal: Vec<i64>,
     /// True once something was committed in this assignment.
     committed: bool,
 }
@@ -66,6 +68,8 @@ pub struct Leaves<'a> {
     pub levels: Option<&'a [u8]>,
     /// Since when the oldest record waits that still does.
     pub since: Option<Millis>,
+    /// Where the journal says what it shows, and of how many releases that is to be known.
+    pub journal: Option<(i64, usize)>,
 }
 
 impl Progress {
@@ -88,8 +92,17 @@ impl Progress {
             unfinished.insert(finished_to, end - 1);
             finished_to = end;
         }
-        let (held, since, last) = (state.pending.clone(), state.since, state.last.clone());
-        let lane = Lane { cursor: committed, finished_to, unfinished, held, claimed, since, last, committed: false };
+        let lane = Lane {
+            cursor: committed,
+            finished_to,
+            unfinished,
+            held: state.pending.clone(),
+            claimed,
+            since: state.since,
+            last: state.last.clone(),
+            journal: state.journal.clone(),
+            committed: false,
+        };
         self.lanes.insert(partition, lane);
     }
 
@@ -137,6 +150,10 @@ impl Progress {
                 if let Some(levels) = leaves.levels {
                     lane.last = Some(levels.to_vec());
                 }
+                if let Some((entry, releases)) = leaves.journal {
+                    lane.journal.push(entry);
+                    lane.journal.drain(..lane.journal.len().saturating_sub(releases));
+                }
             }
         }
     }
@@ -172,6 +189,7 @@ impl Progress {
                 fresh: fresh.bridged(&others),
                 held: runs(&plan.held, partition),
                 refused: runs(&plan.refused, partition),
+                journal: plan.journal,
             });
             Some((partition, commit))
         };
@@ -239,7 +257,8 @@ impl Lane {
         let finished_to = self.finished_to.max(offset);
         // A single run from the committed offset to the end of what is finished says nothing that is not finished.
         let since = self.since.filter(|_| !pending.is_empty());
-        let state = CommitState { finished_to, pending, since, last: self.last.clone(), plan: None };
+        let (last, journal) = (self.last.clone(), self.journal.clone());
+        let state = CommitState { finished_to, pending, since, last, journal, plan: None };
         Commit { offset, state }
     }
 }
@@ -326,6 +345,7 @@ mod tests {
             fresh,
             held: Runs::default(),
             refused: Runs::default(),
+            journal: None,
         };
         CommitState { finished_to: 2, plan: Some(plan), ..CommitState::default() }
     }

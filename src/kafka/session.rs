@@ -117,7 +117,8 @@ pub struct Session {
     /// How partitions are numbered.
     pub topics: Topics,
     start: Start,
-    on_gap: OnGap,
+    /// What to do about records that retention has deleted.
+    pub on_gap: OnGap,
     epoch: AtomicU64,
     publishing: Mutex<()>,
     progress: Mutex<Progress>,
@@ -276,7 +277,7 @@ impl Session {
             self.lost.fetch_add((oldest - committed) as u64, Ordering::SeqCst);
             tracing::warn!(topic, partition, committed, oldest, "records were deleted before they were read");
             let mut found = fresh(oldest.max(state.finished_to));
-            found.state.last = state.last;
+            (found.state.last, found.state.journal) = (state.last, state.journal);
             return Ok(found);
         }
         Ok(Found { partition: number, committed, state })
@@ -290,7 +291,7 @@ impl Ledger for Session {
 }
 
 /// Asks again while the cluster does not answer.
-fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, AssignmentFault> {
+pub fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, AssignmentFault> {
     let started = Instant::now();
     loop {
         match ask() {

@@ -1,7 +1,7 @@
 //! The plan of a release: enough to make the very same bytes again after a crash.
 
 use super::batch::Spans;
-use super::event::{Millis, Partition};
+use super::event::{Millis, Partition, Position};
 
 /// What a release consists of and how it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,12 +22,24 @@ pub struct ReleasePlan {
     pub held: Spans,
     /// Those of them that were rejected because nobody knew their schema; by the time of a replay somebody may.
     pub refused: Spans,
+    /// The records that it shows, where levels and policy do not tell: what earlier releases showed decides too. Some may have
+    /// been finished by an earlier snapshot.
+    pub shown: Option<Spans>,
+    /// Where the journal says so.
+    pub journal: Option<i64>,
 }
 
 impl ReleasePlan {
+    /// True if the record was read for it; others it shows again.
+    pub fn is_read(&self, position: Position) -> bool {
+        self.fresh.contains(position) || self.held.contains(position)
+    }
+
     /// The partitions it has records of, ascending.
     pub fn partitions(&self) -> Vec<Partition> {
-        let mut partitions: Vec<Partition> = self.fresh.iter().chain(self.held.iter()).map(|(p, _)| p).collect();
+        let shown = self.shown.iter().flat_map(Spans::iter);
+        let mut partitions: Vec<Partition> =
+            self.fresh.iter().chain(self.held.iter()).chain(shown).map(|(p, _)| p).collect();
         partitions.sort_unstable();
         partitions.dedup();
         partitions

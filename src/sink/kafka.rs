@@ -18,13 +18,14 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::BaseRecord;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
-use producer::{CALL, Fault, PATIENCE, Transactions, bounded};
+use producer::{CALL, Fault, PATIENCE, Transactions, bounded, classify};
 
 use super::{Delivery, Sink, SinkError};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::{defect, step};
 use crate::gate::Release;
 use crate::kafka::client::{KafkaSinkConfig, RESEND};
+use crate::kafka::journal::{Entry, Journal};
 use crate::kafka::metadata::MAX_BYTES;
 use crate::kafka::output::{Output, Rows};
 use crate::kafka::progress::{Commit, Leaves};
@@ -60,6 +61,9 @@ struct Publisher {
     schema: Arc<Schema>,
     partitions: i32,
     manifest_partitions: i32,
+    journal: Option<Journal>,
+    /// Where the journal says what the release shows that is being published.
+    entry: Option<i64>,
 }
 
 impl KafkaSink {
@@ -79,6 +83,11 @@ impl KafkaSink {
         if let Some(topic) = &config.dead_letters {
             transactions.partitions(topic)?;
         }
+        let journal = config.journal.as_ref().map(|journal| {
+            transactions.partitions(&journal.topic)?;
+            Journal::open(&config.cluster, &journal.topic).map_err(SinkError::Kafka)
+        });
+        let journal = journal.transpose()?;
         let publisher = Publisher {
             config,
             session: Arc::clone(&session),
@@ -90,6 +99,8 @@ impl KafkaSink {
             schema,
             partitions,
             manifest_partitions,
+            journal,
+            entry: None,
         };
         Ok(Self { inner: Some(publisher), session })
     }
@@ -120,6 +131,7 @@ impl Publisher {
         let _publishing = session.publishing();
         let started = Instant::now();
         let mut planned = release.lineage().replayed || release.is_empty();
+        self.entry = release.lineage().plan.journal;
         loop {
             let done = if planned { Ok(()) } else { self.plan(release) };
             planned |= done.is_ok();
@@ -127,8 +139,7 @@ impl Publisher {
             let again = match done {
                 Ok(()) => {
                     step("committed");
-                    let lineage = release.lineage();
-                    session.progress().finish(&lineage.finished, leaves(release));
+                    session.progress().finish(&release.lineage().finished, self.leaves(release));
                     return Ok(Delivery::Published);
                 }
                 Err(Fault::Stale) => {
@@ -142,7 +153,7 @@ impl Publisher {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
                     self.transactions = Transactions::take_over(&self.config, &session)?;
                     if self.went_through(release)? {
-                        session.progress().finish(&release.lineage().finished, leaves(release));
+                        session.progress().finish(&release.lineage().finished, self.leaves(release));
                         return Ok(Delivery::Published);
                     }
                     error
@@ -156,7 +167,7 @@ impl Publisher {
         }
     }
 
-    /// Commits the plan where the offsets are. Nothing has been produced yet.
+    /// Commits the plan where the offsets are, behind the journal's entry. No row has been produced yet.
     fn plan(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
         let writers = self.schemas.as_ref().map(|s| s.writers(s.known())).unwrap_or_default();
@@ -164,7 +175,8 @@ impl Publisher {
         let schema_id = rows.schema_id;
         self.rows = Some(rows);
         step("before-plan");
-        let plan = ReleasePlan { schema: schema_id, ..release.lineage().plan.clone() };
+        self.entry = self.journalled(release)?;
+        let plan = ReleasePlan { schema: schema_id, journal: self.entry, ..release.lineage().plan.clone() };
         let commits = self.session.progress().planned(&plan).ok_or(Fault::Stale)?;
         let offsets = self.offsets(&commits)?;
         // A plain commit is fenced by the group's generation as well, and costs no transaction. It is waited for to its end: the
@@ -189,6 +201,21 @@ impl Publisher {
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Writes down what the release shows, where later ones must know; where it stands.
+    fn journalled(&self, release: &Release) -> Result<Option<i64>, Fault> {
+        let plan = &release.lineage().plan;
+        let (Some(journal), Some(shown)) = (&self.journal, &plan.shown) else { return Ok(None) };
+        let entry = Entry {
+            seed: plan.seed,
+            fingerprint: plan.fingerprint.clone(),
+            levels: plan.levels.clone(),
+            shown: shown.clone(),
+        };
+        let written = blocking(journal.append(&entry, &self.session.topics)).map_err(classify)?;
+        step("journalled");
+        Ok(Some(written))
     }
 
     /// Rows, manifest, dead letters and offsets in one transaction.
@@ -313,7 +340,7 @@ impl Publisher {
         partitions.dedup();
         partitions
             .into_iter()
-            .map(|p| Ok((p, progress.after(p, &lineage.finished, leaves(release)).ok_or(Fault::Stale)?)))
+            .map(|p| Ok((p, progress.after(p, &lineage.finished, self.leaves(release)).ok_or(Fault::Stale)?)))
             .collect()
     }
 
@@ -353,16 +380,17 @@ impl Publisher {
         }))
     }
 
+    /// What a release leaves behind for later ones.
+    fn leaves<'r>(&self, release: &'r Release) -> Leaves<'r> {
+        let lineage = release.lineage();
+        let levels = (!release.is_empty()).then_some(lineage.plan.levels.as_slice());
+        let releases = self.config.journal.as_ref().map(|journal| journal.releases);
+        Leaves { levels, since: lineage.since, journal: self.entry.zip(releases) }
+    }
+
     fn check(&self, release: &Release) -> Result<(), Fault> {
         if self.session.epoch() == release.lineage().epoch { Ok(()) } else { Err(Fault::Stale) }
     }
-}
-
-/// What a release leaves behind for later ones.
-fn leaves(release: &Release) -> Leaves<'_> {
-    let lineage = release.lineage();
-    let levels = (!release.is_empty()).then_some(lineage.plan.levels.as_slice());
-    Leaves { levels, since: lineage.since }
 }
 
 /// The wall clock.
@@ -371,7 +399,11 @@ fn now() -> Millis {
     Millis(since.map_or(0, |since| since.as_millis() as i64))
 }
 
-/// The registry's client is asynchronous; transactions are not.
-fn blocking<T>(answer: impl Future<Output = T>) -> T {
-    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(answer))
+/// The clients of the registry and the journal are asynchronous; transactions are not.
+fn blocking<T: Send>(answer: impl Future<Output = T> + Send) -> T {
+    let runtime = tokio::runtime::Handle::current();
+    // On a thread of its own: to wait on that of the pipeline would take the pipeline's wakes for those of the answer, and a
+    // stop that came meanwhile would never be heard.
+    let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(answer)).join());
+    waited.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

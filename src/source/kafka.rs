@@ -61,6 +61,7 @@ pub fn open(
     session: Arc<Session>,
     schemas: Option<Arc<SchemaCache>>,
     memory: usize,
+    journal: Option<String>,
 ) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
     let context = GroupContext(Arc::clone(&session));
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
@@ -69,6 +70,7 @@ pub fn open(
     let (sender, items) = mpsc::channel(WAITING);
     let poller = Poller {
         config,
+        journal,
         session: Arc::clone(&session),
         consumer: Arc::clone(&consumer),
         sender,
@@ -105,6 +107,8 @@ impl Source for KafkaSource {
 
 struct Poller {
     config: KafkaSourceConfig,
+    /// The topic that says what the last releases show, where the next ones must know.
+    journal: Option<String>,
     session: Arc<Session>,
     consumer: Arc<GroupConsumer>,
     sender: mpsc::Sender<Result<SourceItem, SourceError>>,
@@ -296,7 +300,7 @@ impl Poller {
         let plans = self.plans(&found)?;
         let newest = found.iter().filter(|f| f.state.last.is_some()).max_by_key(|f| f.state.finished_to);
         let last = newest.and_then(|f| f.state.last.clone()).map(Node::new);
-        let mut replays = Vec::new();
+        let (mut replays, mut journal) = (Vec::new(), Vec::new());
         {
             let mut progress = self.session.progress();
             if self.epoch != self.session.epoch() {
@@ -312,6 +316,7 @@ impl Poller {
                     Some(Plan::Incomplete) => found.state.plan = None,
                 }
                 progress.assign(found.partition, found.committed, &found.state);
+                journal.push((found.partition, found.state.journal));
             }
             for plan in plans.into_values() {
                 if let Plan::Ours(members) = plan {
@@ -328,6 +333,9 @@ impl Poller {
         let partitions = Some(own.into_iter().collect());
         if !self.send(SourceItem::Assigned(Assignment { epoch: self.epoch, partitions, last }))? {
             return Ok(false);
+        }
+        if !self.recall(&journal)? {
+            return Ok(!self.sender.is_closed());
         }
         for members in replays {
             if self.epoch != self.session.epoch() {
@@ -416,6 +424,9 @@ impl Poller {
                     if now.state.plan.is_some() {
                         waiting.push(now);
                         continue;
+                    }
+                    if !self.recall(&[(now.partition, now.state.journal.clone())])? {
+                        return Ok(());
                     }
                     let mut progress = self.session.progress();
                     if self.epoch != self.session.epoch() {

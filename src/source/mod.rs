@@ -44,6 +44,8 @@ pub enum SourceItem {
     Revoked,
     /// A new assignment: everything that was read before belongs to others, or will be read again.
     Assigned(Assignment),
+    /// What an earlier release shows, where later ones must know. The earlier ones first.
+    Recalled(Box<Recalled>),
     /// A release that was planned before a crash, with the records it was made of.
     Replay(Box<Replay>),
     /// Nothing for now.
@@ -69,6 +71,21 @@ pub struct Replay {
     /// The plan.
     pub plan: ReleasePlan,
     /// The records, fresh and held ones, by position.
+    pub events: Vec<Event>,
+}
+
+/// An earlier release, as far as later ones must know it.
+#[derive(Debug)]
+pub struct Recalled {
+    /// The partitions of ours that it shows something of.
+    pub partitions: Vec<Partition>,
+    /// How many releases have followed it, at least.
+    pub later: usize,
+    /// Level per quasi-identifier.
+    pub levels: Vec<u8>,
+    /// The fingerprint of the policy that it was made by.
+    pub fingerprint: String,
+    /// The records that it shows.
     pub events: Vec<Event>,
 }
 
@@ -137,6 +154,17 @@ pub enum SourceError {
     /// The records of a planned release cannot be read any more.
     #[error("the records of a release that was planned before cannot be read again")]
     Reread,
+    /// What earlier releases show cannot be read any more.
+    #[error(
+        "what earlier releases have shown is not in {topic} any more ({missing} missing), so who returns could not be told: \
+         let it keep what the last releases need; set `on_gap: continue` to go on without"
+    )]
+    Forgotten {
+        /// Where it was.
+        topic: String,
+        /// How much of it is missing.
+        missing: u64,
+    },
     /// The reading thread could not be started, or died.
     #[error("the reading thread is gone")]
     Thread,

@@ -81,6 +81,11 @@ impl Lanes {
         self.lanes.values().map(Windows::len).sum()
     }
 
+    /// Those of them that no closed window has had.
+    pub fn unclosed(&self) -> usize {
+        self.lanes.values().map(Windows::unclosed).sum()
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -112,6 +112,14 @@ impl Windows {
         }
     }
 
+    /// Those of them that no closed window has had.
+    fn unclosed(&self) -> usize {
+        match self {
+            Self::Tumbling(windows) => windows.len(),
+            Self::Sliding(window) => window.unclosed(),
+        }
+    }
+
     /// When the oldest open window got its first record, or last moved on.
     fn opened(&self) -> Option<Millis> {
         match self {

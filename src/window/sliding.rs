@@ -3,7 +3,7 @@
 //! By records: the newest `size` rows, shown after every `slide` records read (rejected ones included). By time: the rows
 //! that came within `size` by the clock, shown every `slide`; a stream too fast for `max_records` slides earlier, and its
 //! oldest rows leave before their time, so that memory is bounded. Frequency sets follow by adding and retracting.
-//! Deliberately absent: event time, and revoked partitions; sliding windows have no Kafka source.
+//! Deliberately absent: event time, and revoked partitions; a new assignment starts with an empty window.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -94,6 +94,11 @@ impl Sliding {
     /// Records in the window, those rejected and suppressed since the last slide included.
     pub fn len(&self) -> usize {
         self.window.as_ref().map_or(0, OpenWindow::len)
+    }
+
+    /// Records since it last moved on.
+    pub fn unclosed(&self) -> usize {
+        self.read
     }
 
     /// True if there is none.

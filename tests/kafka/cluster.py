@@ -30,7 +30,7 @@ policy:
     - { l-diversity: { field: diagnosis, l: 2, variant: distinct } }
   suppression: { limit: 0.05, action: %(action)s }
 search: { time_budget: %(time_budget)s }
-window: { tumbling: { max_records: %(window)d, max_age: %(max_age)s } }
+window: %(windows)s
 source:
   kafka:
     brokers: %(bootstrap)s
@@ -189,6 +189,7 @@ class Instance:
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
                        "sink_more": "", "end": "", "action": "drop", "time_budget": "100ms", "subject": "subject: user_id",
                        "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+        self.values.setdefault("windows", "{ tumbling: { max_records: %(window)d, max_age: %(max_age)s } }" % self.values)
         self.config = space.dir / f"instance-{number}.yaml"
         self.config.write_text(POLICY % self.values)
         self.path = space.dir / f"instance-{number}.log"

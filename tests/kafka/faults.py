@@ -448,6 +448,88 @@ def held_records(space):
     assert verdict.figures["published"] > 0.8 * verdict.figures["records"]
 
 
+RETURNING = "subject: user_id\n  sequential: { releases: 4, candidates: 2 }"
+
+
+def restarts(space, **env):
+    """People who return, in releases of one instance after the other, each of which dies at another step."""
+    space.create(f"{space.sink}-journal", 1)
+    a = c.Instance(space, BINARY, 0, subject=RETURNING, max_age="10m")
+    for step in ["journalled:2", "planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
+        space.produce(BINARY, 1000, subjects=400)
+        a.start(VEILSTREAM_DIE_AT=step, **env)
+        died(a)
+    a.start(**env)
+    space.produce(BINARY, 1000, subjects=400)
+    space.drained(tail=499)
+    a.kill(signal.SIGTERM)
+    space.settle()
+    verdict = judge(space)
+    oracle.judge_sequential(verdict, space.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis", 4, 2)
+    say(verdict.text())
+    return verdict
+
+
+def sequential(space):
+    """T3: who returns keeps candidate values, although every instance dies and the next one has to learn who was published."""
+    verdict = restarts(space)
+    assert verdict.ok and verdict.missing < 500, f"{verdict.problems}"
+    assert verdict.figures["returned"] > 0 and verdict.figures["aborted copies"] > 0, "the fault did not hit"
+    journal = oracle.raw(space.bootstrap, f"{space.sink}-journal").decode()
+    assert len(journal.splitlines()) >= verdict.figures["releases"]
+    fields = {field for line in journal.splitlines() for field in json.loads(line[line.index("{"):])}
+    assert fields == {"version", "release", "policy", "levels", "shown"}, fields
+
+
+def control_forgetful(space):
+    """Control: instances that do not learn who was published turn I3 red."""
+    red(restarts(space, VEILSTREAM_DEFECT="forgetful"), "I3")
+
+
+def snapshots(space, verdict):
+    oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis", 5, 2)
+
+
+def sliding(space):
+    """Snapshots of a sliding window, by one instance after the other, each of which dies at another step."""
+    space.create(f"{space.sink}-journal", 1)
+    a = c.Instance(space, BINARY, 0, windows="{ sliding: { size: 1500, slide: 300 } }")
+    for step in ["journalled:4", "planned:5", "flushed:6", "committed:4", "offsets-sent:1", "rereading:1"]:
+        space.produce(BINARY, 3000, subjects=4000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    a.start()
+    space.produce(BINARY, 3000)
+    b = c.Instance(space, BINARY, 1, windows="{ sliding: { size: 1500, slide: 300 } }")
+    a.says("release published", times=a.said().count("release published") + 3)
+    a.kill(signal.SIGTERM)
+    assert a.process.returncode == 0, f"a drain ended with {a.process.returncode}"
+    b.start()
+    space.produce(BINARY, 3000)
+    b.says("release published", times=5)
+    b.kill(signal.SIGTERM)
+    space.settle()
+    verdict = oracle.Verdict()
+    snapshots(space, verdict)
+    say(verdict.text())
+    assert verdict.ok, "a statement is violated"
+    assert verdict.figures["compared"] > 5 and verdict.figures["aborted copies"] > 0, "there was nothing to see"
+    assert verdict.figures["published"] > 0.7 * verdict.figures["records"]
+
+
+def control_no_difference(space):
+    """Control: snapshots that are not compared with the last one turn I3 red."""
+    space.create(f"{space.sink}-journal", 1)
+    a = c.Instance(space, BINARY, 0, windows="{ sliding: { size: 1500, slide: 300 } }").start(VEILSTREAM_DEFECT="no-difference")
+    space.produce(BINARY, 3000, subjects=4000)
+    a.says("release published", times=8)
+    a.kill(signal.SIGTERM)
+    space.settle()
+    verdict = oracle.Verdict()
+    snapshots(space, verdict)
+    red(verdict, "I3")
+
+
 # --- F4: brokers -------------------------------------------------------------------------------------------------------
 
 
@@ -562,7 +644,7 @@ def control_random_id(space):
 ALONE = [broker_loss, bad_network, late_plan, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, control_forged, control_rows_as_subjects, control_gate_open,
+          slow_transaction, deleted_by_retention, held_records, sequential, sliding, control_forgetful, control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_seed, control_offsets_outside]
 
 

@@ -182,6 +182,119 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
     return verdict
 
 
+def judge_sequential(verdict, bootstrap, source, output, manifests, quasi, sensitive, releases, candidates, subject="user_id",
+                     key="ts"):
+    """I3, for a reader who finds somebody in several of the last releases and intersects the values of their classes. The
+    releases are in the order of their manifests: one instance at a time, one partition of manifests."""
+    who = {}
+    for _, _, _, payload in read(bootstrap, source):
+        record = json.loads(payload)
+        who[record[key]] = record[subject]
+    classes = defaultdict(lambda: defaultdict(list))
+    for _, _, headers, payload in read(bootstrap, output):
+        record = json.loads(payload)
+        classes[release_of(headers)][tuple(record[q] for q in quasi)].append(record)
+    past, returned = [], 0
+    for _, _, _, payload in read(bootstrap, manifests):
+        seen = {}
+        for members in classes[json.loads(payload)["release_id"]].values():
+            values = {r[sensitive] for r in members}
+            for person in {who[r[key]] for r in members}:
+                seen[person] = seen.get(person, values) & values
+        if not seen:
+            continue
+        for person, values in seen.items():
+            earlier = [release[person] for release in past if person in release]
+            returned += bool(earlier)
+            left = len(values.intersection(*earlier))
+            if earlier and left < candidates:
+                verdict.fail("I3", f"{left} candidate values are left for somebody who was in {len(earlier) + 1} of {releases} releases")
+        past = (past + [seen])[-(releases - 1):]
+    verdict.figures["returned"] = returned
+
+
+def judge_snapshots(verdict, bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts"):
+    """The statements for a sliding window, where a record may be in many snapshots: each in one way, and what left and came
+    between two of them at least k people and l values in every class, by the coarser of each pair of labels. Snapshots are in
+    the order of their manifests: one instance at a time. Labels are those of the policy of these tests."""
+    inputs = {}
+    offsets = defaultdict(set)
+    for partition, offset, _, payload in read(bootstrap, source):
+        offsets[partition].add(offset)
+        record = json.loads(payload)
+        inputs[record[key]] = record
+    snapshots = defaultdict(dict)
+    for _, _, headers, payload in read(bootstrap, output):
+        record = json.loads(payload)
+        if record[key] in snapshots[release_of(headers)]:
+            verdict.fail("I2", "a record is in a snapshot twice")
+        snapshots[release_of(headers)][record[key]] = record
+    copies = defaultdict(set)
+    for _, _, headers, payload in read(bootstrap, output, "read_uncommitted"):
+        copies[release_of(headers), json.loads(payload)[key]].add(payload)
+    if any(len(texts) > 1 for texts in copies.values()):
+        verdict.fail("I4", "different generalizations of one record in one snapshot")
+    unfinished = {name for name, _ in copies} - set(snapshots)
+    if unfinished:
+        verdict.fail("I4", f"{len(unfinished)} snapshots were begun and never carried out")
+    covered, counts, order = defaultdict(set), defaultdict(int), []
+    for _, _, _, payload in read(bootstrap, manifests):
+        manifest = json.loads(payload)
+        order.append(manifest["release_id"])
+        for outcome in ("published", "suppressed", "rejected"):
+            counts[outcome] += manifest[f"records_{outcome}"]
+        for part in manifest["offsets"]:
+            for first, last in part["spans"]:
+                for offset in range(first, last + 1):
+                    if offset in covered[part["partition"]]:
+                        verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
+                    covered[part["partition"]].add(offset)
+    if len(set(order)) < len(order):
+        verdict.fail("I2", "a release was committed twice")
+    total = sum(len(o) for o in offsets.values())
+    verdict.missing = sum(len(offsets[p] - covered[p]) for p in offsets)
+    if sum(counts.values()) + verdict.missing != total:
+        verdict.fail("I1", f"{dict(counts)} and {verdict.missing} open do not add up to {total}")
+    shown = {name for rows in snapshots.values() for name in rows}
+    if counts["published"] != len(shown):
+        verdict.fail("I1", f"{len(shown)} records were shown, the manifests say {counts['published']}")
+
+    def check(records, labels, what):
+        classes = defaultdict(list)
+        for record in records:
+            classes[labels(record)].append(inputs[record[key]])
+        for members in classes.values():
+            if len({m[subject] for m in members}) < k or len({m[sensitive] for m in members}) < l:
+                verdict.fail("I3", f"{what}: a class of {len({m[subject] for m in members})} people")
+
+    last, compared = {}, 0
+    for name in (name for name in order if snapshots[name]):
+        rows = snapshots[name]
+        check(rows.values(), lambda r: tuple(r[q] for q in quasi), "a snapshot")
+        left = [r for n, r in last.items() if n not in rows]
+        came = [r for n, r in rows.items() if n not in last]
+        compared += bool(left) and bool(came) and len(left) < len(last)
+        # The join, attribute by attribute: two labels are one if the same value is behind both, and so on.
+        joined = []
+        for q in quasi:
+            parent = {}
+
+            def find(x, parent=parent):
+                while parent.setdefault(x, x) != x:
+                    x = parent[x]
+                return x
+
+            for side, snapshot in (("then", last), ("now", rows)):
+                for n, r in snapshot.items():
+                    parent[find((side, r[q]))] = find(("value", inputs[n][q]))
+            joined.append(find)
+        for which, side in ((left, "then"), (came, "now")):
+            check(which, lambda r: tuple(f((side, r[q])) for f, q in zip(joined, quasi)), f"who {'left' if side == 'then' else 'came'}")
+        last = rows
+    verdict.figures = {"records": total, **counts, "open": verdict.missing, "snapshots": len(snapshots), "compared": compared,
+                       "aborted copies": sum(1 for _ in read(bootstrap, output, "read_uncommitted")) - sum(map(len, snapshots.values()))}
+
+
 def judge_reader(verdict, bootstrap, output, seen):
     """I2, for somebody who read with read_committed during the faults: (partition, offset, payload) each once, as they stand."""
     final = {(str(partition), str(offset)): payload for partition, offset, _, payload in read(bootstrap, output)}

@@ -1,6 +1,8 @@
 //! Which windows can be written, what must hold over several releases, and what does not go with them.
 
 use super::*;
+use crate::config::SinkConfig;
+use crate::kafka::client::JournalConfig;
 use crate::model::policy::Sequential;
 use crate::window::{DEFAULT_WARM_MEMORY, WindowRules};
 
@@ -48,7 +50,10 @@ fn what_does_not_go_with_a_sliding_window_is_refused() {
     one(&policy(&format!("  suppression: {{ action: hold }}\n{window}")), 7, "`action: drop`");
     one(&policy(&format!("  render: microaggregate\n{window}")), 7, "tell the values");
     let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
-    one(&policy(&format!("{window}{kafka}")), 7, "does not go with Kafka");
+    let SinkConfig::Kafka(sink) = load(&policy(&format!("{window}{kafka}"))).unwrap().sink else {
+        panic!("another sink")
+    };
+    assert_eq!(sink.journal, Some(JournalConfig { topic: "safe-journal".into(), releases: 0 }));
 }
 
 #[test]
@@ -72,7 +77,18 @@ fn sequential_needs_somebody_and_something() {
     let more = with("{ releases: 3, candidates: 2 }");
     one(&format!("{more}window: {{ sliding: {{ size: 1000, slide: 100 }} }}\n"), 8, "in which everybody returns");
     let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
-    one(&format!("{more}{kafka}"), 8, "does not go with Kafka yet");
+    let journal = |text: String| match load(&text).unwrap().sink {
+        SinkConfig::Kafka(sink) => sink.journal,
+        _ => panic!("another sink"),
+    };
+    let expected = JournalConfig { topic: "safe-journal".into(), releases: 2 };
+    assert_eq!(journal(format!("{more}{kafka}")), Some(expected.clone()));
+    let named = kafka.replace("topic: safe", "topic: safe, journal: j");
+    assert_eq!(journal(format!("{more}{named}")), Some(JournalConfig { topic: "j".into(), ..expected }));
+    assert_eq!(journal(policy(kafka)), None);
+    one(&policy(&named), 8, "only with `policy.sequential` or");
+    one(&format!("{more}{}", named.replace("journal: j", "journal: none")), 10, "without the journal");
+    one(&format!("{more}{}", named.replace("journal: j", "journal: safe")), 10, "the same topic as `topic`");
 }
 
 #[test]

@@ -234,7 +234,7 @@ pub(super) fn bounded(
 }
 
 /// What an error means for the release.
-fn classify(error: KafkaError) -> Fault {
+pub(super) fn classify(error: KafkaError) -> Fault {
     use RDKafkaErrorCode as Code;
     match code(&error) {
         Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
@@ -265,6 +265,7 @@ fn is_hopeless(error: &KafkaError) -> bool {
                 | Code::ClusterAuthorizationFailed
                 | Code::InvalidTransactionTimeout
                 | Code::UnsupportedVersion
+                | Code::MessageSizeTooLarge
         )
     )
 }
