@@ -12,6 +12,7 @@ use super::deferred::Deferred;
 use super::index::Index;
 use super::key::{Key, Layout};
 use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
+use super::sorted;
 use super::store::FrequencyStore;
 use super::warm::{Tuples, Warm};
 use crate::model::batch::Rows;
@@ -24,6 +25,9 @@ type Entry = u32;
 
 /// How many rows are packed at a time. More do not fit the nearest cache, fewer start over too often.
 const BATCH: usize = 512;
+
+/// From how many rows on they are counted by sorting, where nothing was counted before. Fewer cost more to sort than to look up.
+const WORTH_SORTING: usize = 1 << 12;
 
 /// Counts at the finest node, incrementally.
 pub struct BaseSet<K> {
@@ -116,6 +120,12 @@ impl<K: Key> BaseSet<K> {
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
         if followed || !self.is_plain() {
             range.for_each(|i| self.add(rows, i));
+            return;
+        }
+        if let (true, Some(bits)) = (self.is_empty() && range.len() >= WORTH_SORTING, self.layout.bits()) {
+            let keys = range.map(|i| self.layout.pack::<K>(rows.quasi(i))).collect();
+            let (keys, counts) = sorted::counted(keys, bits);
+            (self.tuples, self.rows) = (Index::of(keys), counts);
             return;
         }
         let mut batch: Vec<K> = Vec::with_capacity(BATCH);
@@ -282,5 +292,53 @@ impl<K: Key> BaseSet<K> {
             counts.subjects = Some(subjects);
         }
         counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::batch::Row;
+    use crate::model::event::{Millis, Position};
+
+    /// Tuples with their records, sorted.
+    fn counts<K: Key>(base: &BaseSet<K>) -> Vec<(K, u32)> {
+        let set = base.snapshot(Node::new([0, 0]));
+        let mut counts: Vec<(K, u32)> = set.keys.iter().copied().zip(set.rows.iter().copied()).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    /// Many rows at once, before and after which others come and go, against one at a time.
+    fn at_once_is_one_by_one<K: Key>(sizes: [usize; 2]) {
+        let mut rows = Rows::new(2, 0);
+        let mut state = 7u32;
+        for i in 0..3 * WORTH_SORTING {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let quasi =
+                [state >> 8, state >> 20].into_iter().zip(sizes).map(|(draw, size)| draw % size as u32).collect();
+            rows.push(Position::new(0, i as i64), Millis(0), &Row { quasi, ..Row::default() });
+        }
+        let new = || {
+            let counting = Counting { subjects: false, facets: Vec::new() };
+            BaseSet::<K>::new(Layout::new(&sizes).unwrap(), counting)
+        };
+        let (mut at_once, mut one_by_one) = (new(), new());
+        for range in [0..2 * WORTH_SORTING, 2 * WORTH_SORTING..3 * WORTH_SORTING] {
+            at_once.add_all(&rows, range.clone());
+            range.clone().for_each(|i| one_by_one.add(&rows, i));
+            assert_eq!(counts(&at_once), counts(&one_by_one));
+            for base in [&mut at_once, &mut one_by_one] {
+                range.clone().step_by(3).for_each(|i| base.retract(&rows, i));
+            }
+            assert_eq!(counts(&at_once), counts(&one_by_one));
+        }
+    }
+
+    #[test]
+    fn many_rows_at_once_count_as_one_by_one() {
+        at_once_is_one_by_one::<u32>([40, 300]);
+        at_once_is_one_by_one::<u64>([1 << 20, 1 << 16]);
+        at_once_is_one_by_one::<u128>([1 << 31, 1 << 40]);
     }
 }

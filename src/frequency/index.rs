@@ -24,6 +24,11 @@ impl<K: Key> Index<K> {
         Self { slots: Vec::new(), keys: Vec::new() }
     }
 
+    /// Different keys, numbered in their order. The table is made when somebody asks for a number.
+    pub(super) fn of(keys: Vec<K>) -> Self {
+        Self { slots: Vec::new(), keys }
+    }
+
     /// The keys, by number.
     pub(super) fn keys(&self) -> &[K] {
         &self.keys
@@ -123,6 +128,7 @@ mod tests {
                 prop_assert_eq!(&held, &twin);
                 prop_assert_eq!(index.keys().len(), counts.len());
             }
+            let mut index = Index::of(index.keys().to_vec());
             for number in 0..index.keys().len() {
                 prop_assert_eq!(index.number(index.keys()[number]) as usize, number);
             }

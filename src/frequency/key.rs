@@ -11,11 +11,33 @@ use crate::model::domain::Code;
 pub const MAX_BITS: u32 = 1024;
 
 /// Where a field lives in a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Field {
     word: usize,
     shift: u32,
     mask: u64,
+}
+
+impl Field {
+    /// Bits of the first word that need not be a code.
+    pub(super) fn digit(shift: u32, bits: u32) -> Self {
+        Self { word: 0, shift, mask: (1 << bits) - 1 }
+    }
+
+    pub(super) fn shift(self) -> u32 {
+        self.shift
+    }
+
+    pub(super) fn bits(self) -> u32 {
+        self.mask.trailing_ones()
+    }
+
+    /// Both fields and what is between them, where they share a word and `higher` is the higher one.
+    pub(super) fn joined(self, higher: Self) -> Option<Self> {
+        let above = higher.shift.checked_sub(self.shift).filter(|_| self.word == higher.word)?;
+        let mask = u64::MAX >> (u64::BITS - (above + higher.bits()).min(u64::BITS));
+        Some(Self { mask, ..self })
+    }
 }
 
 /// A packed class key.
@@ -36,53 +58,6 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn set(&mut self, field: Field, code: Code);
     /// A well mixed hash for open addressing.
     fn mix(&self) -> u64;
-    /// The bits of some segments, side by side.
-    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32;
-}
-
-/// Bits of a key that lie together and stay so in a dense index.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Segment {
-    word: usize,
-    mask: u64,
-    /// How far to the right they move, round the end of the word if need be. Never round it in the first word.
-    shift: u32,
-}
-
-/// The most segments of a dense index. More make a pass over keys slower than looking them up in a table.
-pub const MAX_SEGMENTS: usize = 12;
-
-/// Where the bits of a node's codes lie in its keys, so that a key without the gaps between them is an index.
-#[derive(Debug, Clone, Default)]
-pub struct Dense {
-    segments: [Segment; MAX_SEGMENTS],
-    len: usize,
-    bits: u32,
-}
-
-impl Dense {
-    /// Indices are below two to the power of this.
-    pub fn bits(&self) -> u32 {
-        self.bits
-    }
-
-    /// The index of every key.
-    pub fn indices<K: Key>(&self, keys: &[K], into: &mut Vec<u32>) {
-        match self.len {
-            0..=3 => self.gather::<K, 3>(keys, into),
-            4..=6 => self.gather::<K, 6>(keys, into),
-            7..=9 => self.gather::<K, 9>(keys, into),
-            _ => self.gather::<K, MAX_SEGMENTS>(keys, into),
-        }
-    }
-
-    /// Segments beyond the last have no bits, so that one loop of fixed length serves several lengths.
-    fn gather<K: Key, const N: usize>(&self, keys: &[K], into: &mut Vec<u32>) {
-        let mut segments = [Segment::default(); N];
-        segments.iter_mut().zip(&self.segments).for_each(|(to, from)| *to = *from);
-        into.clear();
-        into.extend(keys.iter().map(|key| key.gather(&segments)));
-    }
 }
 
 /// Keys of more than 128 bits.
@@ -94,6 +69,35 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 fn scramble(word: u64) -> u64 {
     let product = u128::from(word) * u128::from(MULTIPLIER);
     (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl Key for u32 {
+    const ZERO: Self = 0;
+    const ONES: Self = Self::MAX;
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
+    #[inline]
+    fn of(field: Field, code: Code) -> Self {
+        code << field.shift
+    }
+    #[inline]
+    fn get(&self, field: Field) -> Code {
+        (self >> field.shift) & field.mask as Code
+    }
+    #[inline]
+    fn set(&mut self, field: Field, code: Code) {
+        *self = (*self & !((field.mask as Code) << field.shift)) | (code << field.shift);
+    }
+    #[inline]
+    fn mix(&self) -> u64 {
+        scramble(u64::from(*self))
+    }
 }
 
 impl Key for u64 {
@@ -122,10 +126,6 @@ impl Key for u64 {
     #[inline]
     fn mix(&self) -> u64 {
         scramble(*self)
-    }
-    #[inline]
-    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32 {
-        segments.iter().fold(0, |index, s| index | ((self & s.mask) >> s.shift)) as u32
     }
 }
 
@@ -156,10 +156,6 @@ impl Key for u128 {
     #[inline]
     fn mix(&self) -> u64 {
         scramble(scramble(*self as u64) ^ (*self >> 64) as u64)
-    }
-    #[inline]
-    fn gather<const N: usize>(&self, segments: &[Segment; N]) -> u32 {
-        [*self as u64, (*self >> 64) as u64].gather(segments)
     }
 }
 
@@ -192,15 +188,13 @@ impl<const N: usize> Key for Wide<N> {
     fn mix(&self) -> u64 {
         self.iter().fold(0, |hash, word| scramble(hash ^ word))
     }
-    #[inline]
-    fn gather<const N2: usize>(&self, segments: &[Segment; N2]) -> u32 {
-        segments.iter().fold(0, |index, s| index | (self[s.word] & s.mask).rotate_right(s.shift)) as u32
-    }
 }
 
-/// The four key types.
+/// The key types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
+    /// `u32`.
+    W32,
     /// `u64`.
     W64,
     /// `u128`.
@@ -216,6 +210,8 @@ pub enum Width {
 pub struct Layout {
     fields: Vec<Field>,
     words: usize,
+    /// Bits of the last word.
+    used: u32,
 }
 
 impl Layout {
@@ -232,17 +228,23 @@ impl Layout {
             fields.push(Field { word, shift: used, mask: (1 << bits) - 1 });
             used += bits;
         }
-        (word < MAX_BITS as usize / 64).then_some(Self { fields, words: word + 1 })
+        (word < MAX_BITS as usize / 64).then_some(Self { fields, words: word + 1, used })
     }
 
     /// The narrowest key type that holds this layout.
     pub fn width(&self) -> Width {
         match self.words {
+            1 if self.used <= u32::BITS => Width::W32,
             1 => Width::W64,
             2 => Width::W128,
             3 | 4 => Width::W256,
             _ => Width::W1024,
         }
+    }
+
+    /// How many bits keys have, where they are a single word.
+    pub(super) fn bits(&self) -> Option<u32> {
+        (self.words == 1).then_some(self.used)
     }
 
     /// The field of attribute i.
@@ -253,29 +255,6 @@ impl Layout {
     /// All fields in policy order.
     pub fn fields(&self) -> &[Field] {
         &self.fields
-    }
-
-    /// The dense index of keys whose codes of attribute i are below `sizes[i]`; `None` if it would take more than `most` bits.
-    pub fn dense(&self, sizes: impl Iterator<Item = usize>, most: u32) -> Option<Dense> {
-        let mut dense = Dense::default();
-        for (field, size) in self.fields.iter().zip(sizes) {
-            let bits = usize::BITS - size.saturating_sub(1).leading_zeros();
-            if bits == 0 {
-                continue;
-            }
-            let mask = (u64::MAX >> (u64::BITS - bits)) << field.shift;
-            let shift = field.shift.wrapping_sub(dense.bits) % u64::BITS;
-            dense.bits += bits;
-            match dense.segments[..dense.len].last_mut() {
-                Some(last) if (last.word, last.shift) == (field.word, shift) => last.mask |= mask,
-                _ if dense.len == MAX_SEGMENTS => return None,
-                _ => {
-                    dense.segments[dense.len] = Segment { word: field.word, mask, shift };
-                    dense.len += 1;
-                }
-            }
-        }
-        (dense.bits <= most).then_some(dense)
     }
 
     /// True if every code fits its field.
@@ -307,6 +286,7 @@ mod tests {
                 let key: K = layout.pack(codes);
                 layout.fields().iter().map(|&f| key.get(f)).collect()
             }
+            if layout.width() == Width::W32 { prop_assert_eq!(unpack::<u32>(&layout, &codes), codes.clone()); }
             if layout.words <= 1 { prop_assert_eq!(unpack::<u64>(&layout, &codes), codes.clone()); }
             if layout.words <= 2 { prop_assert_eq!(unpack::<u128>(&layout, &codes), codes.clone()); }
             if layout.words <= 4 { prop_assert_eq!(unpack::<Wide<4>>(&layout, &codes), codes.clone()); }
@@ -314,42 +294,12 @@ mod tests {
         }
     }
 
-    proptest! {
-        /// The dense index is the codes packed with as few bits as they need.
-        #[test]
-        fn a_dense_index_is_a_tight_packing(
-            sizes in prop::collection::vec((1usize..40, 1usize..3000), 1..16), seed in any::<u64>(),
-        ) {
-            let layout = Layout::new(&sizes.iter().map(|(now, more)| now + more).collect::<Vec<_>>()).unwrap();
-            let now = || sizes.iter().map(|(now, _)| *now);
-            let codes: Vec<Code> =
-                now().enumerate().map(|(i, s)| (seed.rotate_left(i as u32 * 7) % s as u64) as Code).collect();
-            let (mut expected, mut used) = (0u128, 0);
-            for (code, size) in codes.iter().zip(now()) {
-                expected |= u128::from(*code) << used;
-                used += usize::BITS - (size - 1).leading_zeros();
-            }
-            let dense = layout.dense(now(), 20);
-            prop_assert!(dense.is_some() || used > 20 || sizes.len() > MAX_SEGMENTS);
-            if let Some(dense) = dense {
-                prop_assert_eq!(dense.bits(), used);
-                fn index<K: Key>(layout: &Layout, dense: &Dense, codes: &[Code]) -> u128 {
-                    let mut indices = Vec::new();
-                    dense.indices(&[layout.pack::<K>(codes)], &mut indices);
-                    u128::from(indices[0])
-                }
-                if layout.words <= 1 { prop_assert_eq!(index::<u64>(&layout, &dense, &codes), expected); }
-                if layout.words <= 2 { prop_assert_eq!(index::<u128>(&layout, &dense, &codes), expected); }
-                if layout.words <= 4 { prop_assert_eq!(index::<Wide<4>>(&layout, &dense, &codes), expected); }
-                prop_assert_eq!(index::<Wide<16>>(&layout, &dense, &codes), expected);
-            }
-        }
-    }
-
     #[test]
     fn forty_wide_attributes_fit_and_far_too_many_do_not() {
         assert_eq!(Layout::new(&[1 << 20; 40]).unwrap().width(), Width::W1024);
         assert!(Layout::new(&[1 << 20; 60]).is_none());
-        assert_eq!(Layout::new(&[100, 2, 5, 7]).unwrap().width(), Width::W64);
+        assert_eq!(Layout::new(&[100, 2, 5, 7]).unwrap().width(), Width::W32);
+        assert_eq!(Layout::new(&[1 << 16, 1 << 16]).unwrap().width(), Width::W32);
+        assert_eq!(Layout::new(&[1 << 16, (1 << 16) + 1]).unwrap().width(), Width::W64);
     }
 }

@@ -5,11 +5,13 @@
 
 pub mod base;
 pub mod deferred;
+mod dense;
 mod index;
 pub mod key;
 pub mod outline;
 pub mod rollup;
 pub mod set;
+mod sorted;
 pub mod store;
 mod table;
 pub mod tally;

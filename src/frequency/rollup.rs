@@ -5,7 +5,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::key::{Dense, Field, Key};
+use smallvec::SmallVec;
+
+use super::dense::Dense;
+use super::key::{Field, Key};
 use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -27,13 +30,18 @@ pub fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
     codes.iter().map(|&code| K::of(field, code)).collect()
 }
 
-/// How many classes are to be expected where keys are summed.
+/// What classes are to be expected where keys are summed.
 #[derive(Debug, Clone)]
 pub enum Expected {
     /// At most about so many, which sizes the table.
     AtMost(usize),
-    /// So few that each has its place in a flat table.
-    Dense(Box<Dense>),
+    /// So few that each has its place in a flat table: by attribute, how many codes there were and will be.
+    Places {
+        /// Codes of the finer set.
+        from: SmallVec<[usize; 16]>,
+        /// Codes of the coarser one.
+        to: SmallVec<[usize; 16]>,
+    },
 }
 
 /// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs.
@@ -45,14 +53,19 @@ pub fn rollup<K: Key>(
     groups: &mut Groups<K>,
 ) -> FrequencySet<K> {
     let plain = finer.subjects.is_none() && !finer.facets.any();
-    map_keys(&finer.keys, steps, &mut groups.mapped);
-    let (keys, rows) = match (expected, plain) {
-        (Expected::Dense(dense), true) => groups.sum_dense::<false>(&finer.rows, dense),
-        (Expected::Dense(dense), false) => groups.sum_dense::<true>(&finer.rows, dense),
-        (Expected::AtMost(most), true) => groups.sum::<false>(&finer.rows, *most),
-        (Expected::AtMost(most), false) => groups.sum::<true>(&finer.rows, *most),
+    let (keys, rows) = match expected {
+        Expected::Places { from, to } => {
+            groups.dense.aim(&finer.fields, from, to, steps);
+            let sum = if plain { Groups::sum_dense::<false> } else { Groups::sum_dense::<true> };
+            sum(groups, &finer.keys, &finer.rows, steps)
+        }
+        Expected::AtMost(most) => {
+            map_keys(&finer.keys, steps, &mut groups.mapped);
+            let sum = if plain { Groups::sum::<false> } else { Groups::sum::<true> };
+            sum(groups, &finer.rows, *most)
+        }
     };
-    let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of().to_vec() };
+    let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of[..finer.keys.len()].to_vec() };
     let subjects = finer.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
     let sizes = subjects.as_ref().map(|s| s.totals());
     let facets = match finer.facets.any() {
@@ -102,7 +115,7 @@ pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: 
     let (keys, rows) = groups.sum::<true>(&shown, if known.is_empty() { 1 } else { usize::MAX });
     let mut class_of = vec![GONE; set.keys.len()];
     let shown = class_of.iter_mut().zip(published).filter(|(_, p)| **p).map(|(class, _)| class);
-    shown.zip(groups.class_of()).for_each(|(class, &of)| *class = of);
+    shown.zip(&groups.class_of).for_each(|(class, &of)| *class = of);
     let subjects = set.subjects.as_ref().map(|s| s.merge(&class_of, rows.len()));
     let sizes = subjects.as_ref().map(|s| s.totals());
     let facets = Facets::Now(merge_facets(set.facets.get(), &class_of, rows.len()));
@@ -137,16 +150,18 @@ pub struct Groups<K> {
     class_of: Vec<u32>,
     /// The keys to sum by.
     mapped: Vec<K>,
-    /// Their places, and what is there, where each has one of its own. All zero between two uses.
-    indices: Vec<u32>,
+    /// The places of classes where each has one of its own, and what is there. All zero between two uses.
+    dense: Dense,
     places: Vec<u32>,
+    /// The first key of each class there.
+    first: Vec<u32>,
 }
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
-        let (slots, at, keys, rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (class_of, mapped, indices, places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { slots, at, keys, rows, class_of, mapped, indices, places }
+        let (slots, keys, mapped, dense) = (Vec::new(), Vec::new(), Vec::new(), Dense::default());
+        let (at, rows, class_of, places, first) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { slots, at, keys, rows, class_of, mapped, dense, places, first }
     }
 }
 
@@ -223,49 +238,55 @@ impl<K: Key> Groups<K> {
         keys.into_iter().zip(by.into_iter().map(u32::cast_signed)).filter(|(_, by)| *by != 0).unzip()
     }
 
-    /// The same where each key has a place of its own: nothing collides, so nothing has to be foreseen.
-    fn sum_dense<const CLASSES: bool>(&mut self, counts: &[u32], dense: &Dense) -> (Vec<K>, Vec<u32>) {
+    /// The same of `keys` after some steps, where each of these has a place of its own.
+    fn sum_dense<const CLASSES: bool>(
+        &mut self,
+        keys: &[K],
+        counts: &[u32],
+        steps: &[Step<'_, K>],
+    ) -> (Vec<K>, Vec<u32>) {
         let inputs = counts.len();
-        dense.indices(&self.mapped, &mut self.indices);
-        if self.places.len() < 1 << dense.bits() {
-            self.places.resize(1 << dense.bits(), 0);
-        }
-        if self.at.len() < inputs {
-            self.at.resize(inputs, 0);
-        }
-        let (places, first) = (&mut self.places[..1 << dense.bits()], &mut self.at[..inputs]);
-        let mut classes = 0;
-        if CLASSES {
-            // A place holds the number of its class plus one.
-            self.class_of.resize(inputs.max(self.class_of.len()), 0);
-            for (i, (&at, class_of)) in self.indices.iter().zip(&mut self.class_of).enumerate() {
-                let place = &mut places[at as usize];
-                first[classes] = i as u32;
+        let grow = |list: &mut Vec<u32>, len: usize| list.resize(len.max(list.len()), 0);
+        grow(&mut self.places, self.dense.places());
+        grow(&mut self.at, inputs);
+        grow(&mut self.first, inputs);
+        grow(&mut self.class_of, if CLASSES { inputs } else { 0 });
+        let (at, first, class_of) = (&mut self.at[..inputs], &mut self.first[..inputs], &mut self.class_of[..]);
+        let places = &mut self.places[..self.dense.places()];
+        let (mut classes, mut seen) = (0, 0);
+        // Each key is written behind the last class, as above.
+        self.dense.each(keys, |indices| {
+            // At hand, and not behind a reference, for as long as the batch lasts.
+            let (places, at, first, mut known) = (&mut *places, &mut *at, &mut *first, classes);
+            let counts = &counts[seen..seen + indices.len()];
+            for ((i, &index), &count) in (seen..).zip(indices).zip(counts) {
+                let place = &mut places[index as usize];
                 let fresh = *place == 0;
-                classes += usize::from(fresh);
-                *place = if fresh { classes as u32 } else { *place };
-                *class_of = *place - 1;
+                first[known] = i as u32;
+                at[known] = index;
+                known += usize::from(fresh);
+                if CLASSES {
+                    // A place holds the number of its class plus one.
+                    *place = if fresh { known as u32 } else { *place };
+                    class_of[i] = *place - 1;
+                } else {
+                    *place += count;
+                }
             }
-            let mut rows = vec![0; classes];
-            self.class_of.iter().zip(counts).for_each(|(&class, &count)| rows[class as usize] += count);
-            first[..classes].iter().for_each(|&i| places[self.indices[i as usize] as usize] = 0);
-            return (first[..classes].iter().map(|&i| self.mapped[i as usize]).collect(), rows);
+            classes = known;
+            seen += indices.len();
+        });
+        let taken = at[..classes].iter().map(|&index| std::mem::take(&mut places[index as usize]));
+        let mut rows: Vec<u32> = taken.collect();
+        if CLASSES {
+            rows.fill(0);
+            class_of.iter().zip(counts).for_each(|(&class, &count)| rows[class as usize] += count);
         }
-        // A place holds its count.
-        for (i, (&at, &count)) in self.indices.iter().zip(counts).enumerate() {
-            let place = &mut places[at as usize];
-            first[classes] = i as u32;
-            classes += usize::from(*place == 0);
-            *place += count;
-        }
-        let first = &first[..classes];
-        let rows = first.iter().map(|&i| std::mem::take(&mut places[self.indices[i as usize] as usize])).collect();
-        (first.iter().map(|&i| self.mapped[i as usize]).collect(), rows)
-    }
-
-    /// The class of each key that was summed, in that order.
-    fn class_of(&self) -> &[u32] {
-        &self.class_of[..self.mapped.len()]
+        self.mapped.clear();
+        self.mapped.extend(first[..classes].iter().map(|&i| keys[i as usize]));
+        let mut coarser = Vec::with_capacity(classes);
+        map_keys(&self.mapped, steps, &mut coarser);
+        (coarser, rows)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
+use smallvec::SmallVec;
 
 use super::base::BaseSet;
 use super::deferred::Deferred;
@@ -24,12 +25,12 @@ use crate::model::recoding::{Column, Recoding};
 /// that is larger, sets again.
 const MAX_CACHED_BYTES: usize = 160 << 20;
 
-/// The widest index of a flat table, in bits. Wider ones do not stay in the caches; with fewer bits more nodes have to be
-/// looked up by key, which is several times as slow.
-const MAX_DENSE_BITS: u32 = 20;
+/// The most places of a flat table. More do not stay in the caches; with fewer more nodes have to be looked up by key, which
+/// is several times as slow.
+const MAX_PLACES: usize = 1 << 20;
 
-/// How many times more places than classes to sum such a table may have, in bits. More touch a page for every class or two.
-const SPARE_BITS: u32 = 9;
+/// How many times more places than classes to sum such a table may have. More touch a page for every class or two.
+const SPARE_PLACES: usize = 512;
 
 /// A set with more than one in so many of the finest classes is nearly as large as the finest.
 const NEARLY: usize = 4;
@@ -90,6 +91,7 @@ pub struct Origins {
 pub fn counter(sizes: &[usize], counting: Counting) -> Option<Box<dyn Counter>> {
     let layout = Layout::new(sizes)?;
     Some(match layout.width() {
+        Width::W32 => Box::new(BaseSet::<u32>::new(layout, counting)),
         Width::W64 => Box::new(BaseSet::<u64>::new(layout, counting)),
         Width::W128 => Box::new(BaseSet::<u128>::new(layout, counting)),
         Width::W256 => Box::new(BaseSet::<Wide<4>>::new(layout, counting)),
@@ -151,7 +153,8 @@ pub struct FrequencyStore<K> {
 /// A set that others may be rolled up from.
 struct Cached<K> {
     classes: usize,
-    height: usize,
+    /// Kept here too, for most are only looked at to be passed over.
+    node: Node,
     set: Arc<Deferred<K>>,
 }
 
@@ -202,11 +205,14 @@ impl<K: Key> FrequencyStore<K> {
             return set;
         }
         let finer = self.near(node);
-        let sizes = || self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len());
-        let bits = MAX_DENSE_BITS.min(finer.most().max(1).ilog2() + SPARE_BITS);
-        let expected = match self.layout.dense(sizes(), bits) {
-            Some(dense) => Expected::Dense(Box::new(dense)),
-            None => Expected::AtMost(sizes().fold(1, usize::saturating_mul)),
+        let sizes = |node: &Node| -> SmallVec<[usize; 16]> {
+            self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len()).collect()
+        };
+        let to = sizes(node);
+        let most = to.iter().copied().fold(1, usize::saturating_mul);
+        let expected = match most <= MAX_PLACES.min(finer.most() * SPARE_PLACES) {
+            true => Expected::Places { from: sizes(finer.node()), to },
+            false => Expected::AtMost(most),
         };
         let steps = self.steps(finer.node(), node);
         let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, &expected)));
@@ -225,7 +231,7 @@ impl<K: Key> FrequencyStore<K> {
         if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
             let held = Held { set: Arc::clone(set), asked: AtomicBool::new(asked) };
             self.sets.insert(set.node().clone(), held);
-            let cached = Cached { classes: set.most(), height: set.node().height(), set: Arc::clone(set) };
+            let cached = Cached { classes: set.most(), node: set.node().clone(), set: Arc::clone(set) };
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
             let at = by_size.partition_point(|other| other.classes < cached.classes);
             by_size.insert(at, cached);
@@ -330,7 +336,9 @@ impl<K: Key> FrequencyStore<K> {
         let values = |attribute: usize, level: Level| self.domains[attribute].level(level).len().max(1) as f64;
         let narrowing = |&attribute: &usize| values(attribute, 0) / values(attribute, node.levels()[attribute]);
         let attributes = (0..self.domains.len()).filter(|&a| node.levels()[a] > finer.node().levels()[a]);
-        let Some(most) = attributes.max_by(|a, b| narrowing(a).total_cmp(&narrowing(b))) else { return finer };
+        let Some(most) = attributes.max_by(|a, b| narrowing(a).total_cmp(&narrowing(b))) else {
+            return finer;
+        };
         let waypoint = self.base.node().with(most, node.levels()[most]);
         if waypoint == *node || self.sets.contains_key(&waypoint) {
             return finer;
@@ -340,9 +348,9 @@ impl<K: Key> FrequencyStore<K> {
     }
 
     fn smallest_finer(&self, node: &Node) -> Arc<Deferred<K>> {
-        let (base, height) = (self.base.most(), node.height());
+        let base = self.base.most();
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
-        let finer = |cached: &&Cached<K>| cached.height <= height && cached.set.node().is_finer_or_equal(node);
+        let finer = |cached: &&Cached<K>| cached.node.is_finer_or_equal(node);
         let smallest = by_size.iter().take_while(|cached| cached.classes < base).find(finer);
         let smallest = smallest.map(|cached| Arc::clone(&cached.set));
         drop(by_size);

@@ -34,6 +34,7 @@ pub(super) struct Warm<K> {
     /// True if there were too many to follow.
     lost: bool,
     records: u64,
+    /// Records by attribute and code; none before the first store that follows.
     marginals: Vec<Vec<u64>>,
 }
 
@@ -53,11 +54,8 @@ impl<K: Key> Tuples<'_, K> {
 impl<K: Key> Warm<K> {
     /// Follows what happens after `last` was handed out.
     pub(super) fn after(last: Arc<FrequencyStore<K>>, now: &Tuples<'_, K>) -> Self {
-        let base = last.base_set();
-        let codes = |attribute: usize| base.marginal(attribute, last.codes(attribute));
-        let marginals = (0..now.layout.fields().len()).map(codes).collect();
-        let records = base.records();
-        Self { copied: now.copied(), changes: Vec::new(), known: 0, lost: false, records, marginals, last }
+        let records = last.base_set().records();
+        Self { copied: now.copied(), changes: Vec::new(), known: 0, lost: false, records, marginals: Vec::new(), last }
     }
 
     /// One record more or less of a tuple.
@@ -81,6 +79,11 @@ impl<K: Key> Warm<K> {
     ) -> Option<Arc<FrequencyStore<K>>> {
         if self.lost {
             return None;
+        }
+        if self.marginals.is_empty() {
+            // Not before it is known that there is a next store.
+            let codes = |attribute: usize| self.last.base_set().marginal(attribute, self.last.codes(attribute));
+            self.marginals = (0..now.layout.fields().len()).map(codes).collect();
         }
         let news = &self.changes[self.known..];
         let keys: Vec<K> = news.iter().map(|(tuple, _)| now.keys[*tuple as usize]).collect();
@@ -228,7 +231,9 @@ impl<'a, K: Key> Patch<'a, K> {
         let common = Node::new((0..self.order.len()).map(least));
         let (keys, by) = self.groups.changes(keys, by, &self.store.steps(at, &common));
         let differs = |attribute: &&usize| sets.iter().any(|set| set.level(**attribute) != sets[0].level(**attribute));
-        let Some(&attribute) = self.order.iter().find(differs) else { return };
+        let Some(&attribute) = self.order.iter().find(differs) else {
+            return;
+        };
         for sets in sets.chunk_by_mut(|a, b| a.level(attribute) == b.level(attribute)) {
             self.apply(&common, &keys, &by, sets);
         }

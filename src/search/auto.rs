@@ -26,7 +26,8 @@ pub struct Auto {
 
 impl Search for Auto {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
-        let proof = Optimal.run(lattice, evaluator, &part(budget, evaluator.checks(), Instant::now()), rng);
+        let proof =
+            Optimal.run(lattice, evaluator, &budget.part(SHARE_FOR_PROOF, evaluator.checks(), Instant::now()), rng);
         if matches!(proof.stop, StopReason::Proven | StopReason::Cancelled) || budget.spent(evaluator).is_some() {
             // With the whole budget spent on the way, the reason is the budget's and not the part's; they are the same.
             return proof;
@@ -50,16 +51,4 @@ impl Search for Auto {
         outcome.predicted += proof.predicted;
         outcome
     }
-}
-
-/// The part of the budget that the proof may use.
-fn part(budget: &Budget, checks: u64, now: Instant) -> Budget {
-    let mut part = budget.clone();
-    if budget.max_checks < u64::MAX {
-        let left = budget.max_checks.saturating_sub(checks);
-        part.max_checks = checks + (left as f64 * SHARE_FOR_PROOF).ceil() as u64;
-    }
-    part.deadline =
-        budget.deadline.map(|deadline| now + deadline.saturating_duration_since(now).mul_f64(SHARE_FOR_PROOF));
-    part
 }

@@ -160,7 +160,9 @@ impl<'a> Evaluator<'a> {
         self.remembered(node, known).unwrap_or_else(|| {
             let set = self.sets.set(node);
             let outline = if self.sizes_only { set.outline(self.rules.least_size()) } else { None };
-            let Some(outline) = outline else { return self.check(node).satisfies };
+            let Some(outline) = outline else {
+                return self.check(node).satisfies;
+            };
             let satisfies = self.enough(outline);
             self.remember(node, |known| known.satisfies = Some(satisfies));
             satisfies
@@ -228,6 +230,11 @@ impl<'a> Evaluator<'a> {
     /// The lower bound as a sum, by attribute and level; see [`LossMetric::columns`].
     pub fn columns(&self) -> Option<&[Vec<f64>]> {
         self.metric.columns()
+    }
+
+    /// What leaving out one cell adds to that, by attribute, level and code; see [`LossMetric::added`].
+    pub fn added(&self) -> Option<&[Vec<Vec<f64>>]> {
+        self.metric.added()
     }
 
     /// True if nodes above a satisfying node satisfy, and nodes below a failing one fail.

@@ -183,6 +183,17 @@ impl Budget {
         Self { deadline: now.checked_add(time), ..Self::unlimited() }
     }
 
+    /// A share of what is left of it from `now` on, when so many nodes were counted.
+    fn part(&self, share: f64, checks: u64, now: Instant) -> Self {
+        let mut part = self.clone();
+        if self.max_checks < u64::MAX {
+            let left = self.max_checks.saturating_sub(checks);
+            part.max_checks = checks + (left as f64 * share).ceil() as u64;
+        }
+        part.deadline = self.deadline.map(|deadline| now + deadline.saturating_duration_since(now).mul_f64(share));
+        part
+    }
+
     /// The reason to stop now, if there is one.
     pub fn spent(&self, evaluator: &Evaluator<'_>) -> Option<StopReason> {
         match self.interrupted() {
