@@ -315,8 +315,11 @@ mod tests {
         let mut state = 7u32;
         for i in 0..3 * WORTH_SORTING {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let quasi =
-                [state >> 8, state >> 20].into_iter().zip(sizes).map(|(draw, size)| draw % size as u32).collect();
+            let quasi = [state >> 8, state >> 20]
+                .into_iter()
+                .zip(sizes)
+                .map(|(draw, size)| (draw as usize % size) as Code)
+                .collect();
             rows.push(Position::new(0, i as i64), Millis(0), &Row { quasi, ..Row::default() });
         }
         let new = || {

@@ -15,7 +15,7 @@ const BATCH: usize = 512;
 
 /// The way from keys of one set to places of another. Its memory is kept from one use to the next.
 #[derive(Debug, Default)]
-pub struct Dense {
+pub(super) struct Dense {
     groups: Vec<Group>,
     /// The tables of all groups.
     tables: Vec<u32>,

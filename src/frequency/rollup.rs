@@ -5,8 +5,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use smallvec::SmallVec;
-
 use super::dense::Dense;
 use super::key::{Field, Key};
 use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
@@ -31,16 +29,16 @@ pub fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
 }
 
 /// What classes are to be expected where keys are summed.
-#[derive(Debug, Clone)]
-pub enum Expected {
+#[derive(Debug, Clone, Copy)]
+pub enum Expected<'a> {
     /// At most about so many, which sizes the table.
     AtMost(usize),
     /// So few that each has its place in a flat table: by attribute, how many codes there were and will be.
     Places {
         /// Codes of the finer set.
-        from: SmallVec<[usize; 16]>,
+        from: &'a [usize],
         /// Codes of the coarser one.
-        to: SmallVec<[usize; 16]>,
+        to: &'a [usize],
     },
 }
 
@@ -49,7 +47,7 @@ pub fn rollup<K: Key>(
     finer: &Arc<FrequencySet<K>>,
     node: &Node,
     steps: &[Step<'_, K>],
-    expected: &Expected,
+    expected: Expected<'_>,
     groups: &mut Groups<K>,
 ) -> FrequencySet<K> {
     let plain = finer.subjects.is_none() && !finer.facets.any();
@@ -62,7 +60,7 @@ pub fn rollup<K: Key>(
         Expected::AtMost(most) => {
             map_keys(&finer.keys, steps, &mut groups.mapped);
             let sum = if plain { Groups::sum::<false> } else { Groups::sum::<true> };
-            sum(groups, &finer.rows, *most)
+            sum(groups, &finer.rows, most)
         }
     };
     let class_of: Vec<u32> = if plain { Vec::new() } else { groups.class_of[..finer.keys.len()].to_vec() };

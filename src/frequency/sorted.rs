@@ -56,7 +56,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_counts_as_a_map_does(keys in prop::collection::vec(any::<u64>(), 0..600), bits in 1u32..=64, few in any::<bool>()) {
-            let keys: Vec<u64> = keys.iter().map(|key| (if few { key % 7 << 40 | key % 5 } else { *key }) >> (64 - bits)).collect();
+            let keys: Vec<u64> = keys.iter().map(|key| (if few { ((key % 7) << 40) | (key % 5) } else { *key }) >> (64 - bits)).collect();
             let mut twin: BTreeMap<u64, u32> = BTreeMap::new();
             keys.iter().for_each(|key| *twin.entry(*key).or_default() += 1);
             let twin: (Vec<u64>, Vec<u32>) = twin.into_iter().unzip();

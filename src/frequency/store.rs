@@ -208,14 +208,14 @@ impl<K: Key> FrequencyStore<K> {
         let sizes = |node: &Node| -> SmallVec<[usize; 16]> {
             self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len()).collect()
         };
-        let to = sizes(node);
+        let (from, to) = (sizes(finer.node()), sizes(node));
         let most = to.iter().copied().fold(1, usize::saturating_mul);
         let expected = match most <= MAX_PLACES.min(finer.most() * SPARE_PLACES) {
-            true => Expected::Places { from: sizes(finer.node()), to },
+            true => Expected::Places { from: &from, to: &to },
             false => Expected::AtMost(most),
         };
         let steps = self.steps(finer.node(), node);
-        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, &expected)));
+        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, expected)));
         self.hold(&set, true);
         set
     }
@@ -316,7 +316,7 @@ impl<K: Key> FrequencyStore<K> {
         finer: &Arc<FrequencySet<K>>,
         node: &Node,
         steps: &[Step<'_, K>],
-        expected: &Expected,
+        expected: Expected<'_>,
     ) -> FrequencySet<K> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut groups = spare.unwrap_or_default();
@@ -382,7 +382,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         let fields = || (0..columns.len()).map(|attribute| self.layout.field(attribute));
         let maps: Vec<Vec<K>> = fields().zip(columns).map(|(field, column)| in_place(field, column.map())).collect();
         let steps: Vec<Step<'_, K>> = fields().zip(&maps).map(|(field, map)| Step { field, map }).collect();
-        let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps, &Expected::AtMost(usize::MAX));
+        let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps, Expected::AtMost(usize::MAX));
         set.values = columns.iter().map(|column| column.values().cloned()).collect();
         Arc::new(set)
     }
