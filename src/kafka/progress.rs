@@ -373,6 +373,73 @@ mod tests {
     }
 
     #[test]
+    fn a_hole_between_the_records_of_a_plan_is_not_waited_for() {
+        let mut progress = Progress::default();
+        progress.assign(P, 2, &planned());
+        let wanted: Vec<i64> = [2, 3, 4, 6, 7, 8]
+            .into_iter()
+            .filter(|&o| progress.deliver(Position::new(0, o)) == Delivered::Fresh)
+            .collect();
+        assert_eq!(wanted, [6]);
+        progress.finish(&spans(&[2, 3, 4, 6, 7, 8]), Leaves::default());
+        assert_eq!(progress.commit(P).unwrap().offset, 9, "5 holds no record");
+    }
+
+    #[test]
+    fn a_plan_stands_in_each_of_its_partitions_and_its_home_lists_them() {
+        let mut progress = Progress::default();
+        for number in 0..3 {
+            progress.assign(Partition(number), 0, &CommitState::default());
+            (0..4).for_each(|offset| assert_eq!(progress.deliver(Position::new(number, offset)), Delivered::Fresh));
+        }
+        let records = [(1, 0), (1, 2), (2, 1)].map(|(partition, offset)| Position::new(partition, offset));
+        let plan = ReleasePlan { seed: 7, fresh: Spans::covering(records), ..ReleasePlan::default() };
+        let commits = progress.planned(&plan).unwrap();
+        let runs = |runs: &Runs| runs.iter().collect::<Vec<_>>();
+        let parts: Vec<_> = commits
+            .iter()
+            .map(|(partition, commit)| {
+                let part = commit.state.plan.as_ref().unwrap();
+                (partition.0, part.seed, part.home.0, runs(&part.members), runs(&part.fresh))
+            })
+            .collect();
+        assert_eq!(parts, [(1, 7, 1, vec![(1, 2)], vec![(0, 0), (2, 2)]), (2, 7, 1, vec![], vec![(1, 1)])]);
+        assert_eq!(progress.planned(&ReleasePlan::default()), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_written_down_has_room_to_the_last_byte() {
+        let mut progress = Progress::default();
+        progress.assign(P, 0, &CommitState::default());
+        progress.deliver(Position::new(0, 0));
+        let plan = |fingerprint: usize| ReleasePlan {
+            fresh: spans(&[0]),
+            fingerprint: "f".repeat(fingerprint),
+            ..ReleasePlan::default()
+        };
+        let length = |plan: &ReleasePlan| progress.planned(plan).unwrap()[0].1.text().len();
+        let most = MAX_BYTES - SLACK - length(&plan(0));
+        assert_eq!(length(&plan(most)), MAX_BYTES - SLACK);
+        assert_eq!(progress.room(&[], Some(&plan(most)), &spans(&[0])), Room::Enough);
+        assert_eq!(progress.room(&[], Some(&plan(most + 1)), &spans(&[0])), Room::TooMuchPlanned);
+        assert_eq!(progress.room(&[], None, &spans(&[0])), Room::Enough);
+        // Every second record waits: two letters each.
+        (1..2000).for_each(|offset| assert_eq!(progress.deliver(Position::new(0, offset)), Delivered::Fresh));
+        let every_second = |first: i64, end| spans(&(first..end).step_by(2).collect::<Vec<_>>());
+        let rooms: Vec<Room> = (1400..1800)
+            .map(|end| {
+                let length = progress.after(P, &every_second(1, end), Leaves::default()).unwrap().text().len();
+                let room = progress.room(&[], None, &every_second(1, end));
+                assert_eq!(room == Room::Enough, length <= MAX_WAITING_BYTES, "{length} bytes");
+                room
+            })
+            .collect();
+        assert_eq!((rooms[0], rooms[399]), (Room::Enough, Room::TooMuchWaits));
+        // What is under way will be finished by then.
+        assert_eq!(progress.room(&[every_second(0, 2000)], None, &every_second(1, 2000)), Room::Enough);
+    }
+
+    #[test]
     fn who_waits_is_known_to_wait() {
         let mut progress = Progress::default();
         let mut pending = Runs::default();
@@ -382,6 +449,11 @@ mod tests {
         let seen: Vec<Delivered> = (2..6).map(|offset| progress.deliver(Position::new(0, offset))).collect();
         let held = Delivered::Held(Some(Millis(7)));
         assert_eq!(seen, [held, held, Delivered::Done, Delivered::Fresh]);
+        let commit = progress.commit(P).unwrap();
+        assert_eq!((commit.state.since, commit.state.finished_to), (Some(Millis(7)), 5));
+        assert_eq!(commit.state.pending.last(), Some(3), "5 waits for nothing that is written down");
+        progress.finish(&spans(&[2, 3, 5]), Leaves { levels: None, since: Some(Millis(7)) });
+        assert_eq!(progress.commit(P).unwrap().state.since, None, "nobody waits any more");
     }
 
     #[test]

@@ -91,11 +91,6 @@ impl Runs {
         self.0.splice(from..to, rest);
     }
 
-    /// Takes everything below `offset` out.
-    pub fn remove_below(&mut self, offset: i64) {
-        self.remove(i64::MIN, offset.saturating_sub(1));
-    }
-
     /// The offsets that are in both.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
@@ -211,6 +206,8 @@ mod tests {
             }
             prop_assert_eq!(runs.count() as usize, naive.len());
             prop_assert!((0..80).all(|o| runs.contains(o) == naive.contains(&o)));
+            prop_assert_eq!(Runs::from_spans(&runs.spans().collect::<Vec<_>>()), runs.clone());
+            prop_assert_eq!(runs.spans().flat_map(|s| s.first.0..=s.last.0).collect::<BTreeSet<_>>(), naive);
             prop_assert_eq!(Runs::parse(&runs.to_text(0), 0), Some(runs));
         }
 

@@ -187,9 +187,10 @@ class Instance:
         self.space, self.binary, self.number, self.port = space, binary, number, free_port()
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
-                       "sink_more": "", "end": "", "action": "drop", "time_budget": "100ms", "subject": "subject: user_id",
-                       "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
-        self.values.setdefault("windows", "{ tumbling: { max_records: %(window)d, max_age: %(max_age)s } }" % self.values)
+                       "sink_more": "", "end": "", "action": "drop", "scope": "instance", "time_budget": "100ms",
+                       "subject": "subject: user_id", "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+        tumbling = "{ tumbling: { max_records: %(window)d, max_age: %(max_age)s }, scope: %(scope)s }"
+        self.values.setdefault("windows", tumbling % self.values)
         self.config = space.dir / f"instance-{number}.yaml"
         self.config.write_text(POLICY % self.values)
         self.path = space.dir / f"instance-{number}.log"

@@ -81,7 +81,8 @@ class Verdict:
             problems = self.problems.get(statement, [])
             lines.append(f"{statement}: {'ok' if not problems else f'{len(problems)} violations, first: {problems[0]}'}")
         if self.left:
-            lines.append(f"without an outcome: {self.left}")
+            text = str(self.left)
+            lines.append(f"without an outcome: {text[:400]}{' ...' if len(text) > 400 else ''}")
         lines.append("figures: " + ", ".join(f"{name} {value}" for name, value in self.figures.items()))
         return "\n".join(lines)
 

@@ -120,7 +120,8 @@ class Soak:
         address = between.address if between else space.bootstrap
         for number in range(args.instances):
             extra = SHORT + (f', group.instance.id: "veil-{number}"' if args.static else "")
-            instance = c.Instance(space, args.binary, number, bootstrap=address, extra=extra, action=args.action)
+            instance = c.Instance(space, args.binary, number, bootstrap=address, extra=extra, action=args.action,
+                                  scope=args.scope)
             self.instances.append(instance)
             self.start(instance)
 
@@ -370,6 +371,7 @@ def main():
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--patience", type=float, default=30, help="seconds after which nothing published is a violation (30)")
     parser.add_argument("--action", default="drop", choices=["drop", "hold"], help="what happens to those left out")
+    parser.add_argument("--scope", default="instance", choices=["instance", "partition"], help="whose records share a window")
     parser.add_argument("--static", action="store_true", help="static group membership: a restart takes its place back")
     parser.add_argument("--controls", action="store_true", help="forge violations afterwards, which must turn red")
     parser.add_argument("--binary", type=pathlib.Path, required=True)
