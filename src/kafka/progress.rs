@@ -452,7 +452,7 @@ mod tests {
         let commit = progress.commit(P).unwrap();
         assert_eq!((commit.state.since, commit.state.finished_to), (Some(Millis(7)), 5));
         assert_eq!(commit.state.pending.last(), Some(3), "5 waits for nothing that is written down");
-        progress.finish(&spans(&[2, 3, 5]), Leaves { levels: None, since: Some(Millis(7)) });
+        progress.finish(&spans(&[2, 3, 5]), Leaves { since: Some(Millis(7)), ..Leaves::default() });
         assert_eq!(progress.commit(P).unwrap().state.since, None, "nobody waits any more");
     }
 
