@@ -1,0 +1,120 @@
+//! Which criteria, renderings and searches can be written, and which make no sense.
+
+use super::*;
+
+const SENTENCES: &str = "\
+policy:
+  quasi_identifiers: [{ name: age, hierarchy: trivial, priority: 3 }, { name: zip, hierarchy: { prefix: { length: 5 } } }]
+  sensitive: [{ name: income }, { name: health, hierarchy: { csv: hierarchies/country.csv } }]
+  keep: [wish]
+  label: income
+  loss: cm
+  privacy:
+    - { t-closeness: { field: income, t: 0.2, distance: ordered } }
+    - { t-closeness: { field: income, t: 20%, distance: ordered, order: [low, 1.50, high] } }
+    - { t-closeness: { field: health, t: 0.3, distance: hierarchical } }
+    - { p-sensitive: { field: health, p: 2 } }
+    - { alpha-k: { field: health, alpha: 0.6, k: 3 } }
+    - { lkc: { l: 1, k: 4, c: 50% } }
+    - confidential:
+        sentences:
+          - { field: health, equals: 2 }
+          - { name: poor, any: [{ field: income, in: [0, '1'] }, { not: { field: health, equals: true } }], damage: 3 }
+          - all: [{ field: income, equals: 100K }, { field: health, equals: 1 }]
+            when: { field: wish, equals: strict }
+    - { min-security: 0.9 }
+search: { algorithm: granulation-ga }
+";
+
+#[test]
+fn every_criterion_can_be_written() {
+    use crate::model::confidential::{Field, Formula, Sentence};
+    use crate::model::policy::{Distance, Loss};
+    let config = load(SENTENCES).unwrap();
+    assert_eq!((config.search.algorithm, config.policy.loss), (Algorithm::GranulationGa, Loss::Cm));
+    let criteria = &config.policy.criteria;
+    assert_eq!(criteria[0], Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Ordered { order: None } });
+    let order = Some(["low", "1.5", "high"].map(str::to_owned).to_vec());
+    assert_eq!(criteria[1], Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Ordered { order } });
+    assert!(
+        matches!(&criteria[2], Criterion::TCloseness { field: 1, distance: Distance::Hierarchical(h), .. } if h.height() == 2)
+    );
+    assert_eq!(criteria[3], Criterion::PSensitive { field: 1, p: 2 });
+    assert_eq!(criteria[4], Criterion::AlphaK { field: 1, alpha: 0.6, k: K(3) });
+    assert_eq!(criteria[5], Criterion::Lkc { l: 1, k: K(4), c: 0.5, fields: vec![0, 1] });
+    let is = |field, values: &[&str]| Formula::In(field, values.iter().map(|v| (*v).to_owned()).collect());
+    let (income, health) = (Field::Sensitive(0), Field::Sensitive(1));
+    let sentence = |name: &str, says, when, damage| Sentence { name: name.into(), says, when, damage };
+    let poor = Formula::Any(vec![is(income, &["0", "1"]), Formula::Not(Box::new(is(health, &["true"])))]);
+    let both = Formula::All(vec![is(income, &["100K"]), is(health, &["1"])]);
+    let expected = vec![
+        sentence("1", is(health, &["2"]), None, 1.0),
+        sentence("poor", poor, None, 3.0),
+        sentence("3", both, Some(is(Field::Kept(0), &["strict"])), 1.0),
+    ];
+    assert_eq!(criteria[6], Criterion::Confidential(expected));
+    assert_eq!(criteria[7], Criterion::MinSecurity(0.9));
+    let other = load(&SENTENCES.replace("equals: strict", "equals: lax")).unwrap();
+    assert_ne!(config.policy.fingerprint, other.policy.fingerprint);
+}
+
+#[test]
+fn criteria_that_make_no_sense_are_refused() {
+    let with = |from: &str, to: &str| {
+        let changed = SENTENCES.replace(from, to);
+        assert_ne!(changed, SENTENCES, "{from}");
+        changed
+    };
+    one(
+        &with("  label: income\n", "  identifiers: [id]\n"),
+        6,
+        "`cm` compares class labels: name the field under `label`",
+    );
+    one(&with("t: 0.2, distance: ordered }", "t: 1 }"), 8, "asks for nothing");
+    one(&with("t: 0.2, distance: ordered }", "t: 0.2, order: [a, b] }"), 8, "only with `distance: ordered`");
+    one(&with("[low, 1.50, high]", "[low, 1.50, low]"), 9, "twice");
+    one(&with("{ field: health, t: 0.3", "{ field: income, t: 0.3"), 10, "needs a hierarchy");
+    one(&with("p: 2", "p: 1"), 11, "write 2 or more");
+    one(&with("field: health, p", "field: helth, p"), 11, "did you mean `health`?");
+    one(&with("alpha: 0.6", "alpha: 0"), 12, "can never be met");
+    one(&with("alpha: 0.6", "alpha: 1"), 12, "asks for nothing");
+    one(&with("k: 3", "k: 50001"), 12, "can never be reached");
+    one(&with("l: 1,", "l: 3,"), 13, "more than there are quasi-identifiers: write 2 or less");
+    one(&with("c: 50%", "c: 50%, fields: [wish]"), 13, "not listed under `sensitive`");
+    one(&with("{ field: health, equals: 2 }", "{ field: zip, equals: 2 }"), 16, "neither `sensitive` nor in `keep`");
+    one(&with("{ field: health, equals: 2 }", "{ field: health }"), 16, "either `equals` or a list `in`");
+    one(&with("{ field: health, equals: 2 }", "{ damage: 2 }"), 16, "write one of them");
+    one(&with("{ field: health, equals: 2 }", "{ field: health, equals: [2] }"), 16, "expected a value");
+    one(&with("damage: 3", "damage: 0"), 17, "more than 0");
+    one(&with("{ field: wish, equals: strict }", "{ any: [] }"), 19, "`any` is empty");
+    one(&with("{ min-security: 0.9 }", "{ min-security: 9 }"), 20, "a share between 0 and 1");
+    let privacy = |text: &str, more: &str| policy(more).replace("[{ k-anonymity: 5 }]", text);
+    one(&privacy("[{ min-security: 0.9 }]", ""), 6, "add a `confidential` criterion");
+    let search = "search: { algorithm: granulation }\n";
+    one(&policy(search), 7, "`granulation` is about confidential sentences");
+    assert!(load(&privacy("[{ confidential: { sentences: [{ field: job, equals: cook }] } }]", search)).is_ok());
+    let many = vec!["{ field: job, equals: cook }"; 65].join(", ");
+    one(&privacy(&format!("[{{ confidential: {{ sentences: [{many}] }} }}]"), ""), 6, "65 confidential sentences");
+}
+
+#[test]
+fn renderings_need_something_to_render() {
+    use crate::model::policy::Render;
+    let config = load(&policy("  render: microaggregate\n")).unwrap();
+    assert_eq!(config.policy.render, Render::Microaggregate);
+    one(&policy("  render: interval\n"), 7, "no quasi-identifier has numbers or dates");
+    let names =
+        policy("  render: microaggregate\n").replace("{ prefix: { length: 2 } }", "{ csv: hierarchies/country.csv }");
+    one(&names, 7, "no quasi-identifier has numbers, dates or codes");
+    let fingerprints =
+        ["label", "microaggregate"].map(|r| load(&policy(&format!("  render: {r}\n"))).unwrap().policy.fingerprint);
+    assert_ne!(fingerprints[0], fingerprints[1]);
+}
+
+#[test]
+fn every_search_can_be_named() {
+    for algorithm in [Algorithm::SubtreeBottomUp, Algorithm::TopDown, Algorithm::TopDownExtended] {
+        let config = load(&policy(&format!("search: {{ algorithm: {} }}\n", algorithm.as_str()))).unwrap();
+        assert_eq!(config.search.algorithm, algorithm);
+    }
+}
