@@ -456,7 +456,7 @@ def restarts(space, **env):
     space.create(f"{space.sink}-journal", 1)
     a = c.Instance(space, BINARY, 0, subject=RETURNING, max_age="10m")
     for step in ["journalled:2", "planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
-        space.produce(BINARY, 1000, subjects=400)
+        space.produce(BINARY, 2000, subjects=400)
         a.start(VEILSTREAM_DIE_AT=step, **env)
         died(a)
     a.start(**env)
