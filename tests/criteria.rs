@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use table::{Engine, Line, VALUES, hierarchy, policy, satisfies};
@@ -113,6 +115,33 @@ fn counted(lines: &[Line], rows: impl IntoIterator<Item = usize>, subjects: bool
 fn all_satisfied(criteria: &[Criterion], lines: &[(u64, &Line)], node: &Node) -> bool {
     let sentences: Vec<&Sentence> = criteria.iter().flat_map(Criterion::sentences).collect();
     criteria.iter().all(|c| satisfies(c, lines, node, &sentences))
+}
+
+/// What holds class by class need not hold for the release as a whole: the gate asks both.
+#[test]
+fn a_release_that_is_not_secure_enough_as_a_whole_is_refused() {
+    let mut runner = TestRunner::deterministic();
+    let criteria = vec![Criterion::Confidential(unconditional()), Criterion::MinSecurity(0.9)];
+    let (mut refused, mut released) = (0, 0);
+    for subjects in (0..200).map(|i| i % 2 == 0) {
+        let lines = prop::collection::vec(line(), 6..14).new_tree(&mut runner).unwrap().current();
+        let engine = Engine::of_lines(policy(criteria.clone(), 0.0, subjects, Loss::Glm), &lines);
+        let rows: Vec<usize> = (0..lines.len()).collect();
+        for node in lattice().nodes() {
+            let right = all_satisfied(&criteria, &counted(&lines, rows.clone(), subjects), &node);
+            match engine.release(&node, &rows) {
+                Ok(_) => {
+                    assert!(right, "{node:?}");
+                    released += 1;
+                }
+                Err(refusal) => {
+                    assert!(!right, "{node:?} {refusal}");
+                    refused += usize::from(refusal.criterion == "min-security");
+                }
+            }
+        }
+    }
+    assert!(refused > 10 && released > 10, "{refused} refused by it, {released} released");
 }
 
 proptest! {

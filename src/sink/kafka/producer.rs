@@ -31,6 +31,9 @@ const EVENTS: usize = 64;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long a release is tried again before the service gives up and lets its supervisor start over.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a start waits for what the cluster says of the output's topics. Longer: nobody learns that it says nothing. Shorter:
+/// a network that is only slow ends the process.
+const LOOKED_UP: Duration = Duration::from_secs(60);
 /// Records queued between two looks at what was delivered. More: delivery reports pile up. Fewer: a lock per record.
 const LOOK_EVERY: u64 = 256;
 
@@ -111,7 +114,15 @@ impl Transactions {
 
     /// How many partitions a topic has.
     pub(super) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
-        let metadata = self.producer.client().fetch_metadata(Some(topic), session::ASK).map_err(SinkError::Kafka)?;
+        let asked = Instant::now();
+        let metadata = loop {
+            match self.producer.client().fetch_metadata(Some(topic), session::ASK) {
+                Ok(metadata) => break metadata,
+                Err(error) if asked.elapsed() > LOOKED_UP => return Err(SinkError::Kafka(error)),
+                Err(error) => tracing::warn!(%error, topic, "a topic of the output cannot be looked up yet"),
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        };
         let partitions = metadata.topics().first().map_or(0, |t| t.partitions().len());
         if partitions == 0 { Err(SinkError::NoTopic(topic.to_owned())) } else { Ok(partitions as i32) }
     }
