@@ -3,8 +3,9 @@
 //!
 //! A [`Memory`] holds, for the last releases, each subject's candidate values. Subjects are the keyed hashes of the
 //! encoder (a random key per run), values are codes; the number of subjects is bounded. It learns from what the gate has
-//! let pass, now or before a restart, and from nothing else. Where the policy asks for `sequential`, the gate refuses a release after which somebody
-//! who returns would have fewer candidates than asked for, or whom the memory has no room for; else it only watches.
+//! let pass, now or before a restart, and from nothing else. Where the policy asks for `sequential`, the gate refuses a
+//! release after which somebody who returns would have fewer candidates than asked for, or whom the memory has no room
+//! for; else it only watches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

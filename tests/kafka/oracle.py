@@ -97,6 +97,26 @@ def offsets_of(bootstrap, topic):
     return [tuple(map(int, line.split())) for line in consume(bootstrap, topic, "%p %o\n").decode().splitlines()]
 
 
+def outcomes(verdict, bootstrap, manifests):
+    """What the manifests say: how many rows each release has, in their order; which offsets are done; totals by outcome."""
+    published, covered, counts = {}, defaultdict(set), defaultdict(int)
+    for _, _, _, payload in read(bootstrap, manifests):
+        manifest = json.loads(payload)
+        name = manifest["release_id"]
+        if name in published:
+            verdict.fail("I2", f"release {name} was committed twice")
+        published[name] = manifest["records_published"]
+        for outcome in ("published", "suppressed", "rejected"):
+            counts[outcome] += manifest[f"records_{outcome}"]
+        for part in manifest["offsets"]:
+            for first, last in part["spans"]:
+                for offset in range(first, last + 1):
+                    if offset in covered[part["partition"]]:
+                        verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
+                    covered[part["partition"]].add(offset)
+    return published, covered, counts
+
+
 def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
     verdict = Verdict()
     inputs = {}
@@ -113,25 +133,7 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
             pass  # garbage is covered by its offset alone
     total = sum(len(o) for o in offsets.values())
 
-    covered = defaultdict(set)
-    counts = defaultdict(int)
-    published_by_release = {}
-    seen_releases = set()
-    for _, _, _, payload in read(bootstrap, manifests):
-        manifest = json.loads(payload)
-        name = manifest["release_id"]
-        if name in seen_releases:
-            verdict.fail("I2", f"release {name} was committed twice")
-        seen_releases.add(name)
-        published_by_release[name] = manifest["records_published"]
-        for outcome in ("published", "suppressed", "rejected"):
-            counts[outcome] += manifest[f"records_{outcome}"]
-        for part in manifest["offsets"]:
-            for first, last in part["spans"]:
-                for offset in range(first, last + 1):
-                    if offset in covered[part["partition"]]:
-                        verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
-                    covered[part["partition"]].add(offset)
+    published_by_release, covered, counts = outcomes(verdict, bootstrap, manifests)
     left = {p: o - covered[p] for p, o in offsets.items()}
     for partition, extra in ((p, covered[p] - offsets[p]) for p in covered):
         if extra:
@@ -238,20 +240,7 @@ def judge_snapshots(verdict, bootstrap, source, output, manifests, quasi, sensit
     unfinished = {name for name, _ in copies} - set(snapshots)
     if unfinished:
         verdict.fail("I4", f"{len(unfinished)} snapshots were begun and never carried out")
-    covered, counts, order = defaultdict(set), defaultdict(int), []
-    for _, _, _, payload in read(bootstrap, manifests):
-        manifest = json.loads(payload)
-        order.append(manifest["release_id"])
-        for outcome in ("published", "suppressed", "rejected"):
-            counts[outcome] += manifest[f"records_{outcome}"]
-        for part in manifest["offsets"]:
-            for first, last in part["spans"]:
-                for offset in range(first, last + 1):
-                    if offset in covered[part["partition"]]:
-                        verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
-                    covered[part["partition"]].add(offset)
-    if len(set(order)) < len(order):
-        verdict.fail("I2", "a release was committed twice")
+    order, covered, counts = outcomes(verdict, bootstrap, manifests)
     total = sum(len(o) for o in offsets.values())
     verdict.missing = sum(len(offsets[p] - covered[p]) for p in offsets)
     if sum(counts.values()) + verdict.missing != total:
