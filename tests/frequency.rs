@@ -209,6 +209,71 @@ proptest! {
         }
     }
 
+    /// Outlines of many nodes, some remembered from store to store and some not, while records come and go: each is that of the
+    /// classes counted anew.
+    #[test]
+    fn outlines_brought_along_are_recounts(
+        table in tables(2..=4, 60),
+        changes in prop::collection::vec((
+            prop::collection::vec(any::<u16>(), 0..9),
+            prop::collection::vec(any::<u16>(), 1..25),
+            any::<bool>(),
+        ), 1..12),
+        least in 1u32..7,
+        memory in prop::sample::select(vec![0usize, 2000, 1 << 20]),
+        most in prop::sample::select(vec![0, 9, u64::MAX]),
+    ) {
+        let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let counting = Counting { subjects: false, facets: Vec::new() };
+        let mut counter = store::counter(&encoder.sizes(), counting).expect("narrow enough");
+        let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 4).collect();
+        (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
+        counter.remember_within(memory);
+        let mut last: Option<(Arc<dyn FrequencySets>, Vec<u32>)> = None;
+        for (change, dice, remember) in changes {
+            for die in change {
+                let i = usize::from(die >> 1) % rows.len();
+                match die % 2 == 0 && times[i] > 0 {
+                    true => (counter.retract(&rows, &[i]), times[i] -= 1).1,
+                    false => (counter.add(&rows, i..i + 1), times[i] += 1).1,
+                }
+            }
+            let sets = counter.store(&dictionaries.quasi);
+            let nodes = drawn(&table, &dice);
+            // Those of the last store stay as they were, whoever took what it knew.
+            let now = (Arc::clone(&sets), times.clone());
+            for (sets, times) in last.iter().chain(std::iter::once(&now)) {
+                for node in &nodes {
+                    let outline = sets.outline(node, least, most).expect("always asked about the same size");
+                    let mut classes: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+                    for (i, times) in times.iter().enumerate() {
+                        let code = |a: usize| dictionaries.quasi[a].between(0, node.levels()[a])[rows.quasi(i)[a] as usize];
+                        *classes.entry((0..node.levels().len()).map(code).collect()).or_default() += times;
+                    }
+                    classes.retain(|_, rows| *rows > 0);
+                    let shown = classes.values().filter(|rows| **rows >= least).count();
+                    classes.retain(|_, rows| *rows < least);
+                    let left_out: u64 = classes.values().map(|rows| u64::from(*rows)).sum();
+                    prop_assert_eq!((outline.left_out(), outline.shown()), (left_out, shown as u64));
+                    if left_out <= most {
+                        let mut cells: Vec<Vec<u32>> = outline.cells_left_out().expect("few enough").to_vec();
+                        for (key, rows) in &classes {
+                            cells.iter_mut().zip(key).for_each(|(cells, code)| cells[*code as usize] -= rows);
+                        }
+                        prop_assert!(cells.iter().flatten().all(|rows| *rows == 0));
+                    }
+                }
+                prop_assert!(sets.warm_bytes() == 0 || memory > 0);
+            }
+            last = (!remember).then_some(now);
+            if remember {
+                sets.remember(&nodes[..nodes.len() / 2]);
+            }
+        }
+    }
+
     /// The same table with keys of 32, 64, 128, 256 and 1,024 bits.
     #[test]
     fn all_key_widths_agree(

@@ -110,8 +110,9 @@ impl<K: Key> BaseSet<K> {
     /// One record more or less of a tuple, for whoever follows.
     #[inline]
     fn changed(&mut self, tuple: Entry, by: i32) {
+        let rows = self.rows[tuple as usize];
         if let Some(warm) = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            warm.change(tuple, by);
+            warm.change(tuple, by, rows);
         }
     }
 

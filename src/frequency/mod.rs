@@ -11,6 +11,7 @@ pub mod key;
 pub mod outline;
 pub mod rollup;
 pub mod set;
+mod sieve;
 mod sorted;
 pub mod store;
 mod table;

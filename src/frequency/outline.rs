@@ -50,6 +50,11 @@ impl Outline {
         self.cells.get_or_init(count)
     }
 
+    /// The same, if anybody has counted them.
+    pub fn cells_left_out(&self) -> Option<&[Vec<u32>]> {
+        self.cells.get().map(Vec::as_slice)
+    }
+
     /// Follows a class whose records, which are its size, become `after`.
     pub(super) fn follow<K: Key>(&mut self, key: &K, fields: &[Field], before: u32, after: u32) {
         let of = |rows: u32| if rows < self.least { rows } else { 0 };

@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use dashmap::DashMap;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::base::BaseSet;
 use super::deferred::Deferred;
-use super::key::{Key, Layout, Wide, Width};
+use super::key::{Field, Key, Layout, Wide, Width};
+use super::outline::Outline;
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
+use super::sieve::Sieve;
 use super::warm::{Due, Stale};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -64,6 +67,9 @@ pub trait FrequencySets: Send + Sync {
     fn base(&self) -> Arc<dyn Classes>;
     /// The set of `node`, which may be any node of the full hierarchies.
     fn set(&self, node: &Node) -> Arc<dyn Classes>;
+    /// What the sizes of the classes of `node` say about a least one by themselves, with the cells left out if they are of at most
+    /// `most` records. Where a store follows another that was asked the same, this is far less work than the classes.
+    fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline>;
     /// The classes of any recoding whose columns over the same domains are `columns`, summed from the finest set.
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
     /// Which of the sets asked for so far the next store should have at hand; the others it brings up to date if need be.
@@ -140,6 +146,8 @@ pub struct FrequencyStore<K> {
     is_due: AtomicBool,
     /// Sets of earlier stores that nobody has asked for yet, smallest first.
     stale: Mutex<Vec<Stale<K>>>,
+    /// The outlines of the last store.
+    sieve: Mutex<Option<Sieve<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
@@ -181,6 +189,7 @@ impl<K: Key> FrequencyStore<K> {
             due: Mutex::new(None),
             is_due: AtomicBool::new(false),
             stale: Mutex::default(),
+            sieve: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
             from_base: AtomicU64::new(0),
@@ -191,16 +200,21 @@ impl<K: Key> FrequencyStore<K> {
 
     /// The frequency set of `node`.
     pub fn get(&self, node: &Node) -> Arc<Deferred<K>> {
+        self.find(node, true)
+    }
+
+    /// The frequency set of `node`; if `asked`, one that is likely to be asked for again.
+    fn find(&self, node: &Node, asked: bool) -> Arc<Deferred<K>> {
         if node == self.base.node() {
             return Arc::clone(&self.base);
         }
         self.settle();
         if let Some(held) = self.sets.get(node) {
             self.cached.fetch_add(1, Ordering::Relaxed);
-            held.asked.store(true, Ordering::Relaxed);
+            held.asked.fetch_or(asked, Ordering::Relaxed);
             return Arc::clone(&held.set);
         }
-        if let Some(set) = self.refresh(|set| set.node() == node, true) {
+        if let Some(set) = self.refresh(|set| set.node() == node, asked) {
             self.cached.fetch_add(1, Ordering::Relaxed);
             return set;
         }
@@ -216,7 +230,7 @@ impl<K: Key> FrequencyStore<K> {
         };
         let steps = self.steps(finer.node(), node);
         let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, expected)));
-        self.hold(&set, true);
+        self.hold(&set, asked);
         set
     }
 
@@ -273,6 +287,16 @@ impl<K: Key> FrequencyStore<K> {
     /// What has changed since a set was right that knows the first `known` changes.
     pub(super) fn changes(&self, known: usize) -> (Vec<K>, Vec<i32>) {
         self.base.changes(known)
+    }
+
+    /// The outlines that are kept from store to store.
+    pub(super) fn sieve(&self) -> MutexGuard<'_, Option<Sieve<K>>> {
+        self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the codes of each attribute are in a key.
+    pub(super) fn fields(&self) -> &[Field] {
+        self.layout.fields()
     }
 
     fn stale(&self) -> MutexGuard<'_, Vec<Stale<K>>> {
@@ -374,6 +398,19 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
     fn set(&self, node: &Node) -> Arc<dyn Classes> {
         self.get(node)
     }
+    fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
+        let kept = self.sieve().as_mut().and_then(|sieve| sieve.outline(self, node, least, most));
+        if kept.is_some() {
+            self.cached.fetch_add(1, Ordering::Relaxed);
+            return kept;
+        }
+        let set = self.find(node, false);
+        let outline = set.outline(least)?;
+        if outline.left_out() <= most {
+            set.left_out(least)?;
+        }
+        Some(outline.clone())
+    }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {
         if let Some(node) = recoding.node() {
             return self.get(&node);
@@ -388,12 +425,18 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
     }
     fn remember(&self, nodes: &[Node]) {
         self.settle();
-        self.sets.iter().for_each(|held| held.asked.store(false, Ordering::Relaxed));
-        let held = nodes.iter().filter_map(|node| self.sets.get(node));
-        held.for_each(|held| held.asked.store(true, Ordering::Relaxed));
+        let nodes_asked: FxHashSet<&Node> = nodes.iter().collect();
+        for held in &self.sets {
+            held.asked.fetch_and(nodes_asked.contains(held.set.node()), Ordering::Relaxed);
+        }
+        let mut sieve = self.sieve();
+        match sieve.as_mut() {
+            Some(sieve) => sieve.keep(self, nodes),
+            None => *sieve = Some(Sieve::wanting(nodes)),
+        }
     }
     fn warm_bytes(&self) -> usize {
-        self.warm_bytes.load(Ordering::Relaxed)
+        self.warm_bytes.load(Ordering::Relaxed) + self.sieve().as_ref().map_or(0, Sieve::bytes)
     }
     fn origins(&self) -> Origins {
         Origins {

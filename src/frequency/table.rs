@@ -9,6 +9,10 @@ use super::key::{Field, Key};
 use super::outline::{self, Outline};
 use super::set::FrequencySet;
 
+/// How many keys are looked for before the first of them is counted, so that memory is waited for once and not for each. More
+/// forgets the first before it is counted, fewer wait more often.
+const AHEAD: usize = 32;
+
 /// Classes by key.
 #[derive(Debug, Clone)]
 pub(super) struct Table<K> {
@@ -27,6 +31,14 @@ impl<K: Key> Table<K> {
         let (fields, outline) = (set.fields.clone(), set.outline.clone());
         let mut table = Self { fields, slots: Vec::new(), used: 0, classes: 0, outline };
         table.fill(set.keys.iter().copied().zip(set.rows.iter().copied()), set.keys.len());
+        table
+    }
+
+    /// Different classes with their records.
+    pub(super) fn new(fields: &[Field], keys: &[K], rows: &[i32]) -> Self {
+        let fields = fields.to_vec();
+        let mut table = Self { fields, slots: Vec::new(), used: 0, classes: 0, outline: OnceLock::new() };
+        table.fill(keys.iter().copied().zip(rows.iter().map(|rows| rows.cast_unsigned())), keys.len());
         table
     }
 
@@ -68,26 +80,35 @@ impl<K: Key> Table<K> {
         self.outline(least).map(|outline| outline.cells(|| outline::cells(&self.fields, small())))
     }
 
-    /// Follows changes of its classes.
-    pub(super) fn follow(&mut self, keys: &[K], by: &[i32]) {
+    /// Follows changes of its classes, and tells of each how many records its class had and has.
+    pub(super) fn follow(&mut self, keys: &[K], by: &[i32], mut tell: impl FnMut(K, u32, u32)) {
         if (self.used + keys.len()) * 4 > self.slots.len() * 3 {
             let all: Vec<(K, u32)> = self.iter().collect();
             self.fill(all.into_iter(), self.classes + keys.len());
         }
         let Self { fields, slots, used, classes, outline } = self;
         let (shift, mut outline) = (u64::BITS - slots.len().trailing_zeros(), outline.get_mut());
-        for (&key, &by) in keys.iter().zip(by) {
-            let at = place(slots, shift, key);
-            let slot = &mut slots[at];
-            let before = slot.1.saturating_sub(1);
-            let after = before.wrapping_add_signed(by);
-            *used += usize::from(slot.1 == 0);
-            *slot = (key, after + 1);
-            *classes = *classes + usize::from(after > 0) - usize::from(before > 0);
-            if let Some(outline) = &mut outline
-                && before.min(after) < outline.least()
-            {
-                outline.follow(&key, fields, before, after);
+        let mut found = [(0, false); AHEAD];
+        for (keys, by) in keys.chunks(AHEAD).zip(by.chunks(AHEAD)) {
+            // Nothing ever moves, so a key that is where it belongs is found there later on too.
+            for (found, key) in found.iter_mut().zip(keys) {
+                let at = home(slots, shift, key);
+                *found = (at, (slots[at].1 != 0) & (slots[at].0 == *key));
+            }
+            for ((&key, &by), &(at, is_home)) in keys.iter().zip(by).zip(&found) {
+                let at = if is_home { at } else { place(slots, shift, key) };
+                let slot = &mut slots[at];
+                let before = slot.1.saturating_sub(1);
+                let after = before.wrapping_add_signed(by);
+                *used += usize::from(slot.1 == 0);
+                *slot = (key, after + 1);
+                *classes = *classes + usize::from(after > 0) - usize::from(before > 0);
+                if let Some(outline) = &mut outline
+                    && before.min(after) < outline.least()
+                {
+                    outline.follow(&key, fields, before, after);
+                }
+                tell(key, before, after);
             }
         }
     }
@@ -112,11 +133,17 @@ fn width(classes: usize) -> usize {
     (classes.max(8) * 3 / 2).next_power_of_two()
 }
 
+/// Where `key` belongs if nothing else is there.
+#[inline]
+fn home<K: Key>(slots: &[(K, u32)], shift: u32, key: &K) -> usize {
+    (key.mix() >> shift) as usize & (slots.len() - 1)
+}
+
 /// Where `key` is, or belongs.
 #[inline]
 fn place<K: Key>(slots: &[(K, u32)], shift: u32, key: K) -> usize {
     let mask = slots.len() - 1;
-    let mut at = (key.mix() >> shift) as usize & mask;
+    let mut at = home(slots, shift, &key);
     while slots[at].1 != 0 && slots[at].0 != key {
         at = (at + 1) & mask;
     }
@@ -151,7 +178,7 @@ mod tests {
                     by.push(change);
                 }
                 twin.retain(|_, rows| *rows > 0);
-                table.follow(&keys, &by);
+                table.follow(&keys, &by, |_, _, _| ());
                 prop_assert_eq!(&table.iter().collect::<BTreeMap<_, _>>(), &twin);
                 prop_assert_eq!(table.classes(), twin.len());
                 prop_assert_eq!(table.iter().count(), twin.len());

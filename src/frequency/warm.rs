@@ -1,4 +1,5 @@
-//! Rollups that live longer than a window: the sets that the last search asked for, kept up to date by what came and went.
+//! Rollups that live longer than a window: the sets that the last search asked for, kept up to date by what came and went. Nodes of
+//! which only the sizes of classes matter are left to the [`Sieve`], which is far less work.
 //!
 //! Invariant: a set handed out equals the rollup of the base set of the same moment. Sets with histograms or subjects are
 //! not kept; those are rolled up again. Nothing is tracked before a first search has asked for something, so that windows
@@ -11,6 +12,7 @@ use super::deferred::{Copied, Deferred, Since};
 use super::key::{Key, Layout};
 use super::rollup::Groups;
 use super::set::Classes;
+use super::sieve::{News, Sieve};
 use super::store::FrequencyStore;
 use super::table::Table;
 use crate::model::domain::DomainView;
@@ -31,6 +33,8 @@ pub(super) struct Warm<K> {
     changes: Vec<(u32, i32)>,
     /// How many of the changes the last store knows.
     known: usize,
+    /// Of the others, the tuple's records after each.
+    counts: Vec<u32>,
     /// True if there were too many to follow.
     lost: bool,
     records: u64,
@@ -55,14 +59,24 @@ impl<K: Key> Warm<K> {
     /// Follows what happens after `last` was handed out.
     pub(super) fn after(last: Arc<FrequencyStore<K>>, now: &Tuples<'_, K>) -> Self {
         let records = last.base_set().records();
-        Self { copied: now.copied(), changes: Vec::new(), known: 0, lost: false, records, marginals: Vec::new(), last }
+        Self {
+            copied: now.copied(),
+            changes: Vec::new(),
+            known: 0,
+            counts: Vec::new(),
+            lost: false,
+            records,
+            marginals: Vec::new(),
+            last,
+        }
     }
 
-    /// One record more or less of a tuple.
+    /// One record more or less of a tuple, which then has `rows`.
     #[inline]
-    pub(super) fn change(&mut self, tuple: u32, by: i32) {
+    pub(super) fn change(&mut self, tuple: u32, by: i32, rows: u32) {
         if self.changes.len() - self.known <= self.copied.keys.len() / WORTHWHILE {
             self.changes.push((tuple, by));
+            self.counts.push(rows);
         } else {
             self.lost = true;
         }
@@ -89,6 +103,8 @@ impl<K: Key> Warm<K> {
         let keys: Vec<K> = news.iter().map(|(tuple, _)| now.keys[*tuple as usize]).collect();
         let by: Vec<i32> = news.iter().map(|(_, by)| *by).collect();
         self.count(&keys, &by, now.layout);
+        let counts = by.iter().zip(self.counts.drain(..)).map(|(&by, after)| [after.wrapping_add_signed(-by), after]);
+        let news: News<K> = keys.iter().copied().zip(counts).collect();
         let (known, renewed) = (self.known, self.changes.len() > self.copied.keys.len() / STALE);
         if renewed {
             self.copied = now.copied();
@@ -106,6 +122,8 @@ impl<K: Key> Warm<K> {
         };
         let finest = Deferred::since(bottom, since);
         let next = Arc::new(FrequencyStore::new(finest, now.layout.clone(), domains.to_vec()));
+        let is_shared = Arc::strong_count(&self.last) > 1;
+        *next.sieve() = Sieve::after(&mut self.last.sieve(), &self.last, is_shared, news, memory);
         let (sets, mut stale) = std::mem::replace(&mut self.last, Arc::clone(&next)).handed_on(known);
         let mut bytes = 0;
         let mut fits = |set: &Arc<Deferred<K>>| {
@@ -222,7 +240,7 @@ impl<'a, K: Key> Patch<'a, K> {
         if sets.len() < WORTH_SUMMING {
             for set in sets {
                 let keys = self.groups.mapped(keys, &self.store.steps(at, &set.node));
-                set.table.follow(keys, by);
+                set.table.follow(keys, by, |_, _, _| ());
             }
             return;
         }

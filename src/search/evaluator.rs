@@ -148,7 +148,10 @@ impl<'a> Evaluator<'a> {
     /// Counts the node, or recalls it, and works out no more than a proof needs.
     pub fn check(&self, node: &Node) -> Checked {
         self.remembered(node, |known| known.checked).unwrap_or_else(|| {
-            let checked = self.judge_briefly(&*self.sets.set(node));
+            let by_size = self.sizes_only && self.metric.added().is_some();
+            let outline = by_size.then(|| self.sets.outline(node, self.rules.least_size(), self.allowed)).flatten();
+            let checked = outline.and_then(|outline| self.judge_outline(node, &outline));
+            let checked = checked.unwrap_or_else(|| self.judge_briefly(&*self.sets.set(node)));
             self.remember(node, |known| known.checked = Some(checked));
             checked
         })
@@ -356,8 +359,15 @@ impl<'a> Evaluator<'a> {
 
     /// Judges by the outline of the set, where that is enough.
     fn judge_by_size(&self, set: &dyn Classes, least: u32) -> Option<Checked> {
-        let added = self.metric.added()?;
+        self.metric.added()?;
         let outline = set.outline(least)?;
+        if self.sizes_only && outline.left_out() <= self.allowed {
+            set.left_out(least)?;
+        }
+        self.judge_outline(set.node(), outline)
+    }
+
+    fn judge_outline(&self, node: &Node, outline: &Outline) -> Option<Checked> {
         let satisfies = self.enough(outline);
         if outline.left_out() > self.allowed || (self.sizes_only && !satisfies) {
             let (loss, forced) = (f64::INFINITY, f64::INFINITY);
@@ -366,12 +376,12 @@ impl<'a> Evaluator<'a> {
         if !self.sizes_only {
             return None;
         }
-        let cells = set.left_out(least)?.iter().zip(added).zip(set.node().levels());
+        let cells = outline.cells_left_out()?.iter().zip(self.metric.added()?).zip(node.levels());
         let column = |((cells, added), &level): ((&Vec<u32>, &Vec<Vec<f64>>), &u8)| -> f64 {
             cells.iter().zip(&added[usize::from(level)]).map(|(&rows, added)| f64::from(rows) * added).sum()
         };
         let forced = cells.map(column).sum();
-        let loss = self.metric.lower_bound(set.node()) + forced;
+        let loss = self.metric.lower_bound(node) + forced;
         Some(Checked { satisfies, loss, forced, bound_above: 0.0 })
     }
 

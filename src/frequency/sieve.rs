@@ -1,0 +1,288 @@
+//! What the sizes of classes say at many nodes, kept up to date by few changes: whether a class is too small to be shown is
+//! settled by its first `least` records, so a class counts for no more than that towards those that it is part of.
+//!
+//! The tables form a tree, each fed by a finer one. A class that has at least `least` records before a change and after it tells
+//! nobody, so the coarser a table, the less reaches it.
+//! Invariant: the value of a class is the sum of the values of its parts, each at most `least`. So it is the class's records where
+//! these are fewer than `least`, and at least that where they are not: outlines are exact. The records of larger classes are
+//! deliberately absent; whoever needs those asks for the set.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::key::Key;
+use super::outline::Outline;
+use super::rollup::Groups;
+use super::store::{FrequencySets, FrequencyStore};
+use super::table::Table;
+use crate::model::lattice::{Level, Node};
+
+/// How many tables one feeds before some are fed through another. More tell each what only a few need to know, fewer make
+/// tables that hardly hold anything back.
+const FAN: usize = 6;
+
+/// Outlines that follow changes.
+pub(super) struct Sieve<K> {
+    /// What the next search is likely to ask for, until the first question.
+    wanted: Vec<Node>,
+    /// Zero until the first question.
+    least: u32,
+    /// Each behind the one that feeds it.
+    branches: Vec<Branch<K>>,
+    places: FxHashMap<Node, usize>,
+    /// What has not been followed yet.
+    news: News<K>,
+    /// How many bytes the tables may take.
+    memory: usize,
+    bytes: usize,
+    /// True once the search that asks is over.
+    done: bool,
+    groups: Groups<K>,
+}
+
+/// A table of the tree.
+#[derive(Clone)]
+struct Branch<K> {
+    node: Node,
+    /// What feeds it; the finest set if nothing does.
+    from: Option<usize>,
+    feeds: usize,
+    /// True if it came by itself, and was put where it could be.
+    alone: bool,
+    table: Table<K>,
+    /// What those that it feeds have to follow.
+    told: (Vec<K>, Vec<i32>),
+}
+
+/// Changes of finest classes: their records before and after each.
+pub(super) type News<K> = Vec<(K, [u32; 2])>;
+
+impl<K: Key> Sieve<K> {
+    /// To be asked about some nodes by the next store.
+    pub(super) fn wanting(nodes: &[Node]) -> Self {
+        Self {
+            wanted: nodes.to_vec(),
+            least: 0,
+            branches: Vec::new(),
+            places: FxHashMap::default(),
+            news: News::new(),
+            memory: 0,
+            bytes: 0,
+            done: true,
+            groups: Groups::default(),
+        }
+    }
+
+    /// For the store after `store`, in whose place it was: what has changed in between is followed once somebody asks. If others
+    /// hold `store` and still have questions, it is copied.
+    pub(super) fn after(
+        place: &mut Option<Self>,
+        store: &FrequencyStore<K>,
+        is_shared: bool,
+        news: News<K>,
+        memory: usize,
+    ) -> Option<Self> {
+        place.iter_mut().for_each(|sieve| sieve.follow(store));
+        let copied = |sieve: &Self| Self {
+            wanted: sieve.wanted.clone(),
+            branches: sieve.branches.clone(),
+            places: sieve.places.clone(),
+            groups: Groups::default(),
+            news: News::new(),
+            ..*sieve
+        };
+        let sieve = match place {
+            Some(sieve) if is_shared && !sieve.done => copied(sieve),
+            place => place.take()?,
+        };
+        Some(Self { news, memory, done: false, ..sieve })
+    }
+
+    /// About how many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps what the next search is likely to ask for, and what feeds that.
+    pub(super) fn keep(&mut self, store: &FrequencyStore<K>, nodes: &[Node]) {
+        self.done = true;
+        if self.least == 0 {
+            self.wanted = nodes.to_vec();
+            return;
+        }
+        self.follow(store);
+        let nodes: FxHashSet<&Node> = nodes.iter().collect();
+        let mut kept: Vec<bool> = self.branches.iter().map(|branch| nodes.contains(&branch.node)).collect();
+        for at in (0..kept.len()).rev() {
+            if let (true, Some(from)) = (kept[at], self.branches[at].from) {
+                kept[from] = true;
+            }
+        }
+        self.retain(&kept);
+        for from in std::iter::once(None).chain((0..self.branches.len()).map(Some)).rev() {
+            let alone = self.branches.iter().map(|branch| branch.from == from && branch.feeds == 0 && branch.alone);
+            let kept: Vec<bool> = alone.map(|alone| !alone).collect();
+            let others = kept.iter().zip(&self.branches).filter(|(kept, _)| !**kept);
+            let nodes: Vec<Node> = others.map(|(_, branch)| branch.node.clone()).collect();
+            if nodes.len() > FAN {
+                // What feeds them is before them, so it stays where it is.
+                self.retain(&kept);
+                self.grow(store, from, nodes);
+            }
+        }
+    }
+
+    /// The outline of a node; with the cells that are left out if they are of at most `most` records. `None` if there is no room for
+    /// it, or it is asked about another size than before.
+    pub(super) fn outline(&mut self, store: &FrequencyStore<K>, node: &Node, least: u32, most: u64) -> Option<Outline> {
+        if self.least == 0 && least > 0 {
+            self.least = least;
+            self.news.clear();
+            let wanted = std::mem::take(&mut self.wanted);
+            self.grow(store, None, wanted);
+        }
+        if self.least != least {
+            return None;
+        }
+        self.follow(store);
+        let at = match self.places.get(node) {
+            Some(&at) => at,
+            None => {
+                let finer = |at: &usize| self.branches[*at].node.is_finer_or_equal(node);
+                let from = (0..self.branches.len()).filter(finer).min_by_key(|&at| self.branches[at].table.classes());
+                let at = self.add(store, from, node.clone())?;
+                self.branches[at].alone = true;
+                at
+            }
+        };
+        let table = &self.branches[at].table;
+        let outline = table.outline(least)?;
+        if outline.left_out() <= most {
+            table.left_out(least)?;
+        }
+        Some(outline.clone())
+    }
+
+    /// Takes out all others; what feeds one that is kept is kept.
+    fn retain(&mut self, kept: &[bool]) {
+        let mut places = Vec::with_capacity(kept.len());
+        let mut next = 0;
+        for &kept in kept {
+            places.push(next);
+            next += usize::from(kept);
+        }
+        let all = std::mem::take(&mut self.branches).into_iter().zip(kept);
+        self.branches = all.filter(|(_, kept)| **kept).map(|(branch, _)| branch).collect();
+        self.branches.iter_mut().for_each(|branch| branch.feeds = 0);
+        for at in 0..self.branches.len() {
+            if let Some(from) = self.branches[at].from.map(|from| places[from]) {
+                self.branches[at].from = Some(from);
+                self.branches[from].feeds += 1;
+            }
+        }
+        let named = self.branches.iter().enumerate().map(|(at, branch)| (branch.node.clone(), at));
+        self.places = named.collect();
+        self.bytes = self.branches.iter().map(|branch| branch.table.bytes()).sum();
+    }
+
+    /// Makes tables of `nodes`, fed by one that is finer: those that have much in common through one that has it too.
+    fn grow(&mut self, store: &FrequencyStore<K>, from: Option<usize>, mut nodes: Vec<Node>) {
+        let at = from.map_or_else(|| store.bottom(), |from| self.branches[from].node.clone());
+        nodes.retain(|node| *node != at);
+        while nodes.len() > FAN
+            && let Some((common, group)) = densest(store, &at, &nodes)
+        {
+            nodes.retain(|node| !group.contains(node));
+            match self.add(store, from, common) {
+                Some(at) => self.grow(store, Some(at), group),
+                None => return,
+            }
+        }
+        for node in nodes {
+            self.add(store, from, node);
+        }
+    }
+
+    /// Makes the table of a node, fed by one that is finer.
+    fn add(&mut self, store: &FrequencyStore<K>, from: Option<usize>, node: Node) -> Option<usize> {
+        let values = store.domains().iter().zip(node.levels()).map(|(view, &level)| view.level(level).len());
+        let finer = from.map_or_else(|| store.base_set().keys.len(), |from| self.branches[from].table.classes());
+        let most = values.fold(1, usize::saturating_mul).min(finer);
+        if self.bytes + Table::<K>::bytes_for(most) > self.memory {
+            return None;
+        }
+        let capped = |rows: u32| rows.min(self.least).cast_signed();
+        let (finer, (keys, by)): (Node, (Vec<K>, Vec<i32>)) = match from.map(|from| &self.branches[from]) {
+            Some(from) => (from.node.clone(), from.table.iter().map(|(key, rows)| (key, capped(rows))).unzip()),
+            None => {
+                let base = store.base_set();
+                let counts = base.keys.iter().copied().zip(base.rows.iter().map(|&rows| capped(rows)));
+                (store.bottom(), counts.unzip())
+            }
+        };
+        let (keys, by) = self.groups.changes(&keys, &by, &store.steps(&finer, &node));
+        let table = Table::new(store.fields(), &keys, &by);
+        self.bytes += table.bytes();
+        from.into_iter().for_each(|from| self.branches[from].feeds += 1);
+        self.places.insert(node.clone(), self.branches.len());
+        self.branches.push(Branch { node, from, feeds: 0, alone: false, table, told: Default::default() });
+        Some(self.branches.len() - 1)
+    }
+
+    /// Follows what is new.
+    fn follow(&mut self, store: &FrequencyStore<K>) {
+        if self.news.is_empty() || self.least == 0 {
+            return;
+        }
+        let least = self.least;
+        let tell = |told: &mut (Vec<K>, Vec<i32>), key: K, before: u32, after: u32| {
+            let by = after.min(least).cast_signed() - before.min(least).cast_signed();
+            if by != 0 {
+                told.0.push(key);
+                told.1.push(by);
+            }
+        };
+        let mut told = (Vec::new(), Vec::new());
+        self.news.drain(..).for_each(|(key, [before, after])| tell(&mut told, key, before, after));
+        let bottom = store.bottom();
+        for at in 0..self.branches.len() {
+            let (feeding, rest) = self.branches.split_at_mut(at);
+            let Branch { node, from, feeds, table, told: tells, .. } = &mut rest[0];
+            let (finer, (keys, by)) = match from {
+                Some(from) => (&feeding[*from].node, &feeding[*from].told),
+                None => (&bottom, &told),
+            };
+            tells.0.clear();
+            tells.1.clear();
+            if keys.is_empty() {
+                continue;
+            }
+            let keys = self.groups.mapped(keys, &store.steps(finer, node));
+            match *feeds > 0 {
+                true => table.follow(keys, by, |key, before, after| tell(tells, key, before, after)),
+                false => table.follow(keys, by, |_, _, _| ()),
+            }
+        }
+    }
+}
+
+/// Of nodes that are coarser than `at` some that have most in common beyond it, and what they have.
+fn densest<K: Key>(store: &FrequencyStore<K>, at: &Node, nodes: &[Node]) -> Option<(Node, Vec<Node>)> {
+    let values = |attribute: usize, level: Level| store.domains()[attribute].level(level).len().max(1) as f64;
+    let width = at.levels().len();
+    let mut best: Option<(f64, Node, Vec<Node>)> = None;
+    for attribute in 0..width {
+        let mut levels: Vec<Level> = nodes.iter().map(|node| node.levels()[attribute]).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        for level in levels.into_iter().filter(|&level| level > at.levels()[attribute]) {
+            let group = || nodes.iter().filter(move |node| node.levels()[attribute] >= level);
+            let common = Node::new((0..width).map(|a| group().map(|node| node.levels()[a]).min().unwrap_or(0)));
+            let narrowing = (0..width).map(|a| (values(a, at.levels()[a]) / values(a, common.levels()[a])).ln());
+            let gain = narrowing.sum::<f64>() * (group().count() - 1) as f64;
+            if gain > best.as_ref().map_or(0.0, |best| best.0) {
+                best = Some((gain, common, group().cloned().collect()));
+            }
+        }
+    }
+    best.map(|(_, common, group)| (common, group))
+}
