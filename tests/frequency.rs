@@ -74,6 +74,26 @@ fn drawn(table: &Table, dice: &[u16]) -> Vec<Node> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
+    /// A glance says what the set would, whichever sets are there to be glanced from.
+    #[test]
+    fn a_glance_is_the_outline_of_the_set(
+        table in tables(1..=4, 60), dice in prop::collection::vec((any::<u16>(), any::<bool>()), 1..25),
+        least in prop::sample::select(vec![1u32, 2, 3, 5, 9, 255, 256, 1000]),
+    ) {
+        let (sets, _) = engine(&table, None);
+        let nodes = drawn(&table, &dice.iter().map(|(die, _)| *die).collect::<Vec<_>>());
+        for (node, (_, made)) in nodes.iter().zip(&dice) {
+            if *made {
+                sets.set(node);
+            }
+            let glance = sets.glance(node, least).expect("sizes tell");
+            let (truth, _) = engine(&table, None);
+            let truth = truth.set(node);
+            let outline = truth.outline(least).expect("sizes tell");
+            prop_assert_eq!((glance.left_out(), glance.shown()), (outline.left_out(), outline.shown()));
+        }
+    }
+
     /// Any order of questions: each set is rolled up from whatever finer one is at hand.
     #[test]
     fn rollup_is_recount(table in tables(1..=4, 60), dice in prop::collection::vec(any::<u16>(), 1..25)) {

@@ -6,6 +6,7 @@
 pub mod base;
 pub mod deferred;
 mod dense;
+mod glance;
 mod index;
 pub mod key;
 pub mod outline;

@@ -30,6 +30,11 @@ impl Outline {
         outline
     }
 
+    /// Of classes that were counted, without their cells.
+    pub(super) fn counted(least: u32, left_out: u64, shown: u64) -> Self {
+        Self { least, left_out, shown, cells: OnceLock::new() }
+    }
+
     /// The least size that it was made for.
     pub(super) fn least(&self) -> u32 {
         self.least

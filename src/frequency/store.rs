@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::base::BaseSet;
 use super::deferred::Deferred;
+use super::glance::Glance;
 use super::key::{Field, Key, Layout, Wide, Width};
 use super::outline::Outline;
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
@@ -70,6 +71,9 @@ pub trait FrequencySets: Send + Sync {
     /// What the sizes of the classes of `node` say about a least one by themselves, with the cells left out if they are of at most
     /// `most` records. Where a store follows another that was asked the same, this is far less work than the classes.
     fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline>;
+    /// The same without the cells, for nodes that hardly any other is rolled up from: where it can be counted without the set, that
+    /// is not made.
+    fn glance(&self, node: &Node, least: u32) -> Option<Outline>;
     /// The classes of any recoding whose columns over the same domains are `columns`, summed from the finest set.
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
     /// Which of the sets asked for so far the next store should have at hand; the others it brings up to date if need be.
@@ -141,6 +145,8 @@ pub struct FrequencyStore<K> {
     by_size: RwLock<Vec<Cached<K>>>,
     /// Tables of rollups that are over.
     spare: Mutex<Vec<Groups<K>>>,
+    /// The same of glances.
+    glances: Mutex<Vec<Glance>>,
     /// Sets of the last store that are brought up to date together, once any is asked for.
     due: Mutex<Option<Due<K>>>,
     is_due: AtomicBool,
@@ -186,6 +192,7 @@ impl<K: Key> FrequencyStore<K> {
             sets: DashMap::new(),
             by_size: RwLock::default(),
             spare: Mutex::default(),
+            glances: Mutex::default(),
             due: Mutex::new(None),
             is_due: AtomicBool::new(false),
             stale: Mutex::default(),
@@ -219,19 +226,43 @@ impl<K: Key> FrequencyStore<K> {
             return set;
         }
         let finer = self.near(node);
-        let sizes = |node: &Node| -> SmallVec<[usize; 16]> {
-            self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len()).collect()
-        };
-        let (from, to) = (sizes(finer.node()), sizes(node));
-        let most = to.iter().copied().fold(1, usize::saturating_mul);
-        let expected = match most <= MAX_PLACES.min(finer.most() * SPARE_PLACES) {
-            true => Expected::Places { from: &from, to: &to },
-            false => Expected::AtMost(most),
-        };
+        let (from, to) = (self.sizes(finer.node()), self.sizes(node));
+        let (most, flat) = places(&to, finer.most());
+        let expected = if flat { Expected::Places { from: &from, to: &to } } else { Expected::AtMost(most) };
         let steps = self.steps(finer.node(), node);
         let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, expected)));
         self.hold(&set, asked);
         set
+    }
+
+    /// The outline that came from earlier stores.
+    fn kept(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
+        let kept = self.sieve().as_mut().and_then(|sieve| sieve.outline(self, node, least, most));
+        self.cached.fetch_add(u64::from(kept.is_some()), Ordering::Relaxed);
+        kept
+    }
+
+    /// What the sizes of a node's classes say, if its set is not there and need not be made to know.
+    fn glance_at(&self, node: &Node, least: u32) -> Option<Outline> {
+        self.settle();
+        if node == self.base.node() || self.sets.contains_key(node) {
+            return None;
+        }
+        let finer = self.near(node);
+        let (from, to) = (self.sizes(finer.node()), self.sizes(node));
+        if !places(&to, finer.most()).1 {
+            return None;
+        }
+        let mut glance = self.glances.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let outline = glance.at(finer.set(), &from, &to, &self.steps(finer.node(), node), least);
+        self.glances.lock().unwrap_or_else(PoisonError::into_inner).push(glance);
+        self.rolled_up.fetch_add(u64::from(outline.is_some()), Ordering::Relaxed);
+        outline
+    }
+
+    /// By attribute how many values it has at a node.
+    fn sizes(&self, node: &Node) -> SmallVec<[usize; 16]> {
+        self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len()).collect()
     }
 
     /// From the codes of one node to those of a coarser one.
@@ -391,6 +422,12 @@ impl<K: Key> FrequencyStore<K> {
     }
 }
 
+/// The most classes of a node whose attributes have so many values, and whether so many of a finer set are summed in a flat table.
+fn places(values: &[usize], finer: usize) -> (usize, bool) {
+    let most = values.iter().copied().fold(1, usize::saturating_mul);
+    (most, most <= MAX_PLACES.min(finer * SPARE_PLACES))
+}
+
 impl<K: Key> FrequencySets for FrequencyStore<K> {
     fn base(&self) -> Arc<dyn Classes> {
         Arc::clone(&self.base) as Arc<dyn Classes>
@@ -399,9 +436,8 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         self.get(node)
     }
     fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
-        let kept = self.sieve().as_mut().and_then(|sieve| sieve.outline(self, node, least, most));
+        let kept = self.kept(node, least, most);
         if kept.is_some() {
-            self.cached.fetch_add(1, Ordering::Relaxed);
             return kept;
         }
         let set = self.find(node, false);
@@ -410,6 +446,10 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
             set.left_out(least)?;
         }
         Some(outline.clone())
+    }
+    fn glance(&self, node: &Node, least: u32) -> Option<Outline> {
+        let glance = self.kept(node, least, 0).or_else(|| self.glance_at(node, least));
+        glance.or_else(|| self.find(node, false).outline(least).cloned())
     }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {
         if let Some(node) = recoding.node() {

@@ -6,6 +6,8 @@
 //! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
 
+use std::convert::Infallible;
+
 use rand::Rng;
 use rustc_hash::FxHashSet;
 
@@ -21,26 +23,23 @@ pub struct BottomUp;
 /// A set of attributes, one bit each.
 type Subset = u64;
 
-/// Up to so many attributes the set of each subset at its finest is made from that of one attribute more. With more there are
-/// too many sets on the way that nothing else needs.
-const CUBE: usize = 16;
+/// The most classes that the set of a subset at its finest may have for nodes to be counted from it. Larger makes sets that are
+/// hardly smaller than those they are made from; smaller counts many nodes from larger sets than need be.
+const FEW: usize = 1 << 17;
 
 impl Search for BottomUp {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let Some(mut incognito) = Incognito::new(lattice, evaluator, budget) else {
             return Exhaustive.run(lattice, evaluator, budget, rng);
         };
-        match incognito.satisfying() {
-            Ok(()) => incognito.least_loss(),
-            Err(stop) => Outcome {
-                best: incognito.answer(),
-                stop,
-                bound: evaluator.lower_bound(lattice.bottom()),
-                predicted: incognito.predicted,
-                minimal: Vec::new(),
-                front: None,
-            },
-        }
+        let (done, minimal) = match incognito.satisfying() {
+            Ok(()) => (incognito.weigh(incognito.in_lattice().collect()), incognito.minimal()),
+            Err(stop) => (Err((stop, evaluator.lower_bound(lattice.bottom()))), Vec::new()),
+        };
+        let (stop, bound) = done.err().unwrap_or((StopReason::Proven, f64::INFINITY));
+        let best = incognito.answer();
+        let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
+        Outcome { best, stop, bound, predicted: incognito.predicted, minimal, front: None }
     }
 }
 
@@ -58,7 +57,9 @@ pub(super) struct Incognito<'a, 'e> {
     made: FxHashSet<Subset>,
     /// Nodes whose status was derived.
     pub(super) predicted: u64,
-    /// The best satisfying node counted so far.
+    /// The satisfying nodes of the lattice that were counted.
+    counted: Vec<Node>,
+    /// The best of those that were weighed.
     best: Option<(f64, Node)>,
 }
 
@@ -69,8 +70,8 @@ impl<'a, 'e> Incognito<'a, 'e> {
         let packing = Packing::new(&full)?;
         let fits = evaluator.monotone() && lattice.width() <= Subset::BITS as usize;
         let (satisfying, made) = (FxHashSet::default(), FxHashSet::default());
-        let (predicted, best) = (0, None);
-        fits.then_some(Self { lattice, evaluator, budget, packing, full, satisfying, made, predicted, best })
+        let (predicted, counted, best) = (0, Vec::new(), None);
+        fits.then_some(Self { lattice, evaluator, budget, packing, full, satisfying, made, predicted, counted, best })
     }
 
     /// Finds all satisfying nodes.
@@ -138,46 +139,45 @@ impl<'a, 'e> Incognito<'a, 'e> {
         Ok(satisfying)
     }
 
-    /// Has the set of a subset at its finest made, from which those of all its nodes are rolled up (cube-style): itself from the
-    /// one with the missing attribute of fewest values, which is the smallest.
+    /// Has the set of a subset at its finest made, if it is small, from which those of all its nodes are rolled up (cube-style):
+    /// itself from the one with the missing attribute of fewest values, which is the smallest.
     fn make(&mut self, subset: Subset) {
-        if !self.made.insert(subset) {
+        let (width, sets) = (self.lattice.width(), self.evaluator.sets());
+        let levels = |a: usize| if subset >> a & 1 == 1 { self.lattice.bottom() } else { &self.full };
+        let finest = Node::new((0..width).map(|a| levels(a).levels()[a]));
+        let values = sets.domains().iter().zip(finest.levels()).map(|(view, &level)| view.level(level).len().max(1));
+        if values.fold(1, usize::saturating_mul) > FEW || !self.made.insert(subset) {
             return;
         }
-        let width = self.lattice.width();
-        let domains = self.evaluator.sets().domains();
-        let missing = (0..width).filter(|a| subset >> a & 1 == 0).min_by_key(|&a| domains[a].leaf_count());
-        if let (Some(attribute), true) = (missing, width <= CUBE) {
+        let missing = (0..width).filter(|a| subset >> a & 1 == 0);
+        if let Some(attribute) = missing.min_by_key(|&a| sets.domains()[a].leaf_count()) {
             self.make(subset | 1 << attribute);
         }
-        let level = |a: usize| {
-            let levels = if subset >> a & 1 == 1 { self.lattice.bottom() } else { &self.full };
-            levels.levels()[a]
-        };
-        self.evaluator.sets().set(&Node::new((0..width).map(level)));
+        sets.set(&finest);
     }
 
-    fn least_loss(&mut self) -> Outcome {
-        let in_lattice: Vec<Node> = self.in_lattice().collect();
-        let minimal = self.minimal();
+    /// Finds the node of least loss among satisfying ones; if the budget is spent before, what the others cost at least.
+    pub(super) fn weigh(&mut self, nodes: Vec<Node>) -> Result<(), (StopReason, f64)> {
+        let (budget, evaluator) = (self.budget, self.evaluator);
+        self.weigh_while(nodes, |lower| budget.spent(evaluator).map_or(Ok(()), |reason| Err((reason, lower))))
+    }
+
+    /// Those that may cost least come first, and of these most are passed over by what they cost at least.
+    fn weigh_while<E>(&mut self, nodes: Vec<Node>, go_on: impl Fn(f64) -> Result<(), E>) -> Result<(), E> {
         let mut by_bound: Vec<(f64, Node)> =
-            in_lattice.into_iter().map(|node| (self.evaluator.lower_bound(&node), node)).collect();
+            nodes.into_iter().map(|node| (self.evaluator.lower_bound(&node), node)).collect();
         by_bound.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut stop = StopReason::Proven;
-        let mut bound = f64::INFINITY;
-        for (lower, node) in &by_bound {
-            if self.best.as_ref().is_some_and(|(best, _)| *lower > best + TIE) {
+        for (lower, node) in by_bound {
+            if self.best.as_ref().is_some_and(|(best, _)| lower > best + TIE) {
                 break;
             }
-            if let Some(reason) = self.budget.spent(self.evaluator) {
-                (stop, bound) = (reason, *lower);
-                break;
+            go_on(lower)?;
+            let loss = self.evaluator.check(&node).loss;
+            if self.best.as_ref().is_none_or(|(best, than)| is_better(loss, &node, *best, than)) {
+                self.best = Some((loss, node));
             }
-            self.consider(node);
         }
-        let best = self.answer();
-        let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
-        Outcome { best, stop, bound, predicted: self.predicted, minimal, front: None }
+        Ok(())
     }
 
     /// The satisfying nodes of the lattice.
@@ -194,8 +194,10 @@ impl<'a, 'e> Incognito<'a, 'e> {
         minimal
     }
 
-    /// The best satisfying node counted so far.
+    /// The best satisfying node that was weighed or counted. No node is counted for it that was not.
     pub(super) fn answer(&mut self) -> Option<Candidate> {
+        let counted = std::mem::take(&mut self.counted);
+        let Ok(()) = self.weigh_while(counted, |_| Ok::<_, Infallible>(()));
         let (_, node) = self.best.take()?;
         Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
     }
@@ -208,19 +210,8 @@ impl<'a, 'e> Incognito<'a, 'e> {
         let node = self.packing.node(node);
         let satisfies = self.evaluator.satisfies(&node);
         if satisfies && self.lattice.contains(&node) {
-            self.consider(&node);
+            self.counted.push(node);
         }
         Ok(satisfies)
-    }
-
-    /// Takes a satisfying node for the best if it is; most cannot be, by what they cost at least.
-    fn consider(&mut self, node: &Node) {
-        if self.best.as_ref().is_some_and(|(best, _)| self.evaluator.lower_bound(node) > best + TIE) {
-            return;
-        }
-        let loss = self.evaluator.check(node).loss;
-        if self.best.as_ref().is_none_or(|(best, than)| is_better(loss, node, *best, than)) {
-            self.best = Some((loss, node.clone()));
-        }
     }
 }

@@ -161,12 +161,11 @@ impl<'a> Evaluator<'a> {
     pub fn satisfies(&self, node: &Node) -> bool {
         let known = |known: &Known| known.checked.map(|checked| checked.satisfies).or(known.satisfies);
         self.remembered(node, known).unwrap_or_else(|| {
-            let set = self.sets.set(node);
-            let outline = if self.sizes_only { set.outline(self.rules.least_size()) } else { None };
+            let outline = if self.sizes_only { self.sets.glance(node, self.rules.least_size()) } else { None };
             let Some(outline) = outline else {
                 return self.check(node).satisfies;
             };
-            let satisfies = self.enough(outline);
+            let satisfies = self.enough(&outline);
             self.remember(node, |known| known.satisfies = Some(satisfies));
             satisfies
         })

@@ -22,7 +22,9 @@ impl Search for Granulation {
         let done = match Incognito::new(lattice, evaluator, budget) {
             Some(mut walk) => {
                 let done = walk.satisfying();
-                found = Found { minimal: walk.minimal(), best: walk.answer(), predicted: walk.predicted };
+                let minimal = walk.minimal();
+                let done = done.and_then(|()| walk.weigh(minimal.clone()).map_err(|(reason, _)| reason));
+                found = Found { minimal, best: walk.answer(), predicted: walk.predicted };
                 done
             }
             None => breadth_first(lattice, evaluator, budget, &mut found),
