@@ -97,11 +97,24 @@ fn adult(folder: &std::path::Path, figures: &mut Vec<Figure>) {
 fn warm(folder: &std::path::Path) {
     const WINDOW: usize = 100_000;
     const SLIDES: u64 = 16;
-    let table = Table::adult(folder, &[]).redrawn(10);
+    // The shortest counts, which favours the cold ones: of the warm ones it is the mean.
+    const COLD: usize = 5;
+    let plain = Table::adult(folder, &[]).redrawn(10);
+    let sensitive = Table::adult(folder, &["occupation"]).redrawn(10);
+    let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
+    let cases = [
+        (&plain, None, 0.01, 0.01, Some(10.0)),
+        (&plain, None, 0.01, 0.001, Some(30.0)),
+        (&plain, None, 0.05, 0.01, Some(10.0)),
+        (&plain, None, 0.05, 0.001, Some(30.0)),
+        // Histograms are not followed: what is saved is what need not be counted.
+        (&sensitive, Some(diversity), 0.05, 0.01, None),
+    ];
     println!("warm: a window of {WINDOW} records, k = 5; each change is counted, searched and judged");
-    for (limit, share, target) in [(0.01, 0.01, 10.0), (0.01, 0.001, 30.0), (0.05, 0.01, 10.0), (0.05, 0.001, 30.0)] {
-        let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
-        let rules = Rules::new(&policy);
+    for (table, criterion, limit, share, target) in cases {
+        let with = if criterion.is_some() { " with distinct 3-diversity" } else { "" };
+        let policy = table.policy_with(limit, [Criterion::KAnonymity(K(5))].into_iter().chain(criterion).collect());
+        let rules = Rules::new(&policy).bind(&table.dictionaries.values());
         let trail = Arc::new(Trail::default());
         let search = |sets: Arc<dyn FrequencySets>, trail: Option<&Arc<Trail>>| {
             let mut evaluator = Evaluator::new(&policy, &rules, sets);
@@ -131,20 +144,24 @@ fn warm(folder: &std::path::Path) {
         }
         // The first makes tables of the sets that the others patch.
         let (once, warm) = (warm[0], warm[1..].iter().sum::<f64>() / SLIDES as f64);
-        let cold = timed_once(|| {
-            let mut counter = counter();
-            counter.add(&table.rows, first..first + WINDOW);
-            let (answer, counted) = search(counter.store(&table.dictionaries.quasi), None);
-            assert_eq!(answers.last(), Some(&answer), "warm and cold agree");
-            print!("  {:>3.0}%, change {:>4.1}%: cold {counted} checks, ", limit * 100.0, share * 100.0);
+        let mut counted = 0;
+        let cold = (0..COLD).map(|_| {
+            timed_once(|| {
+                let mut counter = counter();
+                counter.add(&table.rows, first..first + WINDOW);
+                let (answer, checks) = search(counter.store(&table.dictionaries.quasi), None);
+                assert_eq!(answers.last(), Some(&answer), "warm and cold agree");
+                counted = checks;
+            })
         });
-        let met = if cold / warm >= target { "met" } else { "missed" };
+        let cold = cold.fold(f64::INFINITY, f64::min);
+        print!("  {:>3.0}%, change {:>4.1}%{with}: cold {counted} checks, ", limit * 100.0, share * 100.0);
         let times = cold / warm;
+        let met = target.map_or(String::new(), |target| {
+            format!(", 1/{target:.0} {}", if times >= target { "met" } else { "missed" })
+        });
         let (checks, slow, quick) = (checks / (SLIDES + 1), ms(cold), ms(warm));
-        println!(
-            "{slow}; warm {checks} checks, {} at first, then {quick}: 1/{times:.1}, 1/{target:.0} {met}",
-            ms(once)
-        );
+        println!("{slow}; warm {checks} checks, {} at first, then {quick}: 1/{times:.1}{met}", ms(once));
     }
     println!();
 }
@@ -163,7 +180,7 @@ fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     }
     // The same rows ten times over: after counting, the search is the same.
     let mut replicated = Table::adult(folder, &[]);
-    (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n)));
+    (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n), &[]));
     let policy = |k| {
         let mut policy = once.policy_with(0.05, vec![Criterion::KAnonymity(K(k))]);
         policy.fingerprint = "replicated".into();
@@ -337,11 +354,11 @@ impl Table {
         Self { policy, dictionaries: encoder.dictionaries(), sizes: encoder.sizes(), rows }
     }
 
-    /// The rows so many times over, a tenth of their cells redrawn from their columns.
+    /// The rows so many times over, a tenth of their quasi-identifiers redrawn from their columns.
     fn redrawn(&self, times: usize) -> Self {
         let n = self.rows.len();
         let mut rng = ChaCha8Rng::seed_from_u64(10);
-        let rows = Rows::new(self.policy.quasi.len(), 0);
+        let rows = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
         let mut table = Self {
             policy: self.policy.clone(),
             dictionaries: self.dictionaries.clone(),
@@ -355,14 +372,15 @@ impl Table {
                     *code = self.rows.quasi(rng.random_range(0..n))[a];
                 }
             }
-            table.push(&quasi);
+            table.push(&quasi, self.rows.sensitive(i % n));
         }
         table
     }
 
-    fn push(&mut self, quasi: &[u32]) {
+    fn push(&mut self, quasi: &[u32], sensitive: &[u32]) {
         let position = Position::new(0, self.rows.len() as i64);
-        self.rows.push(position, Millis(0), &Row { quasi: quasi.iter().copied().collect(), ..Row::default() });
+        let row = Row { quasi: quasi.into(), sensitive: sensitive.into(), ..Row::default() };
+        self.rows.push(position, Millis(0), &row);
     }
 
     fn policy_with(&self, limit: f64, criteria: Vec<Criterion>) -> Policy {

@@ -119,8 +119,12 @@ impl<K: Key> BaseSet<K> {
     /// Counts rows `range` of `rows`.
     pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if followed || !self.is_plain() {
+        if !self.is_plain() {
             range.for_each(|i| self.add(rows, i));
+            return;
+        }
+        if followed {
+            self.change_all(rows, range, 1);
             return;
         }
         if let (true, Some(bits)) = (self.is_empty() && range.len() >= WORTH_SORTING, self.layout.bits()) {
@@ -135,6 +139,32 @@ impl<K: Key> BaseSet<K> {
             batch.clear();
             batch.extend((first..end.min(first + BATCH)).map(|i| self.layout.pack::<K>(rows.quasi(i))));
             self.tuples.count(&batch, &mut self.rows);
+        }
+    }
+
+    /// Takes rows of `rows`, which were added before, out again.
+    pub fn retract_all(&mut self, rows: &Rows, indices: &[usize]) {
+        match self.is_plain() {
+            true => self.change_all(rows, indices.iter().copied(), -1),
+            false => indices.iter().for_each(|&i| self.retract(rows, i)),
+        }
+    }
+
+    /// One record more or less of the tuple of each of these rows, where nothing else is counted.
+    fn change_all(&mut self, rows: &Rows, mut indices: impl Iterator<Item = usize>, by: i32) {
+        let (mut batch, mut numbers): (Vec<K>, Vec<u32>) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        loop {
+            batch.clear();
+            batch.extend(indices.by_ref().take(BATCH).map(|i| self.layout.pack::<K>(rows.quasi(i))));
+            if batch.is_empty() {
+                return;
+            }
+            self.tuples.numbers(&batch, &mut numbers);
+            self.rows.resize(self.len(), 0);
+            for &tuple in &numbers {
+                self.rows[tuple as usize] = self.rows[tuple as usize].wrapping_add_signed(by);
+                self.changed(tuple, by);
+            }
         }
     }
 
@@ -332,9 +362,8 @@ mod tests {
             at_once.add_all(&rows, range.clone());
             range.clone().for_each(|i| one_by_one.add(&rows, i));
             assert_eq!(counts(&at_once), counts(&one_by_one));
-            for base in [&mut at_once, &mut one_by_one] {
-                range.clone().step_by(3).for_each(|i| base.retract(&rows, i));
-            }
+            at_once.retract_all(&rows, &range.clone().step_by(3).collect::<Vec<_>>());
+            range.clone().step_by(3).for_each(|i| one_by_one.retract(&rows, i));
             assert_eq!(counts(&at_once), counts(&one_by_one));
         }
     }

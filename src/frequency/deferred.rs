@@ -200,6 +200,12 @@ impl<K: Key> Classes for Deferred<K> {
         marginal.resize(codes, 0);
         marginal
     }
+    fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
+        match &self.source {
+            Source::Since(_) => self.marginal(attribute, codes),
+            _ => self.set().spread(attribute, codes, stride),
+        }
+    }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set().histogram(facet, class)
     }

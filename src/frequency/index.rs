@@ -50,6 +50,23 @@ impl<K: Key> Index<K> {
         self.slots[at].1 - 1
     }
 
+    /// The numbers of some keys, new ones for those that have none yet.
+    pub(super) fn numbers(&mut self, batch: &[K], numbers: &mut Vec<u32>) {
+        self.make_room(batch.len());
+        numbers.clear();
+        // All at once to begin with, so that memory is waited for once and not for each.
+        numbers.extend(
+            batch
+                .iter()
+                .map(|&key| self.slots[home(&self.slots, key)])
+                .zip(batch)
+                .map(|((found, number), key)| if found == *key { number } else { 0 }),
+        );
+        for (number, &key) in numbers.iter_mut().zip(batch) {
+            *number = if *number > 0 { *number - 1 } else { self.number(key) };
+        }
+    }
+
     /// Counts every key of `batch` once more in `counts`, which is by number. Whether a key is new cannot be foreseen, so
     /// nothing branches on it: each is written behind the last, and stays or is overwritten by the next.
     pub(super) fn count(&mut self, batch: &[K], counts: &mut Vec<u32>) {
@@ -88,11 +105,17 @@ impl<K: Key> Index<K> {
     }
 }
 
+/// Where `key` belongs if nothing else is there.
+#[inline]
+fn home<K: Key>(slots: &[(K, u32)], key: K) -> usize {
+    (key.mix() >> (u64::BITS - slots.len().trailing_zeros())) as usize & (slots.len() - 1)
+}
+
 /// Where `key` is, or belongs.
 #[inline]
 pub(super) fn place<K: Key>(slots: &[(K, u32)], key: K) -> usize {
     let mask = slots.len() - 1;
-    let mut at = (key.mix() >> (u64::BITS - slots.len().trailing_zeros())) as usize & mask;
+    let mut at = home(slots, key);
     while !((slots[at].1 == 0) | (slots[at].0 == key)) {
         at = (at + 1) & mask;
     }
@@ -114,8 +137,13 @@ mod tests {
             let mut counts = Vec::new();
             let mut twin: HashMap<u64, u32> = HashMap::new();
             for (round, batch) in batches.iter().enumerate() {
-                if round % 2 == 0 {
+                if round % 3 == 0 {
                     index.count(batch, &mut counts);
+                } else if round % 3 == 1 {
+                    let mut numbers = Vec::new();
+                    index.numbers(batch, &mut numbers);
+                    counts.resize(index.keys().len(), 0);
+                    numbers.into_iter().for_each(|number| counts[number as usize] += 1);
                 } else {
                     for &key in batch {
                         let number = index.number(key) as usize;

@@ -60,22 +60,49 @@ impl Outline {
         self.cells.get().map(Vec::as_slice)
     }
 
-    /// Follows a class whose records, which are its size, become `after`.
-    pub(super) fn follow<K: Key>(&mut self, key: &K, fields: &[Field], before: u32, after: u32) {
+    /// To follow changes of its classes.
+    pub(super) fn follow(&mut self) -> Following<'_> {
+        let Self { least, left_out, shown, cells } = self;
+        Following { least: *least, left_out, shown, left: 0, more: 0, cells: cells.get_mut() }
+    }
+}
+
+/// An outline on its way from one moment to another; there once this is dropped.
+pub(super) struct Following<'a> {
+    least: u32,
+    left_out: &'a mut u64,
+    shown: &'a mut u64,
+    /// What is to be added to these.
+    left: i64,
+    more: i64,
+    cells: Option<&'a mut Vec<Vec<u32>>>,
+}
+
+impl Following<'_> {
+    /// Follows a class whose records, which are its size, become `after`. Which way it goes cannot be foreseen, so nothing
+    /// branches on it but the rare look at the cells.
+    #[inline]
+    pub(super) fn class<K: Key>(&mut self, key: &K, fields: &[Field], before: u32, after: u32) {
         let of = |rows: u32| if rows < self.least { rows } else { 0 };
+        let is_shown = |rows: u32| i64::from((rows >= self.least) & (rows > 0));
         let (was, is) = (of(before), of(after));
-        self.shown =
-            self.shown + u64::from(after >= self.least && after > 0) - u64::from(before >= self.least && before > 0);
-        if was == is {
-            return;
-        }
-        self.left_out = self.left_out + u64::from(is) - u64::from(was);
-        if let Some(cells) = self.cells.get_mut() {
+        self.more += is_shown(after) - is_shown(before);
+        self.left += i64::from(is) - i64::from(was);
+        if let Some(cells) = &mut self.cells
+            && was != is
+        {
             for (cells, &field) in cells.iter_mut().zip(fields) {
                 let cell = at(cells, key.get(field));
                 *cell = *cell + is - was;
             }
         }
+    }
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        *self.left_out = self.left_out.wrapping_add_signed(self.left);
+        *self.shown = self.shown.wrapping_add_signed(self.more);
     }
 }
 

@@ -60,6 +60,14 @@ pub trait Classes: Send + Sync {
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64;
     /// Records per code of one attribute, of which there are `codes`.
     fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64>;
+    /// About the same, in proportion: from one class in `stride` where it is not known.
+    fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
+        let mut spread = vec![0; codes];
+        for class in (0..self.len()).step_by(stride) {
+            spread[self.code(class, attribute) as usize] += u64::from(self.rows()[class]);
+        }
+        spread
+    }
     /// The histogram of one facet in one class.
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
     /// The counts of every class, to be merged class by class.

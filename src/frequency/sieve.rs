@@ -118,16 +118,20 @@ impl<K: Key> Sieve<K> {
             }
         }
         self.retain(&kept);
-        for from in std::iter::once(None).chain((0..self.branches.len()).map(Some)).rev() {
-            let alone = self.branches.iter().map(|branch| branch.from == from && branch.feeds == 0 && branch.alone);
-            let kept: Vec<bool> = alone.map(|alone| !alone).collect();
-            let others = kept.iter().zip(&self.branches).filter(|(kept, _)| !**kept);
-            let nodes: Vec<Node> = others.map(|(_, branch)| branch.node.clone()).collect();
-            if nodes.len() > FAN {
-                // What feeds them is before them, so it stays where it is.
-                self.retain(&kept);
-                self.grow(store, from, nodes);
-            }
+        let is_alone = |branch: &&Branch<K>| branch.alone && branch.feeds == 0;
+        let mut crowds: FxHashMap<Option<usize>, usize> = FxHashMap::default();
+        self.branches.iter().filter(is_alone).for_each(|branch| *crowds.entry(branch.from).or_default() += 1);
+        let mut crowded: Vec<Option<usize>> =
+            crowds.into_iter().filter(|(_, alone)| *alone > FAN).map(|(from, _)| from).collect();
+        // From the last on: what is before it stays where it is.
+        crowded.sort_unstable_by_key(|from| std::cmp::Reverse(*from));
+        for from in crowded {
+            let in_crowd = |branch: &Branch<K>| is_alone(&branch) && branch.from == from;
+            let kept: Vec<bool> = self.branches.iter().map(|branch| !in_crowd(branch)).collect();
+            let crowd = self.branches.iter().filter(|branch| in_crowd(branch));
+            let nodes = crowd.map(|branch| branch.node.clone()).collect();
+            self.retain(&kept);
+            self.grow(store, from, nodes);
         }
     }
 
@@ -164,6 +168,9 @@ impl<K: Key> Sieve<K> {
 
     /// Takes out all others; what feeds one that is kept is kept.
     fn retain(&mut self, kept: &[bool]) {
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
         let mut places = Vec::with_capacity(kept.len());
         let mut next = 0;
         for &kept in kept {

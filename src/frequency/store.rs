@@ -114,9 +114,7 @@ impl<K: Key> Counter for BaseSet<K> {
         self.add_all(rows, range);
     }
     fn retract(&mut self, rows: &Rows, indices: &[usize]) {
-        for &i in indices {
-            BaseSet::retract(self, rows, i);
-        }
+        self.retract_all(rows, indices);
     }
     fn remember_within(&mut self, bytes: usize) {
         BaseSet::remember_within(self, bytes);

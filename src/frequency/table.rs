@@ -87,7 +87,9 @@ impl<K: Key> Table<K> {
             self.fill(all.into_iter(), self.classes + keys.len());
         }
         let Self { fields, slots, used, classes, outline } = self;
-        let (shift, mut outline) = (u64::BITS - slots.len().trailing_zeros(), outline.get_mut());
+        let (shift, slots) = (u64::BITS - slots.len().trailing_zeros(), &mut slots[..]);
+        let mut followed = outline.get_mut().map(Outline::follow);
+        let (mut fresh, mut more) = (0, 0);
         let mut found = [(0, false); AHEAD];
         for (keys, by) in keys.chunks(AHEAD).zip(by.chunks(AHEAD)) {
             // Nothing ever moves, so a key that is where it belongs is found there later on too.
@@ -100,17 +102,17 @@ impl<K: Key> Table<K> {
                 let slot = &mut slots[at];
                 let before = slot.1.saturating_sub(1);
                 let after = before.wrapping_add_signed(by);
-                *used += usize::from(slot.1 == 0);
+                fresh += usize::from(slot.1 == 0);
                 *slot = (key, after + 1);
-                *classes = *classes + usize::from(after > 0) - usize::from(before > 0);
-                if let Some(outline) = &mut outline
-                    && before.min(after) < outline.least()
-                {
-                    outline.follow(&key, fields, before, after);
+                more += isize::from(after > 0) - isize::from(before > 0);
+                if let Some(followed) = &mut followed {
+                    followed.class(&key, fields, before, after);
                 }
                 tell(key, before, after);
             }
         }
+        *used += fresh;
+        *classes = classes.wrapping_add_signed(more);
     }
 
     /// Starts over with room for `most` classes.

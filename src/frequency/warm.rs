@@ -38,6 +38,8 @@ pub(super) struct Warm<K> {
     /// True if there were too many to follow.
     lost: bool,
     records: u64,
+    /// Tuples that have records.
+    classes: usize,
     /// Records by attribute and code; none before the first store that follows.
     marginals: Vec<Vec<u64>>,
 }
@@ -58,7 +60,7 @@ impl<K: Key> Tuples<'_, K> {
 impl<K: Key> Warm<K> {
     /// Follows what happens after `last` was handed out.
     pub(super) fn after(last: Arc<FrequencyStore<K>>, now: &Tuples<'_, K>) -> Self {
-        let records = last.base_set().records();
+        let (records, classes) = (last.base_set().records(), last.base_set().len());
         Self {
             copied: now.copied(),
             changes: Vec::new(),
@@ -66,6 +68,7 @@ impl<K: Key> Warm<K> {
             counts: Vec::new(),
             lost: false,
             records,
+            classes,
             marginals: Vec::new(),
             last,
         }
@@ -77,6 +80,8 @@ impl<K: Key> Warm<K> {
         if self.changes.len() - self.known <= self.copied.keys.len() / WORTHWHILE {
             self.changes.push((tuple, by));
             self.counts.push(rows);
+            let before = rows.wrapping_add_signed(-by);
+            self.classes = self.classes + usize::from(rows > 0) - usize::from(before > 0);
         } else {
             self.lost = true;
         }
@@ -117,7 +122,7 @@ impl<K: Key> Warm<K> {
             changes: self.changes.clone(),
             fields: now.layout.fields().to_vec(),
             records: self.records,
-            classes: now.rows.iter().filter(|rows| **rows > 0).count(),
+            classes: self.classes,
             marginals: self.marginals.clone(),
         };
         let finest = Deferred::since(bottom, since);

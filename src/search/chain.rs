@@ -94,13 +94,13 @@ impl Guess {
         let (sets, base) = (evaluator.sets(), evaluator.sets().base());
         let stride = base.len().div_ceil(SAMPLE).max(1);
         let entropies = (sets.domains().iter().enumerate()).map(|(attribute, view)| {
-            let mut leaves = vec![0.0; view.leaf_count()];
-            for class in (0..base.len()).step_by(stride) {
-                leaves[base.code(class, attribute) as usize] += f64::from(base.rows()[class]);
-            }
+            let leaves = base.spread(attribute, view.leaf_count(), stride);
             let at = |level: Level| {
                 let mut counts = vec![0.0; view.level(level).len()];
-                leaves.iter().zip(view.between(0, level)).for_each(|(rows, code)| counts[code as usize] += rows);
+                leaves
+                    .iter()
+                    .zip(view.between(0, level))
+                    .for_each(|(&rows, code)| counts[code as usize] += rows as f64);
                 entropy(&counts)
             };
             (0..=view.height()).map(at).collect()
