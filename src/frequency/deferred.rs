@@ -4,6 +4,7 @@
 //! Invariant: it equals the set counted at the moment of its store. What searches ask most, the records and how they spread
 //! over the values of each attribute, or how many are in small classes, is known without making it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
@@ -53,27 +54,39 @@ pub struct Deferred<K> {
     node: Node,
     source: Source<K>,
     set: OnceLock<Arc<FrequencySet<K>>>,
+    /// How often something was rolled up from it since something in between was made.
+    uses: AtomicU32,
 }
 
 impl<K: Key> Deferred<K> {
     /// At hand.
     pub(super) fn made(set: FrequencySet<K>) -> Self {
-        Self { node: set.node.clone(), source: Source::Made, set: OnceLock::from(Arc::new(set)) }
+        Self {
+            node: set.node.clone(),
+            source: Source::Made,
+            set: OnceLock::from(Arc::new(set)),
+            uses: AtomicU32::new(0),
+        }
     }
 
     /// The finest set, from an earlier copy.
     pub(super) fn since(node: Node, since: Since<K>) -> Self {
-        Self { node, source: Source::Since(since), set: OnceLock::new() }
+        Self { node, source: Source::Since(since), set: OnceLock::new(), uses: AtomicU32::new(0) }
     }
 
     /// A rollup, from the table that followed it.
     pub(super) fn table(node: Node, table: Table<K>) -> Self {
-        Self { node, source: Source::Table(table), set: OnceLock::new() }
+        Self { node, source: Source::Table(table), set: OnceLock::new(), uses: AtomicU32::new(0) }
     }
 
     /// The set itself.
     pub(super) fn set(&self) -> &Arc<FrequencySet<K>> {
         self.set.get_or_init(|| Arc::new(self.make()))
+    }
+
+    /// Notes that something is rolled up from it; true once in so many times.
+    pub(super) fn used(&self, many: u32) -> bool {
+        self.uses.fetch_add(1, Ordering::Relaxed) % many == many - 1
     }
 
     /// How many classes it has at most.

@@ -6,9 +6,13 @@
 
 use super::key::{Field, Key};
 use super::rollup::Step;
+use crate::model::domain::Code;
 
 /// The most bits that attributes may share a look-up with. More make tables that are slow to fill, fewer more look-ups.
 const SHARED_BITS: u32 = 10;
+
+/// The most keys of the first list of [`Dense::keys`]. More do not stay in the nearest cache, fewer start the second too often.
+const LOW: usize = 1 << 9;
 
 /// How many places are worked out at a time; they stay in the nearest cache.
 const BATCH: usize = 512;
@@ -20,6 +24,8 @@ pub(super) struct Dense {
     /// The tables of all groups.
     tables: Vec<u32>,
     places: usize,
+    /// The attributes that places tell apart, the fastest first, and how many codes they have.
+    digits: Vec<(Field, usize)>,
 }
 
 /// Attributes that share a look-up, and where its table is.
@@ -39,6 +45,7 @@ impl Dense {
     pub(super) fn aim<K: Key>(&mut self, fields: &[Field], from: &[usize], to: &[usize], steps: &[Step<'_, K>]) {
         self.groups.clear();
         self.tables.clear();
+        self.digits.clear();
         self.places = 1;
         let mut steps = steps.iter().peekable();
         let mut open = false;
@@ -58,6 +65,7 @@ impl Dense {
                 }
             }
             open = true;
+            self.digits.push((field, to));
             let start = self.groups.last().map_or(0, |last| last.start);
             let shared = 1 << (field.shift() - self.groups.last().map_or(0, |last| last.field.shift()));
             self.tables.resize(start + shared * from, 0);
@@ -77,6 +85,21 @@ impl Dense {
             }
             self.places *= to;
         }
+    }
+
+    /// The keys of all places in their order: each of the second list with each of the first, which are the fastest.
+    pub(super) fn keys<K: Key>(&self) -> (Vec<K>, Vec<K>) {
+        let (mut low, mut high) = (vec![K::ZERO], vec![K::ZERO]);
+        for &(field, codes) in &self.digits {
+            let list = if high.len() == 1 && low.len() * codes <= LOW { &mut low } else { &mut high };
+            let lower = list.len();
+            for code in 1..codes {
+                let digit = K::of(field, code as Code);
+                list.extend_from_within(..lower);
+                list[code * lower..].iter_mut().for_each(|key| *key = key.or(digit));
+            }
+        }
+        (low, high)
     }
 
     /// The places of `keys`, batch by batch.

@@ -14,6 +14,7 @@ pub mod rollup;
 pub mod set;
 mod sieve;
 mod sorted;
+pub mod spread;
 pub mod store;
 mod table;
 pub mod tally;

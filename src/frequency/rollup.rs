@@ -54,8 +54,11 @@ pub fn rollup<K: Key>(
     let (keys, rows) = match expected {
         Expected::Places { from, to } => {
             groups.dense.aim(&finer.fields, from, to, steps);
-            let sum = if plain { Groups::sum_dense::<false> } else { Groups::sum_dense::<true> };
-            sum(groups, &finer.keys, &finer.rows, steps)
+            match (plain, groups.dense.places() <= finer.keys.len()) {
+                (true, true) => groups.sum_few(&finer.keys, &finer.rows),
+                (true, false) => groups.sum_dense::<false>(&finer.keys, &finer.rows, steps),
+                (false, _) => groups.sum_dense::<true>(&finer.keys, &finer.rows, steps),
+            }
         }
         Expected::AtMost(most) => {
             map_keys(&finer.keys, steps, &mut groups.mapped);
@@ -236,6 +239,47 @@ impl<K: Key> Groups<K> {
         keys.into_iter().zip(by.into_iter().map(u32::cast_signed)).filter(|(_, by)| *by != 0).unzip()
     }
 
+    /// The same where each class has a place of its own, and there are few: the classes in the order of their places.
+    fn sum_few(&mut self, keys: &[K], counts: &[u32]) -> (Vec<K>, Vec<u32>) {
+        let few = self.dense.places();
+        let odd = if few <= BY_TURNS { few } else { 0 };
+        self.places.resize((few + odd).max(self.places.len()), 0);
+        let places = &mut self.places[..few + odd];
+        let mut seen = 0;
+        self.dense.each(keys, |indices| {
+            let counts = &counts[seen..seen + indices.len()];
+            for (indices, counts) in indices.chunks(2).zip(counts.chunks(2)) {
+                places[indices[0] as usize] += counts[0];
+                if let ([_, index], [_, count]) = (indices, counts) {
+                    places[odd + *index as usize] += count;
+                }
+            }
+            seen += indices.len();
+        });
+        let (places, others) = places.split_at_mut(few);
+        places.iter_mut().zip(others.iter()).for_each(|(place, other)| *place += other);
+        others.fill(0);
+        let (low, high) = self.dense.keys::<K>();
+        let most = keys.len().min(few);
+        let (mut all, mut rows, mut classes) = (vec![K::ZERO; most + 1], vec![0; most + 1], 0);
+        for (&high, places) in high.iter().zip(places.chunks(low.len())) {
+            for (low, places) in low.chunks(STRIDE).zip(places.chunks(STRIDE)) {
+                if places.iter().fold(0, |any, place| any | place) == 0 {
+                    continue;
+                }
+                for (&low, &place) in low.iter().zip(places) {
+                    all[classes] = low.or(high);
+                    rows[classes] = place;
+                    classes += usize::from(place != 0);
+                }
+            }
+        }
+        places.fill(0);
+        all.truncate(classes);
+        rows.truncate(classes);
+        (all, rows)
+    }
+
     /// The same of `keys` after some steps, where each of these has a place of its own.
     fn sum_dense<const CLASSES: bool>(
         &mut self,
@@ -287,6 +331,13 @@ impl<K: Key> Groups<K> {
         (coarser, rows)
     }
 }
+
+/// Up to how many places there are two tables, for keys by turns, so that the same place twice in a row does not wait for
+/// itself. More do not stay in the nearest cache, and seldom are the same twice.
+const BY_TURNS: usize = 1 << 11;
+
+/// How many places are passed over at once if they are all empty.
+const STRIDE: usize = 8;
 
 /// Where `key` is, or belongs.
 #[inline]

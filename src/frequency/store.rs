@@ -18,6 +18,7 @@ use super::outline::Outline;
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
 use super::sieve::Sieve;
+use super::spread::Spread;
 use super::warm::{Due, Stale};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -36,12 +37,13 @@ const MAX_PLACES: usize = 1 << 20;
 /// How many times more places than classes to sum such a table may have. More touch a page for every class or two.
 const SPARE_PLACES: usize = 512;
 
-/// A set with more than one in so many of the finest classes is nearly as large as the finest.
-const NEARLY: usize = 4;
+/// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
+/// from, more come late.
+const MANY: u32 = 8;
 
-/// How many sets are rolled up from near the finest before one in between is made. Fewer make some that hardly anything is
-/// rolled up from, more come late.
-const MANY: u64 = 8;
+/// A set in between is worth it if it leaves an attribute's records spread over so many times fewer values: the logarithm.
+/// Smaller makes sets that are hardly smaller than what they are rolled up from, larger too few.
+const WORTHWHILE: f64 = 1.0;
 
 /// Counts rows as they come and go, whatever the key type.
 pub trait Counter: Send {
@@ -84,6 +86,8 @@ pub trait FrequencySets: Send + Sync {
     fn origins(&self) -> Origins;
     /// The domains the codes belong to.
     fn domains(&self) -> &[Arc<DomainView>];
+    /// How the records spread over the values of the attributes.
+    fn spread(&self) -> &Spread;
 }
 
 /// How the sets handed out were made.
@@ -156,8 +160,8 @@ pub struct FrequencyStore<K> {
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
     warm_bytes: AtomicUsize,
-    /// Sets that were rolled up from near the finest.
-    from_base: AtomicU64,
+    /// Made when first asked for, because it looks at the finest set.
+    spread: OnceLock<Spread>,
     rolled_up: AtomicU64,
     cached: AtomicU64,
 }
@@ -197,7 +201,7 @@ impl<K: Key> FrequencyStore<K> {
             sieve: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
-            from_base: AtomicU64::new(0),
+            spread: OnceLock::new(),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
@@ -380,19 +384,19 @@ impl<K: Key> FrequencyStore<K> {
     }
 
     /// A set to roll `node` up from. Many nodes differ from the finest in one attribute above all (where there were ages,
-    /// decades), so once many were rolled up from near there, the set with that one attribute generalized is made for them.
+    /// decades), so once many were rolled up from a set, one with that one attribute generalized is made for them.
     fn near(&self, node: &Node) -> Arc<Deferred<K>> {
         let finer = self.smallest_finer(node);
-        if finer.most() * NEARLY < self.base.most() || self.from_base.fetch_add(1, Ordering::Relaxed) < MANY {
+        if !finer.used(MANY) {
             return finer;
         }
-        let values = |attribute: usize, level: Level| self.domains[attribute].level(level).len().max(1) as f64;
-        let narrowing = |&attribute: &usize| values(attribute, 0) / values(attribute, node.levels()[attribute]);
-        let attributes = (0..self.domains.len()).filter(|&a| node.levels()[a] > finer.node().levels()[a]);
-        let Some(most) = attributes.max_by(|a, b| narrowing(a).total_cmp(&narrowing(b))) else {
+        let (from, to) = (finer.node().levels(), node.levels());
+        let narrowing = |&a: &usize| self.spread().at(a, from[a]) - self.spread().at(a, to[a]);
+        let most = (0..from.len()).max_by(|a, b| narrowing(a).total_cmp(&narrowing(b)));
+        let Some(most) = most.filter(|most| narrowing(most) > WORTHWHILE) else {
             return finer;
         };
-        let waypoint = self.base.node().with(most, node.levels()[most]);
+        let waypoint = finer.node().with(most, to[most]);
         if waypoint == *node || self.sets.contains_key(&waypoint) {
             return finer;
         }
@@ -485,5 +489,8 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
     }
     fn domains(&self) -> &[Arc<DomainView>] {
         &self.domains
+    }
+    fn spread(&self) -> &Spread {
+        self.spread.get_or_init(|| Spread::of(&*self.base, self.domains.iter().map(|view| &**view)))
     }
 }

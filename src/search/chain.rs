@@ -2,6 +2,7 @@
 
 use super::TIE;
 use super::evaluator::Evaluator;
+use crate::frequency::spread::Spread;
 use crate::model::lattice::{Level, Node};
 
 /// From `node` one level at a time up to `top`: first the steps that cost least by the bound and leave most values apart,
@@ -79,60 +80,29 @@ impl Probe {
 
 /// Where on a chain the status is likely to turn: where about as much is told apart as where it turned before. Only decides
 /// where to look first.
+#[derive(Default)]
 pub(super) struct Guess {
-    /// By attribute and level the entropy of its values.
-    entropies: Vec<Vec<f64>>,
     /// The entropy, summed over attributes, at which it turned.
     turned: Option<f64>,
 }
 
-/// How many classes the entropies are taken from. More cost more than a better guess saves, fewer guess badly.
-const SAMPLE: usize = 1000;
-
 impl Guess {
-    pub(super) fn new(evaluator: &Evaluator<'_>) -> Self {
-        let (sets, base) = (evaluator.sets(), evaluator.sets().base());
-        let stride = base.len().div_ceil(SAMPLE).max(1);
-        let entropies = (sets.domains().iter().enumerate()).map(|(attribute, view)| {
-            let leaves = base.spread(attribute, view.leaf_count(), stride);
-            let at = |level: Level| {
-                let mut counts = vec![0.0; view.level(level).len()];
-                leaves
-                    .iter()
-                    .zip(view.between(0, level))
-                    .for_each(|(&rows, code)| counts[code as usize] += rows as f64);
-                entropy(&counts)
-            };
-            (0..=view.height()).map(at).collect()
-        });
-        Self { entropies: entropies.collect(), turned: None }
-    }
-
     /// The highest node of the chain that is likely to be excluded.
-    pub(super) fn on(&self, chain: &[Node]) -> usize {
+    pub(super) fn on(&self, chain: &[Node], spread: &Spread) -> usize {
         match self.turned {
-            Some(turned) => chain.partition_point(|node| self.of(node) > turned).saturating_sub(1),
+            Some(turned) => chain.partition_point(|node| spread.sum(node.levels()) > turned).saturating_sub(1),
             None => chain.len() / 2,
         }
     }
 
     /// Notes the first node of a chain that is not excluded.
-    pub(super) fn learn(&mut self, chain: &[Node], turns: usize) {
+    pub(super) fn learn(&mut self, chain: &[Node], turns: usize, spread: &Spread) {
         if turns == 0 || turns == chain.len() {
             return;
         }
-        let between = (self.of(&chain[turns - 1]) + self.of(&chain[turns])) / 2.0;
+        let between = (spread.sum(chain[turns - 1].levels()) + spread.sum(chain[turns].levels())) / 2.0;
         self.turned = Some(self.turned.map_or(between, |before| before * 0.75 + between * 0.25));
     }
-
-    fn of(&self, node: &Node) -> f64 {
-        node.levels().iter().zip(&self.entropies).map(|(&level, entropies)| entropies[usize::from(level)]).sum()
-    }
-}
-
-fn entropy(counts: &[f64]) -> f64 {
-    let all: f64 = counts.iter().sum::<f64>().max(1.0);
-    -counts.iter().filter(|rows| **rows > 0.0).map(|rows| rows / all * (rows / all).ln()).sum::<f64>()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const CLOCK: u64 = 256;
 
 /// From how many nodes on it is asked whether they are all excluded at once. Fewer cost less to visit than to ask about;
 /// more leaves large excluded parts of the lattice to be walked.
-const WORTH_A_LOOK: u128 = 64;
+const WORTH_A_LOOK: u128 = 4;
 
 /// The most nodes of a block of attributes. More leave no time for the other blocks, fewer say less.
 const BLOCK: u128 = 1 << 20;
@@ -93,8 +93,8 @@ struct Walk<'a, 'e> {
     below_depth: Vec<u128>,
     /// The prefixes of the node at hand: by depth what speaks of it.
     masks: Vec<[Mask; 2]>,
-    /// Where chains are likely to turn; made when first asked, because it looks at the finest set.
-    guess: Option<Guess>,
+    /// Where chains are likely to turn.
+    guess: Guess,
 }
 
 impl<'a, 'e> Walk<'a, 'e> {
@@ -122,7 +122,7 @@ impl<'a, 'e> Walk<'a, 'e> {
                 })
                 .collect(),
             masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
-            guess: None,
+            guess: Guess::default(),
         }
     }
 
@@ -332,8 +332,8 @@ impl<'a, 'e> Walk<'a, 'e> {
             }
         }
         let chain = chain(self.evaluator, self.lattice.top(), node);
-        let guess = self.guess.get_or_insert_with(|| Guess::new(self.evaluator));
-        let mut probe = Probe::new(chain.len(), guess.on(&chain));
+        let spread = self.evaluator.sets().spread();
+        let mut probe = Probe::new(chain.len(), self.guess.on(&chain, spread));
         while let Some(at) = probe.next() {
             let mask = self.below.of(&chain[at]);
             let excluded = self.below.who(&mask, |forced| self.is_out(bound + forced, node)).is_some() || {
@@ -342,7 +342,7 @@ impl<'a, 'e> Walk<'a, 'e> {
             };
             probe.tell(at, excluded);
         }
-        self.guess.iter_mut().for_each(|guess| guess.learn(&chain, probe.turn()));
+        self.guess.learn(&chain, probe.turn(), spread);
         Ok(())
     }
 
