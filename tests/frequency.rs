@@ -233,12 +233,12 @@ proptest! {
     /// classes counted anew.
     #[test]
     fn outlines_brought_along_are_recounts(
-        table in tables(2..=4, 60),
+        table in tables(2..=4, 60).prop_filter("else every change is too much to follow", |table| table.lines.len() > 20),
         changes in prop::collection::vec((
-            prop::collection::vec(any::<u16>(), 0..9),
+            prop::collection::vec(any::<u16>(), 0..4),
             prop::collection::vec(any::<u16>(), 1..25),
             any::<bool>(),
-        ), 1..12),
+        ), 20..60),
         least in 1u32..7,
         memory in prop::sample::select(vec![0usize, 2000, 1 << 20]),
         most in prop::sample::select(vec![0, 9, u64::MAX]),
@@ -248,13 +248,14 @@ proptest! {
         let dictionaries = encoder.dictionaries();
         let counting = Counting { subjects: false, facets: Vec::new() };
         let mut counter = store::counter(&encoder.sizes(), counting).expect("narrow enough");
-        let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 4).collect();
+        let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 8).collect();
         (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
         counter.remember_within(memory);
         let mut last: Option<(Arc<dyn FrequencySets>, Vec<u32>)> = None;
         for (change, dice, remember) in changes {
             for die in change {
-                let i = usize::from(die >> 1) % rows.len();
+                // The same few again and again, so that they cross the least size both ways.
+                let i = usize::from(die >> 1) % rows.len().min(3);
                 match die % 2 == 0 && times[i] > 0 {
                     true => (counter.retract(&rows, &[i]), times[i] -= 1).1,
                     false => (counter.add(&rows, i..i + 1), times[i] += 1).1,
