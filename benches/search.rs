@@ -111,7 +111,9 @@ fn warm(folder: &std::path::Path) {
         (&sensitive, Some(diversity), 0.05, 0.01, None),
     ];
     println!("warm: a window of {WINDOW} records, k = 5; each change is counted, searched and judged");
-    for (table, criterion, limit, share, target) in cases {
+    let both = [Algorithm::Optimal, Algorithm::BottomUp];
+    let cases = cases.iter().flat_map(|case| both.map(|algorithm| (algorithm, case.clone())));
+    for (algorithm, (table, criterion, limit, share, target)) in cases {
         let with = if criterion.is_some() { " with distinct 3-diversity" } else { "" };
         let policy = table.policy_with(limit, [Criterion::KAnonymity(K(5))].into_iter().chain(criterion).collect());
         let rules = Rules::new(&policy).bind(&table.dictionaries.values());
@@ -122,8 +124,7 @@ fn warm(folder: &std::path::Path) {
                 evaluator = evaluator.warm(Arc::clone(trail));
             }
             let mut rng = ChaCha8Rng::seed_from_u64(1);
-            let outcome =
-                Algorithm::Optimal.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+            let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
             (outcome.best.expect("satisfiable").recoding, evaluator.checks())
         };
         let counter = || store::counter(&table.sizes, rules.counting()).expect("the keys fit");
@@ -155,7 +156,8 @@ fn warm(folder: &std::path::Path) {
             })
         });
         let cold = cold.fold(f64::INFINITY, f64::min);
-        print!("  {:>3.0}%, change {:>4.1}%{with}: cold {counted} checks, ", limit * 100.0, share * 100.0);
+        let (name, limit, share) = (algorithm.as_str(), limit * 100.0, share * 100.0);
+        print!("  {name:<9} {limit:>3.0}%, change {share:>4.1}%{with}: cold {counted} checks, ");
         let times = cold / warm;
         let met = target.map_or(String::new(), |target| {
             format!(", 1/{target:.0} {}", if times >= target { "met" } else { "missed" })

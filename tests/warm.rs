@@ -68,6 +68,7 @@ proptest! {
                 prop_assert_eq!(warm.stop, StopReason::Proven);
                 let answer = |outcome: &Outcome| outcome.best.as_ref().map(|best| best.recoding.clone());
                 prop_assert_eq!(answer(&warm), answer(&cold), "{}", algorithm.as_str());
+                prop_assert_eq!(&warm.minimal, &cold.minimal, "{}", algorithm.as_str());
                 let losses = [&warm, &cold].map(|outcome| outcome.best.as_ref().map_or(0.0, |b| b.evaluation.loss));
                 prop_assert!(close(losses[0], losses[1]));
             }
@@ -96,12 +97,13 @@ proptest! {
         let rules = Rules::new(&policy).bind(&dictionaries.values());
         let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
         counter.add(&rows, 0..rows.len());
-        let trail = Arc::new(Trail::default());
-        let (first, checks) =
-            run(Algorithm::Optimal, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
-        let (second, fewer) =
-            run(Algorithm::Optimal, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
-        prop_assert_eq!(first.best, second.best);
-        prop_assert!(fewer <= checks, "{fewer} checks after {checks}");
+        for algorithm in [Algorithm::Optimal, Algorithm::BottomUp] {
+            let trail = Arc::new(Trail::default());
+            let (first, checks) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
+            let (second, fewer) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
+            prop_assert_eq!(first.best, second.best);
+            prop_assert_eq!(first.minimal, second.minimal);
+            prop_assert!(fewer <= checks, "{}: {fewer} checks after {checks}", algorithm.as_str());
+        }
     }
 }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::deferred::Deferred;
 use super::index::Index;
 use super::key::{Key, Layout};
+use super::outline::Moves;
 use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use super::sorted;
 use super::store::FrequencyStore;
@@ -44,6 +45,7 @@ pub struct BaseSet<K> {
     /// Only where nothing but records is counted, and once somebody has searched.
     warm: Mutex<Option<Warm<K>>>,
     warm_memory: usize,
+    moves: Moves,
 }
 
 /// How many bytes of sets are kept from one store to the next, if nobody says. Larger costs memory; smaller rolls more of
@@ -63,6 +65,7 @@ impl<K: Key> BaseSet<K> {
             members: FxHashMap::default(),
             warm: Mutex::new(None),
             warm_memory: DEFAULT_WARM_MEMORY,
+            moves: Moves::default(),
         }
     }
 
@@ -73,6 +76,14 @@ impl<K: Key> BaseSet<K> {
 
     /// A store over the counts as they are now, with what was asked of the last one.
     pub(super) fn store_of(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
+        let store = self.next_store(domains);
+        if self.is_plain() {
+            store.as_of(&self.moves);
+        }
+        store
+    }
+
+    fn next_store(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
         let bottom = Node::new(domains.iter().map(|_| 0));
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Tuples { keys: self.tuples.keys(), rows: &self.rows, layout: &self.layout };
@@ -118,9 +129,10 @@ impl<K: Key> BaseSet<K> {
 
     /// Counts rows `range` of `rows`.
     pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
+        self.moves.came += range.len() as u64;
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
         if !self.is_plain() {
-            range.for_each(|i| self.add(rows, i));
+            range.for_each(|i| self.add_one(rows, i));
             return;
         }
         if followed {
@@ -145,7 +157,10 @@ impl<K: Key> BaseSet<K> {
     /// Takes rows of `rows`, which were added before, out again.
     pub fn retract_all(&mut self, rows: &Rows, indices: &[usize]) {
         match self.is_plain() {
-            true => self.change_all(rows, indices.iter().copied(), -1),
+            true => {
+                self.moves.went += indices.len() as u64;
+                self.change_all(rows, indices.iter().copied(), -1);
+            }
             false => indices.iter().for_each(|&i| self.retract(rows, i)),
         }
     }
@@ -170,6 +185,11 @@ impl<K: Key> BaseSet<K> {
 
     /// Counts row i of `rows`.
     pub fn add(&mut self, rows: &Rows, i: usize) {
+        self.moves.came += 1;
+        self.add_one(rows, i);
+    }
+
+    fn add_one(&mut self, rows: &Rows, i: usize) {
         let entry = self.entry(rows, i);
         self.rows[entry as usize] += 1;
         self.changed(entry, 1);
@@ -184,6 +204,7 @@ impl<K: Key> BaseSet<K> {
 
     /// Takes row i of `rows`, which was added before, out again.
     pub fn retract(&mut self, rows: &Rows, i: usize) {
+        self.moves.went += 1;
         let entry = self.entry(rows, i);
         self.rows[entry as usize] -= 1;
         self.changed(entry, -1);

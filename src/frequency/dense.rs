@@ -17,6 +17,19 @@ const LOW: usize = 1 << 9;
 /// How many places are worked out at a time; they stay in the nearest cache.
 const BATCH: usize = 512;
 
+/// The most places of a flat table. More do not stay in the caches; with fewer more nodes have to be looked up by key, which
+/// is several times as slow.
+const MAX_PLACES: usize = 1 << 20;
+
+/// How many times more places than classes to sum such a table may have. More touch a page for every class or two.
+const SPARE_PLACES: usize = 512;
+
+/// The most classes of a node whose attributes have so many values, and whether so many of a finer set are summed in a flat table.
+pub(super) fn places(values: &[usize], finer: usize) -> (usize, bool) {
+    let most = values.iter().copied().fold(1, usize::saturating_mul);
+    (most, most <= MAX_PLACES.min(finer * SPARE_PLACES))
+}
+
 /// The way from keys of one set to places of another. Its memory is kept from one use to the next.
 #[derive(Debug, Default)]
 pub(super) struct Dense {

@@ -12,9 +12,10 @@ use smallvec::SmallVec;
 
 use super::base::BaseSet;
 use super::deferred::Deferred;
+use super::dense::places;
 use super::glance::Glance;
 use super::key::{Field, Key, Layout, Wide, Width};
-use super::outline::Outline;
+use super::outline::{Moves, Outline};
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
 use super::sieve::Sieve;
@@ -29,13 +30,6 @@ use crate::model::recoding::{Column, Recoding};
 /// How many bytes of sets are kept for later rollups. Larger costs memory; smaller means rolling up from finer-than-needed,
 /// that is larger, sets again.
 const MAX_CACHED_BYTES: usize = 160 << 20;
-
-/// The most places of a flat table. More do not stay in the caches; with fewer more nodes have to be looked up by key, which
-/// is several times as slow.
-const MAX_PLACES: usize = 1 << 20;
-
-/// How many times more places than classes to sum such a table may have. More touch a page for every class or two.
-const SPARE_PLACES: usize = 512;
 
 /// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
 /// from, more come late.
@@ -84,6 +78,8 @@ pub trait FrequencySets: Send + Sync {
     fn warm_bytes(&self) -> usize;
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
+    /// How many records had come and gone when the store was made, where nothing but records is counted.
+    fn moves(&self) -> Option<Moves>;
     /// The domains the codes belong to.
     fn domains(&self) -> &[Arc<DomainView>];
     /// How the records spread over the values of the attributes.
@@ -156,6 +152,7 @@ pub struct FrequencyStore<K> {
     stale: Mutex<Vec<Stale<K>>>,
     /// The outlines of the last store.
     sieve: Mutex<Option<Sieve<K>>>,
+    moves: OnceLock<Moves>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
@@ -199,12 +196,18 @@ impl<K: Key> FrequencyStore<K> {
             is_due: AtomicBool::new(false),
             stale: Mutex::default(),
             sieve: Mutex::default(),
+            moves: OnceLock::new(),
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
             spread: OnceLock::new(),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
+    }
+
+    /// Says when it was made.
+    pub(super) fn as_of(&self, moves: &Moves) {
+        self.moves.get_or_init(|| moves.clone());
     }
 
     /// The frequency set of `node`.
@@ -424,12 +427,6 @@ impl<K: Key> FrequencyStore<K> {
     }
 }
 
-/// The most classes of a node whose attributes have so many values, and whether so many of a finer set are summed in a flat table.
-fn places(values: &[usize], finer: usize) -> (usize, bool) {
-    let most = values.iter().copied().fold(1, usize::saturating_mul);
-    (most, most <= MAX_PLACES.min(finer * SPARE_PLACES))
-}
-
 impl<K: Key> FrequencySets for FrequencyStore<K> {
     fn base(&self) -> Arc<dyn Classes> {
         Arc::clone(&self.base) as Arc<dyn Classes>
@@ -486,6 +483,9 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
             rolled_up: self.rolled_up.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
+    }
+    fn moves(&self) -> Option<Moves> {
+        self.moves.get().cloned()
     }
     fn domains(&self) -> &[Arc<DomainView>] {
         &self.domains

@@ -5,11 +5,13 @@
 //! attributes are fully generalized, so its frequency set is a rollup like any other, and a node over a subset that
 //! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
+//! A warm start begins with the edge of what satisfied in the last window, subset by subset: where that is still the edge, nothing
+//! else is counted, and of the edge only what the records that came and went can have moved across.
 
 use std::convert::Infallible;
 
 use rand::Rng;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::evaluator::Evaluator;
 use super::exhaustive::Exhaustive;
@@ -27,13 +29,21 @@ type Subset = u64;
 /// hardly smaller than those they are made from; smaller counts many nodes from larger sets than need be.
 const FEW: usize = 1 << 17;
 
+/// How many nodes are left for the next search. With fewer it has to find more of the edge again; more take memory, up to what
+/// is configured, and time to follow.
+const MAX_REMEMBERED: usize = 1 << 14;
+
 impl Search for BottomUp {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let Some(mut incognito) = Incognito::new(lattice, evaluator, budget) else {
             return Exhaustive.run(lattice, evaluator, budget, rng);
         };
         let (done, minimal) = match incognito.satisfying() {
-            Ok(()) => (incognito.weigh(incognito.in_lattice().collect()), incognito.minimal()),
+            Ok(()) => {
+                let done = incognito.weigh(incognito.in_lattice().collect());
+                evaluator.memorise_up_to(incognito.decisive(), MAX_REMEMBERED);
+                (done, incognito.minimal())
+            }
             Err(stop) => (Err((stop, evaluator.lower_bound(lattice.bottom()))), Vec::new()),
         };
         let (stop, bound) = done.err().unwrap_or((StopReason::Proven, f64::INFINITY));
@@ -57,8 +67,13 @@ pub(super) struct Incognito<'a, 'e> {
     made: FxHashSet<Subset>,
     /// Nodes whose status was derived.
     pub(super) predicted: u64,
-    /// The satisfying nodes of the lattice that were counted.
-    counted: Vec<Node>,
+    /// By subset the nodes that the last search left.
+    recalled: FxHashMap<Subset, Vec<Packed>>,
+    /// What was counted, and what was known to be as it was.
+    counted: Vec<Packed>,
+    stayed: Vec<Packed>,
+    /// What was weighed, those that may cost least first.
+    weighed: Vec<Node>,
     /// The best of those that were weighed.
     best: Option<(f64, Node)>,
 }
@@ -68,10 +83,29 @@ impl<'a, 'e> Incognito<'a, 'e> {
     pub(super) fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Option<Self> {
         let full = Node::new(evaluator.sets().domains().iter().map(|view| view.height() as Level));
         let packing = Packing::new(&full)?;
-        let fits = evaluator.monotone() && lattice.width() <= Subset::BITS as usize;
-        let (satisfying, made) = (FxHashSet::default(), FxHashSet::default());
-        let (predicted, counted, best) = (0, Vec::new(), None);
-        fits.then_some(Self { lattice, evaluator, budget, packing, full, satisfying, made, predicted, counted, best })
+        if !evaluator.monotone() || lattice.width() > Subset::BITS as usize {
+            return None;
+        }
+        let mut recalled: FxHashMap<Subset, Vec<Packed>> = FxHashMap::default();
+        for node in evaluator.recall().iter().filter(|node| node.is_finer_or_equal(&full)) {
+            let inside = (0..lattice.width()).filter(|&a| node.levels()[a] < full.levels()[a]);
+            recalled.entry(inside.fold(0, |subset, a| subset | 1 << a)).or_default().push(packing.pack(node));
+        }
+        Some(Self {
+            lattice,
+            evaluator,
+            budget,
+            packing,
+            full,
+            satisfying: FxHashSet::default(),
+            made: FxHashSet::default(),
+            predicted: 0,
+            recalled,
+            counted: Vec::new(),
+            stayed: Vec::new(),
+            weighed: Vec::new(),
+            best: None,
+        })
     }
 
     /// Finds all satisfying nodes.
@@ -111,32 +145,64 @@ impl<'a, 'e> Incognito<'a, 'e> {
         joined
     }
 
-    /// Which of `nodes` over `subset` satisfy: above a satisfying one marked without counting, without one of their projections
-    /// to one attribute less not at all, the others counted from the finest up.
-    fn breadth_first(&mut self, subset: Subset, nodes: Vec<Packed>) -> Result<Vec<Packed>, StopReason> {
-        let mut satisfying = Vec::new();
+    /// Which of `nodes` over `subset` satisfy: without one of their projections to one attribute less none, above a satisfying one
+    /// and below a failing one marked without counting, the others counted from the finest up. What the last search left is
+    /// counted first: where little has changed nothing else is left to count.
+    fn breadth_first(&mut self, subset: Subset, mut nodes: Vec<Packed>) -> Result<Vec<Packed>, StopReason> {
         let attributes: Vec<usize> = (0..self.lattice.width()).filter(|a| subset >> a & 1 == 1).collect();
-        for node in nodes {
+        nodes.retain(|&node| {
+            let projects = |&a: &usize| self.satisfying.contains(&self.packing.with(node, a, self.full.levels()[a]));
+            attributes.iter().all(projects)
+        });
+        let mut failing = FxHashSet::default();
+        if let Some(recalled) = self.recalled.remove(&subset) {
+            let open: FxHashSet<Packed> = nodes.iter().copied().collect();
+            for node in recalled.into_iter().filter(|node| open.contains(node)) {
+                if failing.contains(&node) {
+                    continue;
+                }
+                if self.check(node)? {
+                    self.satisfying.insert(node);
+                } else {
+                    self.fail(node, &attributes, &open, &mut failing);
+                }
+            }
+        }
+        for &node in &nodes {
             let finer = |&a: &usize| {
                 let level = self.packing.level(node, a);
                 level > self.lattice.bottom().levels()[a] && self.satisfying.contains(&self.packing.lower(node, a))
             };
-            let projects = |&a: &usize| self.satisfying.contains(&self.packing.with(node, a, self.full.levels()[a]));
-            let satisfies = if attributes.iter().any(finer) {
+            if self.satisfying.contains(&node) || failing.contains(&node) {
+                continue;
+            }
+            if attributes.iter().any(finer) {
                 self.predicted += 1;
-                true
-            } else if attributes.iter().all(projects) {
-                self.make(subset);
-                self.check(node)?
-            } else {
-                false
-            };
-            if satisfies {
                 self.satisfying.insert(node);
-                satisfying.push(node);
+                continue;
+            }
+            self.make(subset);
+            if self.check(node)? {
+                self.satisfying.insert(node);
             }
         }
-        Ok(satisfying)
+        nodes.retain(|node| self.satisfying.contains(node));
+        Ok(nodes)
+    }
+
+    /// Marks a failing node, and all below it that are `open`.
+    fn fail(&mut self, node: Packed, attributes: &[usize], open: &FxHashSet<Packed>, failing: &mut FxHashSet<Packed>) {
+        failing.insert(node);
+        let mut follow = vec![node];
+        while let Some(node) = follow.pop() {
+            for &a in attributes.iter().filter(|&&a| self.packing.level(node, a) > 0) {
+                let below = self.packing.lower(node, a);
+                if open.contains(&below) && failing.insert(below) {
+                    self.predicted += 1;
+                    follow.push(below);
+                }
+            }
+        }
     }
 
     /// Has the set of a subset at its finest made, if it is small, from which those of all its nodes are rolled up (cube-style):
@@ -174,8 +240,9 @@ impl<'a, 'e> Incognito<'a, 'e> {
             go_on(lower)?;
             let loss = self.evaluator.check(&node).loss;
             if self.best.as_ref().is_none_or(|(best, than)| is_better(loss, &node, *best, than)) {
-                self.best = Some((loss, node));
+                self.best = Some((loss, node.clone()));
             }
+            self.weighed.push(node);
         }
         Ok(())
     }
@@ -194,24 +261,51 @@ impl<'a, 'e> Incognito<'a, 'e> {
         minimal
     }
 
+    /// What the next search may start from: the answer, what was weighed, and the edge between what satisfies and what fails, from
+    /// both sides.
+    fn decisive(&self) -> Vec<Node> {
+        let (low, high) = (self.lattice.bottom().levels(), self.lattice.top().levels());
+        let is_edge = |&&node: &&Packed| {
+            let satisfies = self.satisfying.contains(&node);
+            let alike = |other: Packed| self.satisfying.contains(&other) == satisfies;
+            let mut attributes = (0..low.len()).filter(|&a| self.packing.level(node, a) < self.full.levels()[a]);
+            match satisfies {
+                true => !attributes.any(|a| self.packing.level(node, a) > low[a] && alike(self.packing.lower(node, a))),
+                false => !attributes.any(|a| match self.packing.level(node, a) < high[a] {
+                    true => alike(self.packing.raise(node, a)),
+                    false => alike(self.packing.with(node, a, self.full.levels()[a])),
+                }),
+            }
+        };
+        let known = self.counted.iter().chain(&self.stayed);
+        let edge = known.filter(is_edge).map(|&node| self.packing.node(node));
+        let best = self.best.iter().map(|(_, node)| node.clone());
+        let mut seen = FxHashSet::default();
+        best.chain(self.weighed.iter().cloned()).chain(edge).filter(|node| seen.insert(node.clone())).collect()
+    }
+
     /// The best satisfying node that was weighed or counted. No node is counted for it that was not.
     pub(super) fn answer(&mut self) -> Option<Candidate> {
-        let counted = std::mem::take(&mut self.counted);
+        let satisfies = |node: &&Packed| self.satisfying.contains(*node);
+        let counted = self.counted.iter().filter(satisfies).map(|&node| self.packing.node(node));
+        let counted = counted.filter(|node| self.lattice.contains(node)).collect();
         let Ok(()) = self.weigh_while(counted, |_| Ok::<_, Infallible>(()));
         let (_, node) = self.best.take()?;
         Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
     }
 
-    /// Counts a node, unless the budget is spent. Nodes that project some attributes away may lie outside the lattice.
+    /// Counts a node, unless its status cannot have changed or the budget is spent. Nodes that project some attributes away may lie outside the lattice.
     fn check(&mut self, node: Packed) -> Result<bool, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let node = self.packing.node(node);
-        let satisfies = self.evaluator.satisfies(&node);
-        if satisfies && self.lattice.contains(&node) {
-            self.counted.push(node);
+        let whole = self.packing.node(node);
+        if let Some(satisfies) = self.evaluator.still_satisfies(&whole) {
+            self.predicted += 1;
+            self.stayed.push(node);
+            return Ok(satisfies);
         }
-        Ok(satisfies)
+        self.counted.push(node);
+        Ok(self.evaluator.satisfies(&whole))
     }
 }

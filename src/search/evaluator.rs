@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::publishable::{self, Verdict};
-use crate::frequency::outline::Outline;
+use crate::frequency::outline::{Moves, Outline};
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
@@ -81,7 +81,11 @@ pub struct Evaluator<'a> {
 /// has hardly changed they prove the next answer too; what they are worth is counted anew each time, so that a warm
 /// search finds what a cold one does.
 #[derive(Debug, Default)]
-pub struct Trail(Mutex<Vec<Node>>);
+pub struct Trail {
+    nodes: Mutex<Vec<Node>>,
+    /// By node how many records were in classes below a least size, and when.
+    left_out: Mutex<FxHashMap<Node, (Moves, u32, u64)>>,
+}
 
 /// How many nodes are left for the next search. More are counted before it begins to look around; fewer leave it to find
 /// again what it knew.
@@ -119,16 +123,25 @@ impl<'a> Evaluator<'a> {
 
     /// What the last search left.
     pub fn recall(&self) -> Vec<Node> {
-        let held = |trail: &Arc<Trail>| trail.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = |trail: &Arc<Trail>| trail.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.trail.as_ref().map_or_else(Vec::new, held)
     }
 
     /// Leaves `nodes` for the next search.
-    pub fn memorise(&self, mut nodes: Vec<Node>) {
+    pub fn memorise(&self, nodes: Vec<Node>) {
+        self.memorise_up_to(nodes, MAX_REMEMBERED);
+    }
+
+    /// Leaves the first `most` of `nodes` for the next search.
+    pub fn memorise_up_to(&self, mut nodes: Vec<Node>, most: usize) {
         if let Some(trail) = &self.trail {
-            nodes.truncate(MAX_REMEMBERED);
+            nodes.truncate(most);
             self.sets.remember(&nodes);
-            *trail.0.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+            let kept: FxHashSet<&Node> = nodes.iter().collect();
+            let mut left_out = trail.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+            left_out.retain(|node, _| kept.contains(node));
+            drop(left_out);
+            *trail.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
         }
     }
 
@@ -167,8 +180,25 @@ impl<'a> Evaluator<'a> {
             };
             let satisfies = self.enough(&outline);
             self.remember(node, |known| known.satisfies = Some(satisfies));
+            if let (Some(trail), Some(moves)) = (&self.trail, self.sets.moves()) {
+                let counted = (moves, self.rules.least_size(), outline.left_out());
+                trail.left_out.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), counted);
+            }
             satisfies
         })
+    }
+
+    /// Whether a node satisfies that was counted some time ago, if what came and went since cannot have changed it.
+    pub fn still_satisfies(&self, node: &Node) -> Option<bool> {
+        let (trail, moves) = (self.trail.as_ref().filter(|_| self.sizes_only)?, self.sets.moves()?);
+        let known = trail.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let (earlier, least, left_out) = known.get(node).filter(|(_, least, _)| *least == self.rules.least_size())?;
+        let left_out = moves.left_out_since(earlier, *left_out, *least)?;
+        match () {
+            () if *left_out.start() > self.allowed => Some(false),
+            () if *left_out.end() <= self.allowed && *left_out.end() < self.records => Some(true),
+            () => None,
+        }
     }
 
     fn count(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {
