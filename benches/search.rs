@@ -392,7 +392,9 @@ impl Table {
     fn count(&self, rules: &Rules) -> (Arc<dyn FrequencySets>, usize) {
         let mut counter = store::counter(&self.sizes, rules.counting()).expect("the keys fit");
         counter.add(&self.rows, 0..self.rows.len());
-        (counter.store(&self.dictionaries.quasi), counter.tuples())
+        let tuples = counter.tuples();
+        // As a tumbling window is counted.
+        (counter.last_store(&self.dictionaries.quasi), tuples)
     }
 
     fn describe(&self) -> String {

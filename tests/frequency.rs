@@ -183,8 +183,8 @@ proptest! {
             let sets = counter.store(&dictionaries.quasi);
             prop_assert!(memory > 0 || sets.warm_bytes() == 0);
             let base = sets.base();
-            let spread: Vec<Vec<u64>> =
-                dictionaries.quasi.iter().enumerate().map(|(a, view)| base.marginal(a, view.leaf_count())).collect();
+            let codes: Vec<usize> = dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
+            let spread = base.marginals(&codes);
             let (classes, mut tuples) = (base.len(), BTreeSet::new());
             (0..rows.len()).filter(|&i| inside[i]).for_each(|i| _ = tuples.insert(rows.quasi(i)));
             prop_assert_eq!(classes, tuples.len());

@@ -39,6 +39,14 @@ pub(super) struct Since<K> {
     pub(super) marginals: Vec<Vec<u64>>,
 }
 
+impl<K> Since<K> {
+    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
+        let mut marginal = self.marginals[attribute].clone();
+        marginal.resize(codes, 0);
+        marginal
+    }
+}
+
 /// What a set is made from.
 #[derive(Debug)]
 enum Source<K> {
@@ -207,15 +215,13 @@ impl<K: Key> Classes for Deferred<K> {
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64 {
         self.set().cells(class, tables)
     }
-    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
-        let Source::Since(since) = &self.source else { return self.set().marginal(attribute, codes) };
-        let mut marginal = since.marginals[attribute].clone();
-        marginal.resize(codes, 0);
-        marginal
+    fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>> {
+        let Source::Since(since) = &self.source else { return self.set().marginals(codes) };
+        codes.iter().enumerate().map(|(attribute, &codes)| since.marginal(attribute, codes)).collect()
     }
     fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
         match &self.source {
-            Source::Since(_) => self.marginal(attribute, codes),
+            Source::Since(since) => since.marginal(attribute, codes),
             _ => self.set().spread(attribute, codes, stride),
         }
     }

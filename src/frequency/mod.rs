@@ -9,6 +9,7 @@ mod dense;
 mod glance;
 mod index;
 pub mod key;
+mod marginal;
 pub mod outline;
 pub mod rollup;
 pub mod set;

@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
+use super::marginal;
 use super::outline::{self, Outline};
 use super::tally::{self, Tally};
 use crate::model::counting::Histogram;
@@ -58,9 +59,9 @@ pub trait Classes: Send + Sync {
     fn code(&self, class: usize, attribute: usize) -> Code;
     /// The sum over all attributes of `tables[attribute][code]` for one class.
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64;
-    /// Records per code of one attribute, of which there are `codes`.
-    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64>;
-    /// About the same, in proportion: from one class in `stride` where it is not known.
+    /// Records by attribute and code; `codes` says how many an attribute has.
+    fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>>;
+    /// About the same of one attribute, in proportion: from one class in `stride` where it is not known.
     fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
         let mut spread = vec![0; codes];
         for class in (0..self.len()).step_by(stride) {
@@ -295,18 +296,8 @@ impl<K: Key> Classes for FrequencySet<K> {
         let key = &self.keys[class];
         self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
     }
-    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
-        // Two by turns, so that the same code twice in a row does not wait for itself.
-        let (mut even, mut odd) = (vec![0u64; codes], vec![0u64; codes]);
-        let field = self.fields[attribute];
-        for (keys, rows) in self.keys.chunks(2).zip(self.rows.chunks(2)) {
-            even[keys[0].get(field) as usize] += u64::from(rows[0]);
-            if let ([_, key], [_, rows]) = (keys, rows) {
-                odd[key.get(field) as usize] += u64::from(*rows);
-            }
-        }
-        even.iter_mut().zip(odd).for_each(|(even, odd)| *even += odd);
-        even
+    fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>> {
+        marginal::marginals(&self.fields, &self.keys, &self.rows, codes)
     }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         let facet = &self.facets.get()[facet];

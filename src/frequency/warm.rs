@@ -101,8 +101,9 @@ impl<K: Key> Warm<K> {
         }
         if self.marginals.is_empty() {
             // Not before it is known that there is a next store.
-            let codes = |attribute: usize| self.last.base_set().marginal(attribute, self.last.codes(attribute));
-            self.marginals = (0..now.layout.fields().len()).map(codes).collect();
+            let codes: Vec<usize> =
+                (0..now.layout.fields().len()).map(|attribute| self.last.codes(attribute)).collect();
+            self.marginals = self.last.base_set().marginals(&codes);
         }
         let news = &self.changes[self.known..];
         let keys: Vec<K> = news.iter().map(|(tuple, _)| now.keys[*tuple as usize]).collect();

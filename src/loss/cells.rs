@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Counted, LossMetric, by_published_code};
+use super::{Counted, LossMetric, by_published_code, marginals};
 use crate::frequency::set::Classes;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
@@ -47,8 +47,7 @@ impl CellLoss {
         let mut cost = Vec::new();
         let mut added = Vec::new();
         let mut column = Vec::new();
-        for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
-            let marginal = base.marginal(attribute, view.leaf_count());
+        for ((view, quasi), marginal) in domains.iter().zip(&policy.quasi).zip(marginals(domains, base)) {
             let levels: Vec<Vec<f64>> = (0..=view.height())
                 .map(|level| cell(view, level).into_iter().map(|share| share * quasi.weight).collect())
                 .collect();

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Counted, LossMetric, by_published_code};
+use super::{Counted, LossMetric, by_published_code, marginals};
 use crate::frequency::set::Classes;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
@@ -28,9 +28,8 @@ impl Entropy {
         let total_weight: f64 = policy.quasi.iter().map(|q| q.weight).sum();
         let records: f64 = base.records() as f64;
         let (mut cost, mut column, mut added) = (Vec::new(), Vec::new(), Vec::new());
-        for (attribute, (view, quasi)) in domains.iter().zip(&policy.quasi).enumerate() {
-            let leaves: Vec<f64> =
-                base.marginal(attribute, view.leaf_count()).into_iter().map(|rows| rows as f64).collect();
+        for ((view, quasi), marginal) in domains.iter().zip(&policy.quasi).zip(marginals(domains, base)) {
+            let leaves: Vec<f64> = marginal.into_iter().map(|rows| rows as f64).collect();
             let full: f64 = leaves.iter().filter(|n| **n > 0.0).map(|n| n * (records / n).ln()).sum();
             // A column of one value has nothing to lose.
             let unit = if full > 0.0 { quasi.weight / (total_weight * full) } else { 0.0 };

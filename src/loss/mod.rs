@@ -85,8 +85,8 @@ pub fn metric(loss: Loss, policy: &Policy, domains: &[Arc<DomainView>], base: &d
 
 /// For each attribute and level, how many different values occur in the window.
 fn distinct_values(domains: &[Arc<DomainView>], base: &dyn Classes) -> Vec<Vec<u64>> {
-    let of = |(attribute, view): (usize, &Arc<DomainView>)| {
-        let seen: Vec<bool> = base.marginal(attribute, view.leaf_count()).into_iter().map(|rows| rows > 0).collect();
+    let of = |(marginal, view): (Vec<u64>, &Arc<DomainView>)| {
+        let seen: Vec<bool> = marginal.into_iter().map(|rows| rows > 0).collect();
         (0..=view.height())
             .map(|level| {
                 let map = view.between(0, level);
@@ -96,7 +96,12 @@ fn distinct_values(domains: &[Arc<DomainView>], base: &dyn Classes) -> Vec<Vec<u
             })
             .collect()
     };
-    domains.iter().enumerate().map(of).collect()
+    marginals(domains, base).into_iter().zip(domains).map(of).collect()
+}
+
+/// The records of the window by attribute and leaf.
+fn marginals(domains: &[Arc<DomainView>], base: &dyn Classes) -> Vec<Vec<u64>> {
+    base.marginals(&domains.iter().map(|view| view.leaf_count()).collect::<Vec<_>>())
 }
 
 /// Per attribute what `cost` (by attribute, level and code) says of each published code; owned where a cut is published.

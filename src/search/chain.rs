@@ -7,19 +7,19 @@ use crate::model::lattice::{Level, Node};
 
 /// From `node` one level at a time up to `top`: first the steps that cost least by the bound and leave most values apart,
 /// so that failing nodes on it are high and satisfying ones cheap. Attributes at or above the top stay.
-pub(super) fn chain(evaluator: &Evaluator<'_>, top: &Node, node: &Node) -> Vec<Node> {
-    let columns = evaluator.columns();
+pub(super) fn chain(evaluator: &Evaluator<'_>, prices: Option<&Prices>, top: &Node, node: &Node) -> Vec<Node> {
     let mut chain = vec![node.clone()];
     let mut last = node.clone();
     loop {
-        let bound = if columns.is_none() { evaluator.lower_bound(&last) } else { 0.0 };
         let price = |attribute: usize| {
             let level = last.levels()[attribute];
-            let cost = match columns {
-                Some(columns) => columns[attribute][usize::from(level) + 1] - columns[attribute][usize::from(level)],
-                None => evaluator.lower_bound(&last.with(attribute, level + 1)) - bound,
-            };
-            cost.max(TIE).powi(2) * narrowing(evaluator, attribute, level)
+            match prices {
+                Some(prices) => prices.0[attribute][usize::from(level)],
+                None => {
+                    let cost = evaluator.lower_bound(&last.with(attribute, level + 1)) - evaluator.lower_bound(&last);
+                    price(cost, narrowing(evaluator, attribute, level))
+                }
+            }
         };
         let open = |&attribute: &usize| last.levels()[attribute] < top.levels()[attribute];
         let prices = (0..top.levels().len()).filter(open).map(|attribute| (price(attribute), attribute));
@@ -27,6 +27,23 @@ pub(super) fn chain(evaluator: &Evaluator<'_>, top: &Node, node: &Node) -> Vec<N
         last.set(attribute, last.levels()[attribute] + 1);
         chain.push(last.clone());
     }
+}
+
+/// The prices of all steps, by attribute and level, where they depend on nothing else.
+pub(super) struct Prices(Vec<Vec<f64>>);
+
+impl Prices {
+    pub(super) fn new(evaluator: &Evaluator<'_>) -> Option<Self> {
+        let of = |(attribute, column): (usize, &Vec<f64>)| {
+            let steps = column.windows(2).zip(0..);
+            steps.map(|(costs, level)| price(costs[1] - costs[0], narrowing(evaluator, attribute, level))).collect()
+        };
+        Some(Self(evaluator.columns()?.iter().enumerate().map(of).collect()))
+    }
+}
+
+fn price(cost: f64, narrowing: f64) -> f64 {
+    cost.max(TIE).powi(2) * narrowing
 }
 
 /// How much fewer values one more level leaves: the logarithm of the ratio. Never zero.

@@ -16,7 +16,7 @@ use std::time::Instant;
 use rand::Rng;
 use rustc_hash::FxHashMap;
 
-use super::chain::{Guess, Probe, chain};
+use super::chain::{Guess, Prices, Probe, chain};
 use super::cover::{Cover, Mask, Side};
 use super::evaluator::{Checked, Evaluator};
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
@@ -93,7 +93,8 @@ struct Walk<'a, 'e> {
     below_depth: Vec<u128>,
     /// The prefixes of the node at hand: by depth what speaks of it.
     masks: Vec<[Mask; 2]>,
-    /// Where chains are likely to turn.
+    /// How chains are made, and where they are likely to turn.
+    prices: Option<Prices>,
     guess: Guess,
 }
 
@@ -122,6 +123,7 @@ impl<'a, 'e> Walk<'a, 'e> {
                 })
                 .collect(),
             masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
+            prices: Prices::new(evaluator),
             guess: Guess::default(),
         }
     }
@@ -331,7 +333,7 @@ impl<'a, 'e> Walk<'a, 'e> {
                 return Ok(());
             }
         }
-        let chain = chain(self.evaluator, self.lattice.top(), node);
+        let chain = chain(self.evaluator, self.prices.as_ref(), self.lattice.top(), node);
         let spread = self.evaluator.sets().spread();
         let mut probe = Probe::new(chain.len(), self.guess.on(&chain, spread));
         while let Some(at) = probe.next() {

@@ -1,0 +1,80 @@
+//! Marginals: the records by the codes of each attribute. Neighbouring attributes are counted together, by their bits in the key, so that a
+//! key is looked at a few times and not once per attribute.
+
+use super::key::{Field, Key};
+
+/// The most bits that are counted together. More do not stay in the nearest cache, fewer look at a key more often.
+const SHARED_BITS: u32 = 10;
+
+/// Records by attribute and code of classes with their keys and records; `codes` says how many codes an attribute has.
+pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], codes: &[usize]) -> Vec<Vec<u64>> {
+    let mut marginals: Vec<Vec<u64>> = codes.iter().map(|&codes| vec![0; codes]).collect();
+    let mut first = 0;
+    while first < fields.len() {
+        let (mut shared, mut end) = (fields[first], first + 1);
+        while let Some(joined) = fields.get(end).and_then(|&field| shared.joined(field))
+            && joined.bits() <= SHARED_BITS
+            && keys.len() >> joined.bits() > 0
+        {
+            (shared, end) = (joined, end + 1);
+        }
+        if end == first + 1 {
+            count(keys, rows, shared, &mut marginals[first]);
+        } else {
+            let mut counts = vec![0; 1 << shared.bits()];
+            count(keys, rows, shared, &mut counts);
+            for (at, &rows) in counts.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+                for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]) {
+                    marginal[at >> (field.shift() - shared.shift()) & ((1 << field.bits()) - 1)] += rows;
+                }
+            }
+        }
+        first = end;
+    }
+    marginals
+}
+
+/// Two tables by turns, so that the same code twice in a row does not wait for itself.
+fn count<K: Key>(keys: &[K], rows: &[u32], field: Field, even: &mut [u64]) {
+    let mut odd = vec![0; even.len()];
+    for (keys, rows) in keys.chunks(2).zip(rows.chunks(2)) {
+        even[keys[0].get(field) as usize] += u64::from(rows[0]);
+        if let ([_, key], [_, rows]) = (keys, rows) {
+            odd[key.get(field) as usize] += u64::from(*rows);
+        }
+    }
+    even.iter_mut().zip(odd).for_each(|(even, odd)| *even += odd);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frequency::key::Layout;
+    use crate::model::domain::Code;
+
+    proptest! {
+        /// Together or one by one, from many keys or few, and wherever the fields lie.
+        #[test]
+        fn each_attribute_is_counted(
+            sizes in prop::collection::vec(1usize..3000, 1..12), keys in prop::collection::vec((any::<u64>(), 0u32..9), 0..3000), few in any::<bool>(),
+        ) {
+            let sizes: Vec<usize> = sizes.into_iter().map(|size| if few { size % 9 + 1 } else { size }).collect();
+            let layout = Layout::new(&sizes).unwrap();
+            let code = |draw: u64, a: usize| (draw.rotate_left(a as u32 * 9) % sizes[a] as u64) as Code;
+            let codes: Vec<Vec<Code>> = keys.iter().map(|&(draw, _)| (0..sizes.len()).map(|a| code(draw, a)).collect()).collect();
+            let rows: Vec<u32> = keys.iter().map(|&(_, rows)| rows).collect();
+            let mut twin: Vec<Vec<u64>> = sizes.iter().map(|&size| vec![0; size]).collect();
+            for (codes, &rows) in codes.iter().zip(&rows) {
+                codes.iter().zip(&mut twin).for_each(|(&code, twin)| twin[code as usize] += u64::from(rows));
+            }
+            let wide: Vec<[u64; 16]> = codes.iter().map(|codes| layout.pack(codes)).collect();
+            prop_assert_eq!(&marginals(layout.fields(), &wide, &rows, &sizes), &twin);
+            if layout.bits().is_some_and(|bits| bits <= 32) {
+                let narrow: Vec<u32> = codes.iter().map(|codes| layout.pack(codes)).collect();
+                prop_assert_eq!(&marginals(layout.fields(), &narrow, &rows, &sizes), &twin);
+            }
+        }
+    }
+}
