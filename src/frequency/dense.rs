@@ -9,7 +9,7 @@ use super::rollup::Step;
 use crate::model::domain::Code;
 
 /// The most bits that attributes may share a look-up with. More make tables that are slow to fill, fewer more look-ups.
-const SHARED_BITS: u32 = 10;
+const SHARED_BITS: u32 = 13;
 
 /// The most keys of the first list of [`Dense::keys`]. More do not stay in the nearest cache, fewer start the second too often.
 const LOW: usize = 1 << 9;
