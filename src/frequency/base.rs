@@ -3,7 +3,7 @@
 //!
 //! Invariant: after any sequence of adds and retracts the snapshot equals one built from the remaining rows alone.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -262,18 +262,7 @@ impl<K: Key> BaseSet<K> {
 
     /// A set of these classes that counts nothing but records.
     fn set_of(&self, bottom: Node, keys: Vec<K>, rows: Vec<u32>) -> FrequencySet<K> {
-        FrequencySet {
-            node: bottom,
-            values: Vec::new(),
-            origin: Origin::Scanned,
-            fields: self.layout.fields().to_vec(),
-            keys,
-            rows,
-            sizes: None,
-            subjects: None,
-            facets: Facets::Now(Vec::new()),
-            outline: OnceLock::new(),
-        }
+        FrequencySet::of_records(bottom, Origin::Scanned, self.layout.fields().to_vec(), keys, rows)
     }
 
     fn entry(&mut self, rows: &Rows, i: usize) -> Entry {

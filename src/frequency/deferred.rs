@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
 use super::outline::Outline;
-use super::set::{Classes, Facets, FrequencySet, Origin, Seen};
+use super::set::{Classes, FrequencySet, Origin, Seen};
 use super::table::Table;
 use super::tally::Tally;
 use crate::model::counting::Histogram;
@@ -159,18 +159,7 @@ impl<K: Key> Deferred<K> {
                 fields = table.fields().to_vec();
             }
         }
-        FrequencySet {
-            node: self.node.clone(),
-            values: Vec::new(),
-            origin,
-            fields,
-            keys,
-            rows,
-            sizes: None,
-            subjects: None,
-            facets: Facets::default(),
-            outline: OnceLock::new(),
-        }
+        FrequencySet::of_records(self.node.clone(), origin, fields, keys, rows)
     }
 }
 

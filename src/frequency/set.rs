@@ -246,6 +246,12 @@ pub struct FrequencySet<K> {
 }
 
 impl<K: Key> FrequencySet<K> {
+    /// Classes of which nothing but records is counted.
+    pub(super) fn of_records(node: Node, origin: Origin, fields: Vec<Field>, keys: Vec<K>, rows: Vec<u32>) -> Self {
+        let (sizes, subjects, facets, outline) = (None, None, Facets::default(), OnceLock::new());
+        Self { node, values: Vec::new(), origin, fields, keys, rows, sizes, subjects, facets, outline }
+    }
+
     /// The class keys, in no particular order.
     pub fn keys(&self) -> &[K] {
         &self.keys

@@ -7,11 +7,14 @@
 //! these are fewer than `least`, and at least that where they are not: outlines are exact. The records of larger classes are
 //! deliberately absent; whoever needs those asks for the set.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::key::Key;
 use super::outline::Outline;
 use super::rollup::Groups;
+use super::set::{FrequencySet, Origin};
 use super::store::{FrequencySets, FrequencyStore};
 use super::table::Table;
 use crate::model::lattice::{Level, Node};
@@ -138,22 +141,12 @@ impl<K: Key> Sieve<K> {
     /// The outline of a node; with the cells that are left out if they are of at most `most` records. `None` if there is no room for
     /// it, or it is asked about another size than before.
     pub(super) fn outline(&mut self, store: &FrequencyStore<K>, node: &Node, least: u32, most: u64) -> Option<Outline> {
-        if self.least == 0 && least > 0 {
-            self.least = least;
-            self.news.clear();
-            let wanted = std::mem::take(&mut self.wanted);
-            self.grow(store, None, wanted);
-        }
-        if self.least != least {
-            return None;
-        }
-        self.follow(store);
-        let at = match self.places.get(node) {
-            Some(&at) => at,
+        let at = match self.find(store, node, least)? {
+            Some(at) => at,
             None => {
                 let finer = |at: &usize| self.branches[*at].node.is_finer_or_equal(node);
                 let from = (0..self.branches.len()).filter(finer).min_by_key(|&at| self.branches[at].table.classes());
-                let at = self.add(store, from, node.clone())?;
+                let at = self.add(store, from, &self.capped(store, from), node.clone())?;
                 self.branches[at].alone = true;
                 at
             }
@@ -164,6 +157,27 @@ impl<K: Key> Sieve<K> {
             table.left_out(least)?;
         }
         Some(outline.clone())
+    }
+
+    /// The outline of a node, without cells, if there is a table of it.
+    pub(super) fn known(&mut self, store: &FrequencyStore<K>, node: &Node, least: u32) -> Option<Outline> {
+        let at = self.find(store, node, least)??;
+        self.branches[at].table.outline(least).cloned()
+    }
+
+    /// Where the table of a node is, after all that is new; `None` if it is asked about another size than before.
+    fn find(&mut self, store: &FrequencyStore<K>, node: &Node, least: u32) -> Option<Option<usize>> {
+        if self.least == 0 && least > 0 {
+            self.least = least;
+            self.news.clear();
+            let wanted = std::mem::take(&mut self.wanted);
+            self.grow(store, None, wanted);
+        }
+        if self.least != least {
+            return None;
+        }
+        self.follow(store);
+        Some(self.places.get(node).copied())
     }
 
     /// Takes out all others; what feeds one that is kept is kept.
@@ -195,39 +209,46 @@ impl<K: Key> Sieve<K> {
     fn grow(&mut self, store: &FrequencyStore<K>, from: Option<usize>, mut nodes: Vec<Node>) {
         let at = from.map_or_else(|| store.bottom(), |from| self.branches[from].node.clone());
         nodes.retain(|node| *node != at);
+        let finer = self.capped(store, from);
         while nodes.len() > FAN
             && let Some((common, group)) = densest(store, &at, &nodes)
         {
-            nodes.retain(|node| !group.contains(node));
-            match self.add(store, from, common) {
+            // What has all of that in common was in the group.
+            nodes.retain(|node| !common.is_finer_or_equal(node));
+            match self.add(store, from, &finer, common) {
                 Some(at) => self.grow(store, Some(at), group),
                 None => return,
             }
         }
         for node in nodes {
-            self.add(store, from, node);
+            self.add(store, from, &finer, node);
         }
     }
 
-    /// Makes the table of a node, fed by one that is finer.
-    fn add(&mut self, store: &FrequencyStore<K>, from: Option<usize>, node: Node) -> Option<usize> {
+    /// The classes of a table, or the finest, each with what it counts for towards others.
+    fn capped(&self, store: &FrequencyStore<K>, from: Option<usize>) -> Arc<FrequencySet<K>> {
+        let (node, (keys, mut rows)): (Node, (Vec<K>, Vec<u32>)) = match from.map(|from| &self.branches[from]) {
+            Some(from) => (from.node.clone(), from.table.iter().unzip()),
+            None => (store.bottom(), (store.base_set().keys.clone(), store.base_set().rows.clone())),
+        };
+        rows.iter_mut().for_each(|rows| *rows = self.least.min(*rows));
+        Arc::new(FrequencySet::of_records(node, Origin::RolledUp, store.fields().to_vec(), keys, rows))
+    }
+
+    /// Makes the table of a node, fed by one that is finer, whose classes these are.
+    fn add(
+        &mut self,
+        store: &FrequencyStore<K>,
+        from: Option<usize>,
+        finer: &Arc<FrequencySet<K>>,
+        node: Node,
+    ) -> Option<usize> {
         let values = store.domains().iter().zip(node.levels()).map(|(view, &level)| view.level(level).len());
-        let finer = from.map_or_else(|| store.base_set().keys.len(), |from| self.branches[from].table.classes());
-        let most = values.fold(1, usize::saturating_mul).min(finer);
+        let most = values.fold(1, usize::saturating_mul).min(finer.keys.len());
         if self.bytes + Table::<K>::bytes_for(most) > self.memory {
             return None;
         }
-        let capped = |rows: u32| rows.min(self.least).cast_signed();
-        let (finer, (keys, by)): (Node, (Vec<K>, Vec<i32>)) = match from.map(|from| &self.branches[from]) {
-            Some(from) => (from.node.clone(), from.table.iter().map(|(key, rows)| (key, capped(rows))).unzip()),
-            None => {
-                let base = store.base_set();
-                let counts = base.keys.iter().copied().zip(base.rows.iter().map(|&rows| capped(rows)));
-                (store.bottom(), counts.unzip())
-            }
-        };
-        let (keys, by) = self.groups.changes(&keys, &by, &store.steps(&finer, &node));
-        let table = Table::new(store.fields(), &keys, &by);
+        let table = Table::of(&store.summed(finer, &node));
         self.bytes += table.bytes();
         from.into_iter().for_each(|from| self.branches[from].feeds += 1);
         self.places.insert(node.clone(), self.branches.len());

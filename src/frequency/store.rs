@@ -230,19 +230,22 @@ impl<K: Key> FrequencyStore<K> {
             self.cached.fetch_add(1, Ordering::Relaxed);
             return set;
         }
-        let finer = self.near(node);
-        let (from, to) = (self.sizes(finer.node()), self.sizes(node));
-        let (most, flat) = places(&to, finer.most());
-        let expected = if flat { Expected::Places { from: &from, to: &to } } else { Expected::AtMost(most) };
-        let steps = self.steps(finer.node(), node);
-        let set = Arc::new(Deferred::made(self.rollup(finer.set(), node, &steps, expected)));
+        let set = Arc::new(Deferred::made(self.summed(self.near(node).set(), node)));
         self.hold(&set, asked);
         set
     }
 
+    /// The classes of `finer` as those of `node`.
+    pub(super) fn summed(&self, finer: &Arc<FrequencySet<K>>, node: &Node) -> FrequencySet<K> {
+        let (from, to) = (self.sizes(&finer.node), self.sizes(node));
+        let (most, flat) = places(&to, finer.keys.len());
+        let expected = if flat { Expected::Places { from: &from, to: &to } } else { Expected::AtMost(most) };
+        self.rollup(finer, node, &self.steps(&finer.node, node), expected)
+    }
+
     /// The outline that came from earlier stores.
-    fn kept(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
-        let kept = self.sieve().as_mut().and_then(|sieve| sieve.outline(self, node, least, most));
+    fn kept(&self, ask: impl FnOnce(&mut Sieve<K>) -> Option<Outline>) -> Option<Outline> {
+        let kept = self.sieve().as_mut().and_then(ask);
         self.cached.fetch_add(u64::from(kept.is_some()), Ordering::Relaxed);
         kept
     }
@@ -435,7 +438,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         self.get(node)
     }
     fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
-        let kept = self.kept(node, least, most);
+        let kept = self.kept(|sieve| sieve.outline(self, node, least, most));
         if kept.is_some() {
             return kept;
         }
@@ -447,7 +450,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         Some(outline.clone())
     }
     fn glance(&self, node: &Node, least: u32) -> Option<Outline> {
-        let glance = self.kept(node, least, 0).or_else(|| self.glance_at(node, least));
+        let glance = self.kept(|sieve| sieve.known(self, node, least)).or_else(|| self.glance_at(node, least));
         glance.or_else(|| self.find(node, false).outline(least).cloned())
     }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {

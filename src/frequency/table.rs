@@ -34,14 +34,6 @@ impl<K: Key> Table<K> {
         table
     }
 
-    /// Different classes with their records.
-    pub(super) fn new(fields: &[Field], keys: &[K], rows: &[i32]) -> Self {
-        let fields = fields.to_vec();
-        let mut table = Self { fields, slots: Vec::new(), used: 0, classes: 0, outline: OnceLock::new() };
-        table.fill(keys.iter().copied().zip(rows.iter().map(|rows| rows.cast_unsigned())), keys.len());
-        table
-    }
-
     /// How many classes there are.
     pub(super) fn classes(&self) -> usize {
         self.classes
