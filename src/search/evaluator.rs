@@ -87,6 +87,15 @@ pub struct Trail {
     left_out: Mutex<FxHashMap<Node, (Moves, u32, u64)>>,
 }
 
+impl Trail {
+    /// Keeps figures of no other nodes than those that were left, so that searches that leave none add nothing up.
+    fn forget_others(&self) {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: FxHashSet<&Node> = nodes.iter().collect();
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| kept.contains(node));
+    }
+}
+
 /// How many nodes are left for the next search. More are counted before it begins to look around; fewer leave it to find
 /// again what it knew.
 const MAX_REMEMBERED: usize = 512;
@@ -118,6 +127,7 @@ impl<'a> Evaluator<'a> {
 
     /// The same evaluator for searches that start from `trail` and leave there what the next may start from.
     pub fn warm(self, trail: Arc<Trail>) -> Self {
+        trail.forget_others();
         Self { trail: Some(trail), ..self }
     }
 
@@ -137,10 +147,6 @@ impl<'a> Evaluator<'a> {
         if let Some(trail) = &self.trail {
             nodes.truncate(most);
             self.sets.remember(&nodes);
-            let kept: FxHashSet<&Node> = nodes.iter().collect();
-            let mut left_out = trail.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-            left_out.retain(|node, _| kept.contains(node));
-            drop(left_out);
             *trail.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
         }
     }
