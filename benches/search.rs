@@ -19,7 +19,8 @@ use baseline::{Figure, reference, timed};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::{Row, Rows};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{Hierarchy, PrefixSpec};
@@ -127,7 +128,7 @@ fn warm(folder: &std::path::Path) {
             let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
             (outcome.best.expect("satisfiable").recoding, evaluator.checks())
         };
-        let counter = || store::counter(&table.sizes, rules.counting()).expect("the keys fit");
+        let counter = || counter::counter(&table.sizes, rules.counting()).expect("the keys fit");
         let (mut first, slide) = (0, (WINDOW as f64 * share) as usize);
         let mut rolling = counter();
         rolling.add(&table.rows, 0..WINDOW);
@@ -390,7 +391,7 @@ impl Table {
     }
 
     fn count(&self, rules: &Rules) -> (Arc<dyn FrequencySets>, usize) {
-        let mut counter = store::counter(&self.sizes, rules.counting()).expect("the keys fit");
+        let mut counter = counter::counter(&self.sizes, rules.counting()).expect("the keys fit");
         counter.add(&self.rows, 0..self.rows.len());
         let tuples = counter.tuples();
         // As a tumbling window is counted.

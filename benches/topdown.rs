@@ -13,7 +13,8 @@ use std::time::Instant;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use veilstream::encode::{Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec, PrefixSpec};
@@ -224,7 +225,7 @@ impl Table {
         let rules = Rules::new(&policy);
         let (sizes, counting, domains) = (encoder.sizes(), rules.counting(), encoder.dictionaries().quasi);
         let fresh = move || {
-            let mut counter = store::counter(&sizes, counting.clone()).expect("the keys fit");
+            let mut counter = counter::counter(&sizes, counting.clone()).expect("the keys fit");
             counter.add(&counted, 0..counted.len());
             counter.store(&domains)
         };

@@ -20,7 +20,8 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::encode::Dictionaries;
 use crate::failpoint::defect;
-use crate::frequency::store::{self, FrequencySets};
+use crate::frequency::counter;
+use crate::frequency::store::FrequencySets;
 use crate::gate::{self, Memory, Refusal, Release};
 use crate::generalize::{ClassIndex, GeneralizedBatch, RowRef};
 use crate::model::batch::Rows;
@@ -319,7 +320,7 @@ impl Anonymizer {
         let mut rows = self.carried.clone();
         (0..window.rows.len()).for_each(|i| rows.push_from(&window.rows, i));
         let sizes: Vec<usize> = window.dictionaries.quasi.iter().map(|view| view.level(0).len()).collect();
-        let mut counter = store::counter(&sizes, self.rules.counting()).ok_or(TooWide)?;
+        let mut counter = counter::counter(&sizes, self.rules.counting()).ok_or(TooWide)?;
         counter.add(&rows, 0..rows.len());
         Ok((Arc::new(rows), counter.store(&window.dictionaries.quasi)))
     }

@@ -11,7 +11,8 @@ use std::time::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use veilstream::encode::{Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
@@ -73,7 +74,7 @@ fn adult(folder: &std::path::Path) -> (Policy, impl Fn() -> Arc<dyn FrequencySet
     assert_eq!(rows.len(), 30_162);
     let counting = Rules::new(&policy).counting();
     let sets = move || {
-        let mut counter = store::counter(&encoder.sizes(), counting.clone()).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), counting.clone()).expect("narrow enough");
         counter.add(&rows, 0..rows.len());
         counter.store(&encoder.dictionaries().quasi)
     };

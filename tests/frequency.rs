@@ -10,9 +10,10 @@ use std::sync::Arc;
 use common::{Rule, Table, tables};
 use proptest::prelude::*;
 use veilstream::encode::Dictionaries;
+use veilstream::frequency::counter;
 use veilstream::frequency::key::{Layout, Width};
 use veilstream::frequency::set::{Classes, Origin};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::counting::{Counting, Facet};
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::Loss;
@@ -59,7 +60,7 @@ fn counting(table: &Table) -> Counting {
 fn engine(table: &Table, sizes: Option<&[usize]>) -> (Arc<dyn FrequencySets>, Dictionaries) {
     let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
     let (encoder, rows) = table.encode(&policy);
-    let mut counter = store::counter(sizes.unwrap_or(&encoder.sizes()), counting(table)).expect("narrow enough");
+    let mut counter = counter::counter(sizes.unwrap_or(&encoder.sizes()), counting(table)).expect("narrow enough");
     counter.add(&rows, 0..rows.len());
     let dictionaries = encoder.dictionaries();
     (counter.store(&dictionaries.quasi), dictionaries)
@@ -130,7 +131,7 @@ proptest! {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
-        let mut counter = store::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
         // How often each row is in.
         let mut times = vec![0usize; rows.len()];
         for (die, add) in steps {
@@ -169,7 +170,7 @@ proptest! {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
-        let mut counter = store::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
         let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 3 > 0).collect();
         (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
         counter.remember_within(memory);
@@ -247,7 +248,7 @@ proptest! {
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
         let counting = Counting { subjects: false, facets: Vec::new() };
-        let mut counter = store::counter(&encoder.sizes(), counting).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), counting).expect("narrow enough");
         let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 8).collect();
         (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
         counter.remember_within(memory);

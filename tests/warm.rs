@@ -10,7 +10,8 @@ use common::{cases, close};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::policy::{Loss, Policy};
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::{Evaluator, Trail};
@@ -47,7 +48,7 @@ proptest! {
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
         let rules = Rules::new(&policy).bind(&dictionaries.values());
-        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
         // Half of the records are in at first; a change takes out what is in and puts in what is not.
         let mut inside: Vec<bool> = (0..rows.len()).map(|i| i % 2 == 0).collect();
         (0..rows.len()).filter(|&i| inside[i]).for_each(|i| counter.add(&rows, i..i + 1));
@@ -58,9 +59,9 @@ proptest! {
                 if inside[i] { counter.retract(&rows, &[i]) } else { counter.add(&rows, i..i + 1) }
                 inside[i] = !inside[i];
             }
-            let mut afresh = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+            let mut afresh = counter::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
             (0..rows.len()).filter(|&i| inside[i]).for_each(|i| afresh.add(&rows, i..i + 1));
-            let sets = |counter: &dyn store::Counter| counter.store(&dictionaries.quasi);
+            let sets = |counter: &dyn counter::Counter| counter.store(&dictionaries.quasi);
             let exact = [Algorithm::Optimal, Algorithm::BottomUp, Algorithm::Auto];
             for (algorithm, trail) in exact.into_iter().zip(&trails) {
                 let (warm, _) = run(algorithm, &policy, &rules, sets(&*counter), Some(trail));
@@ -95,7 +96,7 @@ proptest! {
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
         let rules = Rules::new(&policy).bind(&dictionaries.values());
-        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).expect("narrow enough");
         counter.add(&rows, 0..rows.len());
         for algorithm in [Algorithm::Optimal, Algorithm::BottomUp] {
             let trail = Arc::new(Trail::default());

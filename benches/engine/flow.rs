@@ -7,7 +7,7 @@ use cpu_time::ProcessTime;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::Encoder;
-use veilstream::frequency::store;
+use veilstream::frequency::counter;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Event, Millis};
 use veilstream::pipeline::Pipeline;
@@ -109,7 +109,7 @@ pub(crate) fn entries(case: &Case) {
     }
     let counting = Case::choice().rules(&case.policy).counting();
     let counted = |_| {
-        let mut counter = store::counter(&encoder.sizes(), counting.clone()).expect("fits");
+        let mut counter = counter::counter(&encoder.sizes(), counting.clone()).expect("fits");
         counter.add(&rows, 0..rows.len());
         counter
     };

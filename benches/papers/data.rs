@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veilstream::encode::{Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::Rows;
 use veilstream::model::counting::Facet;
 use veilstream::model::event::{Millis, Position};
@@ -72,7 +73,7 @@ impl Table {
             counted.push(Position::new(0, offset as i64), Millis(0), encoder.row());
         }
         let rules = Rules::new(&policy).also_counting(facets.iter().copied());
-        let mut counter = store::counter(&encoder.sizes(), rules.counting()).expect("the keys fit");
+        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).expect("the keys fit");
         counter.add(&counted, 0..counted.len());
         let sets = counter.store(&encoder.dictionaries().quasi);
         Self { policy, rules, sets }

@@ -4,6 +4,7 @@
 //! at every node. Distinct counts are never added up: subjects that straddle tuples are kept apart and merged with them.
 
 pub mod base;
+pub mod counter;
 pub mod deferred;
 mod dense;
 mod glance;

@@ -1,7 +1,7 @@
 //! The store: every frequency set a search has asked for, rolled up from the smallest finer one at hand.
 //!
 //! The only file that names dashmap. No guard leaves it: it hands out `Arc` snapshots.
-//! [`Counter`] and [`FrequencySets`] hide the key type, so that it is chosen once per window and not per row.
+//! [`FrequencySets`] hides the key type, as [`Counter`](super::counter::Counter) does, so that it is chosen once per window and not per row.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -10,20 +10,17 @@ use dashmap::DashMap;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::base::BaseSet;
 use super::deferred::Deferred;
 use super::dense::places;
 use super::glance::Glance;
-use super::key::{Field, Key, Layout, Wide, Width};
+use super::key::{Field, Key, Layout};
 use super::outline::{Moves, Outline};
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
 use super::sieve::Sieve;
 use super::spread::Spread;
 use super::warm::{Due, Stale};
-use crate::model::batch::Rows;
-use crate::model::counting::Counting;
-use crate::model::domain::{Code, DomainView};
+use crate::model::domain::DomainView;
 use crate::model::lattice::{Level, Node};
 use crate::model::recoding::{Column, Recoding};
 
@@ -38,25 +35,6 @@ const MANY: u32 = 8;
 /// A set in between is worth it if it leaves an attribute's records spread over so many times fewer values: the logarithm.
 /// Smaller makes sets that are hardly smaller than what they are rolled up from, larger too few.
 const WORTHWHILE: f64 = 1.0;
-
-/// Counts rows as they come and go, whatever the key type.
-pub trait Counter: Send {
-    /// Counts rows `range` of `rows`.
-    fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>);
-    /// Takes rows out again.
-    fn retract(&mut self, rows: &Rows, indices: &[usize]);
-    /// Keeps at most so many bytes of sets from one store to the next.
-    fn remember_within(&mut self, bytes: usize);
-    /// True if the codes of row i fit the key; if not, count again with a larger layout.
-    fn fits(&self, codes: &[Code]) -> bool;
-    /// Distinct tuples counted.
-    fn tuples(&self) -> usize;
-    /// A store over the counts as they are now. A counter may live as long as the stream: the sets that were asked of the last
-    /// store are brought up to date by what came and went since, and not rolled up again.
-    fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
-    /// The last store over the counts, of a counter that nothing is counted with any more.
-    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
-}
 
 /// Frequency sets by node, whatever the key type.
 pub trait FrequencySets: Send + Sync {
@@ -95,42 +73,6 @@ pub struct Origins {
     pub rolled_up: u64,
     /// Found in the store.
     pub cached: u64,
-}
-
-/// A counter for domains of these sizes; `None` if no key is wide enough.
-pub fn counter(sizes: &[usize], counting: Counting) -> Option<Box<dyn Counter>> {
-    let layout = Layout::new(sizes)?;
-    Some(match layout.width() {
-        Width::W32 => Box::new(BaseSet::<u32>::new(layout, counting)),
-        Width::W64 => Box::new(BaseSet::<u64>::new(layout, counting)),
-        Width::W128 => Box::new(BaseSet::<u128>::new(layout, counting)),
-        Width::W256 => Box::new(BaseSet::<Wide<4>>::new(layout, counting)),
-        Width::W1024 => Box::new(BaseSet::<Wide<16>>::new(layout, counting)),
-    })
-}
-
-impl<K: Key> Counter for BaseSet<K> {
-    fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
-        self.add_all(rows, range);
-    }
-    fn retract(&mut self, rows: &Rows, indices: &[usize]) {
-        self.retract_all(rows, indices);
-    }
-    fn remember_within(&mut self, bytes: usize) {
-        BaseSet::remember_within(self, bytes);
-    }
-    fn fits(&self, codes: &[Code]) -> bool {
-        self.layout().fits(codes)
-    }
-    fn tuples(&self) -> usize {
-        self.len()
-    }
-    fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        self.store_of(domains)
-    }
-    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        BaseSet::last_store(*self, domains)
-    }
 }
 
 /// The base set and everything rolled up from it.

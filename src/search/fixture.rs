@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::evaluator::Evaluator;
 use crate::encode::{Dictionaries, Encoded, Encoder};
-use crate::frequency::store::{self, FrequencySets};
+use crate::frequency::counter;
+use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
 use crate::model::event::{Millis, Position};
 use crate::model::hierarchy::Hierarchy;
@@ -78,7 +79,7 @@ impl Table {
 
     pub(crate) fn sets(&self) -> Arc<dyn FrequencySets> {
         let sizes: Vec<usize> = self.dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
-        let mut counter = store::counter(&sizes, self.rules.counting()).unwrap();
+        let mut counter = counter::counter(&sizes, self.rules.counting()).unwrap();
         counter.add(&self.rows, 0..self.rows.len());
         counter.store(&self.dictionaries.quasi)
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{CloseReason, SharedCounting, TooWide, WindowId, layout_sizes};
 use crate::encode::{Dictionaries, Encoded, Encoder};
-use crate::frequency::store::{self, Counter, FrequencySets};
+use crate::frequency::counter::{self, Counter};
+use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Millis, Partition, Position, Reject};
@@ -85,7 +86,7 @@ impl ClosedWindow {
     /// A window without records, for accounting only.
     pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
         let sizes = vec![1; dictionaries.quasi.len()];
-        let counter = store::counter(&sizes, counting).ok_or(TooWide)?;
+        let counter = counter::counter(&sizes, counting).ok_or(TooWide)?;
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
         Ok(Self::of(Arc::new(rows), counter.last_store(&dictionaries.quasi), dictionaries, now))
     }
@@ -115,7 +116,7 @@ impl ClosedWindow {
     /// The same window, counted anew: no search of the other profits from what this one has counted.
     pub fn recounted(&self, counting: Counting) -> Result<Self, TooWide> {
         let sizes: Vec<usize> = self.dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
-        let mut counter = store::counter(&sizes, counting).ok_or(TooWide)?;
+        let mut counter = counter::counter(&sizes, counting).ok_or(TooWide)?;
         counter.add(&self.rows, 0..self.rows.len());
         Ok(Self {
             rows: Arc::clone(&self.rows),
@@ -134,7 +135,7 @@ impl ClosedWindow {
 impl OpenWindow {
     /// An empty window whose first record came at `opened`.
     pub fn new(id: WindowId, opened: Millis, encoder: &Encoder, counting: SharedCounting) -> Result<Self, TooWide> {
-        let counter = store::counter(&layout_sizes(&encoder.sizes()), (*counting).clone()).ok_or(TooWide)?;
+        let counter = counter::counter(&layout_sizes(&encoder.sizes()), (*counting).clone()).ok_or(TooWide)?;
         let dictionaries = encoder.dictionaries();
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
         Ok(Self {
@@ -269,7 +270,7 @@ impl OpenWindow {
 
     /// Counts anew, with fields for what the dictionaries hold now.
     fn recount(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
-        self.counter = store::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
+        self.counter = counter::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
         self.warm_memory.into_iter().for_each(|bytes| self.counter.remember_within(bytes));
         self.counter.add(&self.rows, 0..self.rows.len());
         self.counted = self.rows.len();

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use veilstream::encode::{Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
@@ -191,7 +192,7 @@ impl Table {
     /// The engine's frequency sets over this table.
     pub fn sets(&self, policy: &Arc<Policy>) -> Arc<dyn FrequencySets> {
         let (encoder, rows) = self.encode(policy);
-        let mut counter = store::counter(&encoder.sizes(), Rules::new(policy).counting()).expect("narrow enough");
+        let mut counter = counter::counter(&encoder.sizes(), Rules::new(policy).counting()).expect("narrow enough");
         counter.add(&rows, 0..rows.len());
         counter.store(&encoder.dictionaries().quasi)
     }

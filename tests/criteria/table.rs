@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
-use veilstream::frequency::store::{self, FrequencySets};
+use veilstream::frequency::counter;
+use veilstream::frequency::store::FrequencySets;
 use veilstream::gate::{self, Refusal, Release};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::batch::Rows;
@@ -113,7 +114,7 @@ impl Engine {
         }
         let dictionaries = encoder.dictionaries();
         let rules = Rules::new(&policy).bind(&dictionaries.values());
-        let mut counter = store::counter(&encoder.sizes(), rules.counting()).unwrap();
+        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).unwrap();
         counter.add(&rows, 0..rows.len());
         let sets = counter.store(&dictionaries.quasi);
         Self { policy, rules, rows: Arc::new(rows), dictionaries, sets }
