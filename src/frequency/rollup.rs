@@ -336,7 +336,7 @@ impl<K: Key> Groups<K> {
 /// itself. More do not stay in the nearest cache, and seldom are the same twice.
 const BY_TURNS: usize = 1 << 11;
 
-/// How many places are passed over at once if they are all empty.
+/// How many places are passed over at once if they are all empty. More are seldom all empty, fewer are asked about too often.
 const STRIDE: usize = 8;
 
 /// Where `key` is, or belongs.

@@ -78,8 +78,8 @@ pub struct Evaluator<'a> {
 }
 
 /// What a search leaves for the next window's: the answer first, then the nodes whose counts proved it. Wherever the data
-/// has hardly changed they prove the next answer too; what they are worth is counted anew each time, so that a warm
-/// search finds what a cold one does.
+/// has hardly changed they prove the next answer too; what they are worth is counted anew, or known not to have changed, so that
+/// a warm search finds what a cold one does.
 #[derive(Debug, Default)]
 pub struct Trail {
     nodes: Mutex<Vec<Node>>,
@@ -200,11 +200,10 @@ impl<'a> Evaluator<'a> {
         let known = trail.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         let (earlier, least, left_out) = known.get(node).filter(|(_, least, _)| *least == self.rules.least_size())?;
         let left_out = moves.left_out_since(earlier, *left_out, *least)?;
-        match () {
-            () if *left_out.start() > self.allowed => Some(false),
-            () if *left_out.end() <= self.allowed && *left_out.end() < self.records => Some(true),
-            () => None,
+        if *left_out.start() > self.allowed {
+            return Some(false);
         }
+        (*left_out.end() <= self.allowed && *left_out.end() < self.records).then_some(true)
     }
 
     fn count(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {
