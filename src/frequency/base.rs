@@ -140,7 +140,8 @@ impl<K: Key> BaseSet<K> {
             return;
         }
         if let (true, Some(bits)) = (self.is_empty() && range.len() >= WORTH_SORTING, self.layout.bits()) {
-            let keys = range.map(|i| self.layout.pack::<K>(rows.quasi(i))).collect();
+            let mut keys = Vec::with_capacity(range.len());
+            self.layout.pack_rows::<K>(rows.quasi_of(range), &mut keys);
             let (keys, counts) = sorted::counted(keys, bits);
             (self.tuples, self.rows) = (Index::of(keys), counts);
             return;
@@ -149,7 +150,7 @@ impl<K: Key> BaseSet<K> {
         let end = range.end;
         for first in range.step_by(BATCH) {
             batch.clear();
-            batch.extend((first..end.min(first + BATCH)).map(|i| self.layout.pack::<K>(rows.quasi(i))));
+            self.layout.pack_rows(rows.quasi_of(first..end.min(first + BATCH)), &mut batch);
             self.tuples.count(&batch, &mut self.rows);
         }
     }

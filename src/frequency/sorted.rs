@@ -6,12 +6,17 @@ use super::key::{Field, Key};
 /// Bits of a digit. More make more runs than the caches follow, fewer more passes.
 const DIGIT: u32 = 11;
 
+/// How many keys are looked at digit by digit before the next; they stay in the nearest cache.
+const BATCH: usize = 512;
+
 /// The different keys of a single word of `bits` bits, ascending, and how often each occurs.
 pub(super) fn counted<K: Key>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>) {
     let digits: Vec<Field> = (0..bits.div_ceil(DIGIT)).map(|digit| Field::digit(digit * DIGIT, DIGIT)).collect();
     let mut ends = vec![[0u32; 1 << DIGIT]; digits.len()];
-    for key in &keys {
-        ends.iter_mut().zip(&digits).for_each(|(ends, &digit)| ends[key.get(digit) as usize] += 1);
+    for keys in keys.chunks(BATCH) {
+        for (ends, &digit) in ends.iter_mut().zip(&digits) {
+            keys.iter().for_each(|key| ends[key.get(digit) as usize] += 1);
+        }
     }
     let mut other = vec![K::ZERO; keys.len()];
     for (ends, &digit) in ends.iter_mut().zip(&digits) {
@@ -30,19 +35,27 @@ pub(super) fn counted<K: Key>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>)
         }
         std::mem::swap(&mut keys, &mut other);
     }
-    // Each key is written over the last if it is the same, and behind it if not; nothing branches on which it is.
-    let mut counts = vec![0u32; keys.len()];
-    let mut last = 0;
-    for i in 0..keys.len() {
-        let key = keys[i];
-        last += usize::from(key != keys[last]);
-        keys[last] = key;
-        counts[last] += 1;
+    counted_in_order(&keys)
+}
+
+/// The different ones of some keys of which equal ones lie together, and how often each occurs.
+fn counted_in_order<K: Key>(keys: &[K]) -> (Vec<K>, Vec<u32>) {
+    let Some(&last) = keys.last() else { return Default::default() };
+    let different = 1 + keys.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    let (mut all, mut ends) = (vec![last; different], vec![keys.len() as u32; different]);
+    // Each key is written over the last one with where it ends, and the next behind it if it is another: nothing branches on that, or
+    // waits for what was just written.
+    let mut at = 0;
+    for (pair, end) in keys.windows(2).zip(1..) {
+        (all[at], ends[at]) = (pair[0], end);
+        at += usize::from(pair[0] != pair[1]);
     }
-    let different = if keys.is_empty() { 0 } else { last + 1 };
-    keys.truncate(different);
-    counts.truncate(different);
-    (keys, counts)
+    (all[at], ends[at]) = (last, keys.len() as u32);
+    let mut start = 0;
+    for end in &mut ends {
+        (*end, start) = (*end - start, *end);
+    }
+    (all, ends)
 }
 
 #[cfg(test)]

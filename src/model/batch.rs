@@ -127,6 +127,12 @@ impl Rows {
         &self.quasi[i * self.width..(i + 1) * self.width]
     }
 
+    /// The leaf codes of several rows, one row after the other.
+    #[inline]
+    pub fn quasi_of(&self, rows: std::ops::Range<usize>) -> &[Code] {
+        &self.quasi[rows.start * self.width..rows.end * self.width]
+    }
+
     /// The sensitive codes of row i.
     #[inline]
     pub fn sensitive(&self, i: usize) -> &[Code] {
