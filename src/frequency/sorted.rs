@@ -12,30 +12,41 @@ const BATCH: usize = 512;
 /// The different keys of a single word of `bits` bits, ascending, and how often each occurs.
 pub(super) fn counted<K: Key>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>) {
     let digits: Vec<Field> = (0..bits.div_ceil(DIGIT)).map(|digit| Field::digit(digit * DIGIT, DIGIT)).collect();
-    let mut ends = vec![[0u32; 1 << DIGIT]; digits.len()];
+    let mut times = vec![[0u32; 1 << DIGIT]; digits.len()];
     for keys in keys.chunks(BATCH) {
-        for (ends, &digit) in ends.iter_mut().zip(&digits) {
-            keys.iter().for_each(|key| ends[key.get(digit) as usize] += 1);
+        for (times, &digit) in times.iter_mut().zip(&digits) {
+            keys.iter().for_each(|key| times[value(key, digit)] += 1);
         }
     }
     let mut other = vec![K::ZERO; keys.len()];
-    for (ends, &digit) in ends.iter_mut().zip(&digits) {
-        if ends.contains(&(keys.len() as u32)) {
+    for (times, &digit) in times.iter_mut().zip(&digits) {
+        if times.contains(&(keys.len() as u32)) {
             // All the same.
             continue;
         }
-        let mut start = 0;
-        for end in ends.iter_mut() {
-            start += std::mem::replace(end, start);
-        }
-        for &key in &keys {
-            let end = &mut ends[key.get(digit) as usize];
-            other[*end as usize] = key;
-            *end += 1;
-        }
+        by_digit(&keys, digit, times, &mut other);
         std::mem::swap(&mut keys, &mut other);
     }
     counted_in_order(&keys)
+}
+
+/// The keys in the order of a digit, of which each value occurs so often; equal ones stay in their order.
+fn by_digit<K: Key>(keys: &[K], digit: Field, times: &mut [u32; 1 << DIGIT], into: &mut [K]) {
+    let (mut start, starts) = (0, times);
+    for times in starts.iter_mut() {
+        start += std::mem::replace(times, start);
+    }
+    for &key in keys {
+        let at = &mut starts[value(&key, digit)];
+        into[*at as usize] = key;
+        *at += 1;
+    }
+}
+
+/// The value of a digit. Nothing is left to check where it is looked up.
+#[inline]
+fn value<K: Key>(key: &K, digit: Field) -> usize {
+    key.get(digit) as usize & ((1 << DIGIT) - 1)
 }
 
 /// The different ones of some keys of which equal ones lie together, and how often each occurs.

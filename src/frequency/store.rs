@@ -30,7 +30,7 @@ const MAX_CACHED_BYTES: usize = 160 << 20;
 
 /// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
 /// from, more come late.
-const MANY: u32 = 8;
+const MANY: u32 = 12;
 
 /// A set in between is worth it if it leaves an attribute's records spread over so many times fewer values: the logarithm.
 /// Smaller makes sets that are hardly smaller than what they are rolled up from, larger too few.
