@@ -208,12 +208,6 @@ impl<K: Key> Classes for Deferred<K> {
         let Source::Since(since) = &self.source else { return self.set().marginals(codes) };
         codes.iter().enumerate().map(|(attribute, &codes)| since.marginal(attribute, codes)).collect()
     }
-    fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
-        match &self.source {
-            Source::Since(since) => since.marginal(attribute, codes),
-            _ => self.set().spread(attribute, codes, stride),
-        }
-    }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set().histogram(facet, class)
     }

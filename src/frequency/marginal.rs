@@ -4,7 +4,7 @@
 use super::key::{Field, Key};
 
 /// The most bits that are counted together. More do not stay in the nearest cache, fewer look at a key more often.
-const SHARED_BITS: u32 = 10;
+const SHARED_BITS: u32 = 13;
 
 /// Records by attribute and code of classes with their keys and records; `codes` says how many codes an attribute has.
 pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], codes: &[usize]) -> Vec<Vec<u64>> {
@@ -18,15 +18,9 @@ pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], code
         {
             (shared, end) = (joined, end + 1);
         }
-        if end == first + 1 {
-            count(keys, rows, shared, &mut marginals[first]);
-        } else {
-            let mut counts = vec![0; 1 << shared.bits()];
-            count(keys, rows, shared, &mut counts);
-            for (at, &rows) in counts.iter().enumerate().filter(|(_, rows)| **rows > 0) {
-                for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]) {
-                    marginal[at >> (field.shift() - shared.shift()) & ((1 << field.bits()) - 1)] += rows;
-                }
+        for (at, rows) in counted(keys, rows, shared) {
+            for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]) {
+                marginal[at >> (field.shift() - shared.shift()) & ((1 << field.bits()) - 1)] += rows;
             }
         }
         first = end;
@@ -34,16 +28,18 @@ pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], code
     marginals
 }
 
-/// Two tables by turns, so that the same code twice in a row does not wait for itself.
-fn count<K: Key>(keys: &[K], rows: &[u32], field: Field, even: &mut [u64]) {
-    let mut odd = vec![0; even.len()];
-    for (keys, rows) in keys.chunks(2).zip(rows.chunks(2)) {
-        even[keys[0].get(field) as usize] += u64::from(rows[0]);
-        if let ([_, key], [_, rows]) = (keys, rows) {
-            odd[key.get(field) as usize] += u64::from(*rows);
-        }
+/// The values of a field that occur, with their records. Two tables by turns, so that the same value twice in a row does not wait for itself.
+fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field) -> impl Iterator<Item = (usize, u64)> {
+    // No window holds more records than a count of 32 bits.
+    let (mut even, mut odd) = (vec![0u32; 1 << field.bits()], vec![0u32; 1 << field.bits()]);
+    let ((keys, last_key), (rows, last_rows)) = (keys.as_chunks::<2>(), rows.as_chunks::<2>());
+    for (keys, rows) in keys.iter().zip(rows) {
+        even[keys[0].get(field) as usize] += rows[0];
+        odd[keys[1].get(field) as usize] += rows[1];
     }
-    even.iter_mut().zip(odd).for_each(|(even, odd)| *even += odd);
+    last_key.iter().zip(last_rows).for_each(|(key, rows)| even[key.get(field) as usize] += rows);
+    let both = even.into_iter().zip(odd).map(|(even, odd)| u64::from(even + odd));
+    both.enumerate().filter(|(_, rows)| *rows > 0)
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ pub fn rollup<K: Key>(
         subjects,
         facets,
         outline: OnceLock::new(),
+        marginals: OnceLock::new(),
     }
 }
 
@@ -132,6 +133,7 @@ pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: 
         subjects,
         facets,
         outline: OnceLock::new(),
+        marginals: OnceLock::new(),
     };
     Seen { classes: Box::new(classes), class_of }
 }

@@ -61,14 +61,6 @@ pub trait Classes: Send + Sync {
     fn cells(&self, class: usize, tables: &[&[f64]]) -> f64;
     /// Records by attribute and code; `codes` says how many an attribute has.
     fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>>;
-    /// About the same of one attribute, in proportion: from one class in `stride` where it is not known.
-    fn spread(&self, attribute: usize, codes: usize, stride: usize) -> Vec<u64> {
-        let mut spread = vec![0; codes];
-        for class in (0..self.len()).step_by(stride) {
-            spread[self.code(class, attribute) as usize] += u64::from(self.rows()[class]);
-        }
-        spread
-    }
     /// The histogram of one facet in one class.
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
     /// The counts of every class, to be merged class by class.
@@ -243,13 +235,15 @@ pub struct FrequencySet<K> {
     pub(super) subjects: Option<Subjects>,
     pub(super) facets: Facets<K>,
     pub(super) outline: OnceLock<Outline>,
+    pub(super) marginals: OnceLock<Vec<Vec<u64>>>,
 }
 
 impl<K: Key> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
     pub(super) fn of_records(node: Node, origin: Origin, fields: Vec<Field>, keys: Vec<K>, rows: Vec<u32>) -> Self {
-        let (sizes, subjects, facets, outline) = (None, None, Facets::default(), OnceLock::new());
-        Self { node, values: Vec::new(), origin, fields, keys, rows, sizes, subjects, facets, outline }
+        let (sizes, subjects, facets) = (None, None, Facets::default());
+        let (outline, marginals) = (OnceLock::new(), OnceLock::new());
+        Self { node, values: Vec::new(), origin, fields, keys, rows, sizes, subjects, facets, outline, marginals }
     }
 
     /// The class keys, in no particular order.
@@ -303,7 +297,10 @@ impl<K: Key> Classes for FrequencySet<K> {
         self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
     }
     fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>> {
-        marginal::marginals(&self.fields, &self.keys, &self.rows, codes)
+        let count = || marginal::marginals(&self.fields, &self.keys, &self.rows, codes);
+        let mut marginals = self.marginals.get_or_init(count).clone();
+        marginals.iter_mut().zip(codes).for_each(|(marginal, &codes)| marginal.resize(codes, 0));
+        marginals
     }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         let facet = &self.facets.get()[facet];

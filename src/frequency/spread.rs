@@ -1,12 +1,11 @@
-//! How the records spread over the values of each attribute, level by level: the entropy, from a sample of the classes. A guess at what
+//! How the records spread over the values of each attribute, level by level: the entropy. A guess at what
 //! generalizing merges, which decides where to look first and what to roll up on the way, and never what is found.
+
+use std::sync::Arc;
 
 use super::set::Classes;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Level;
-
-/// How many classes the entropies are taken from. More cost more than a better guess saves, fewer guess badly.
-const SAMPLE: usize = 1000;
 
 /// Entropies by attribute and level, in nats.
 #[derive(Debug)]
@@ -14,10 +13,9 @@ pub struct Spread(Vec<Vec<f64>>);
 
 impl Spread {
     /// Of the finest set.
-    pub(super) fn of<'a>(base: &dyn Classes, domains: impl Iterator<Item = &'a DomainView>) -> Self {
-        let stride = base.len().div_ceil(SAMPLE).max(1);
-        let entropies = domains.enumerate().map(|(attribute, view)| {
-            let leaves = base.spread(attribute, view.leaf_count(), stride);
+    pub(super) fn of(base: &dyn Classes, domains: &[Arc<DomainView>]) -> Self {
+        let marginals = base.marginals(&domains.iter().map(|view| view.leaf_count()).collect::<Vec<_>>());
+        let entropies = marginals.iter().zip(domains).map(|(leaves, view)| {
             let at = |level: Level| {
                 let mut counts = vec![0.0; view.level(level).len()];
                 let above = view.between(0, level);

@@ -436,6 +436,6 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         &self.domains
     }
     fn spread(&self) -> &Spread {
-        self.spread.get_or_init(|| Spread::of(&*self.base, self.domains.iter().map(|view| &**view)))
+        self.spread.get_or_init(|| Spread::of(&*self.base, &self.domains))
     }
 }
