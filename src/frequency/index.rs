@@ -4,6 +4,7 @@
 //! number.
 
 use super::key::Key;
+use super::probe::{home, place, shift};
 
 /// Keys with their numbers.
 pub(super) struct Index<K> {
@@ -42,7 +43,7 @@ impl<K: Key> Index<K> {
     /// The number of `key`, a new one if it has none yet.
     pub(super) fn number(&mut self, key: K) -> u32 {
         self.make_room(1);
-        let at = place(&self.slots, key);
+        let at = place(&self.slots, shift(self.slots.len()), key);
         if self.slots[at].1 == 0 {
             self.keys.push(key);
             self.slots[at] = (key, self.keys.len() as u32);
@@ -54,11 +55,12 @@ impl<K: Key> Index<K> {
     pub(super) fn numbers(&mut self, batch: &[K], numbers: &mut Vec<u32>) {
         self.make_room(batch.len());
         numbers.clear();
+        let shift = shift(self.slots.len());
         // All at once to begin with, so that memory is waited for once and not for each.
         numbers.extend(
             batch
                 .iter()
-                .map(|&key| self.slots[home(&self.slots, key)])
+                .map(|&key| self.slots[home(&self.slots, shift, &key)])
                 .zip(batch)
                 .map(|((found, number), key)| if found == *key { number } else { 0 }),
         );
@@ -75,8 +77,9 @@ impl<K: Key> Index<K> {
         self.keys.resize(known + batch.len(), K::ZERO);
         counts.resize(known + batch.len(), 0);
         let (slots, keys, counts_by) = (&mut self.slots[..], &mut self.keys[..], &mut counts[..]);
+        let shift = shift(slots.len());
         for &key in batch {
-            let at = place(slots, key);
+            let at = place(slots, shift, key);
             let fresh = slots[at].1 == 0;
             keys[known] = key;
             let number = if fresh { known as u32 } else { slots[at].1 - 1 };
@@ -99,27 +102,10 @@ impl<K: Key> Index<K> {
         }
         self.slots = vec![(K::ZERO, 0); width];
         for (number, &key) in self.keys.iter().enumerate() {
-            let at = place(&self.slots, key);
+            let at = place(&self.slots, shift(width), key);
             self.slots[at] = (key, number as u32 + 1);
         }
     }
-}
-
-/// Where `key` belongs if nothing else is there.
-#[inline]
-fn home<K: Key>(slots: &[(K, u32)], key: K) -> usize {
-    (key.mix() >> (u64::BITS - slots.len().trailing_zeros())) as usize & (slots.len() - 1)
-}
-
-/// Where `key` is, or belongs.
-#[inline]
-pub(super) fn place<K: Key>(slots: &[(K, u32)], key: K) -> usize {
-    let mask = slots.len() - 1;
-    let mut at = home(slots, key);
-    while !((slots[at].1 == 0) | (slots[at].0 == key)) {
-        at = (at + 1) & mask;
-    }
-    at
 }
 
 #[cfg(test)]

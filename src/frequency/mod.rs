@@ -12,6 +12,7 @@ mod index;
 pub mod key;
 mod marginal;
 pub mod outline;
+mod probe;
 pub mod rollup;
 pub mod set;
 mod sieve;

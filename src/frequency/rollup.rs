@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::dense::Dense;
 use super::key::{Field, Key};
+use super::probe;
 use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -192,11 +193,11 @@ impl<K: Key> Groups<K> {
             self.slots.resize(width, (K::ZERO, 0));
         }
         // Slices of known length, so that the loop keeps them at hand.
-        let (mut slots, mut shift) = (&mut self.slots[..width], u64::BITS - width.trailing_zeros());
+        let (mut slots, mut shift) = (&mut self.slots[..width], probe::shift(width));
         let (keys, rows) = (&mut self.keys[..inputs], &mut self.rows[..inputs]);
         let (places, class_of) = (&mut self.at[..inputs], &mut self.class_of[..inputs]);
         for ((&key, &count), class_of) in self.mapped.iter().zip(counts).zip(class_of) {
-            let at = place(slots, shift, key);
+            let at = probe::place(slots, shift, key);
             let fresh = slots[at].1 == 0;
             keys[classes] = key;
             places[classes] = at as u32;
@@ -215,9 +216,9 @@ impl<K: Key> Groups<K> {
                 if self.slots.len() < width {
                     self.slots.resize(width, (K::ZERO, 0));
                 }
-                (slots, shift) = (&mut self.slots[..width], u64::BITS - width.trailing_zeros());
+                (slots, shift) = (&mut self.slots[..width], probe::shift(width));
                 for class in 0..classes {
-                    let at = place(slots, shift, keys[class]);
+                    let at = probe::place(slots, shift, keys[class]);
                     slots[at] = (keys[class], class as u32 + 1);
                     places[class] = at as u32;
                 }
@@ -340,17 +341,6 @@ const BY_TURNS: usize = 1 << 11;
 
 /// How many places are passed over at once if they are all empty. More are seldom all empty, fewer are asked about too often.
 const STRIDE: usize = 8;
-
-/// Where `key` is, or belongs.
-#[inline]
-fn place<K: Key>(slots: &[(K, u32)], shift: u32, key: K) -> usize {
-    let mask = slots.len() - 1;
-    let mut at = (key.mix() >> shift) as usize & mask;
-    while !((slots[at].1 == 0) | (slots[at].0 == key)) {
-        at = (at + 1) & mask;
-    }
-    at
-}
 
 /// Merges the histograms of classes that became one.
 pub(super) fn merge_facets(finer: &[FacetCounts], class_of: &[u32], classes: usize) -> Vec<FacetCounts> {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::key::{Field, Key};
 use super::outline::{self, Outline};
+use super::probe::{home, place, shift};
 use super::set::FrequencySet;
 
 /// How many keys are looked for before the first of them is counted, so that memory is waited for once and not for each. More
@@ -79,7 +80,7 @@ impl<K: Key> Table<K> {
             self.fill(all.into_iter(), self.classes + keys.len());
         }
         let Self { fields, slots, used, classes, outline } = self;
-        let (shift, slots) = (u64::BITS - slots.len().trailing_zeros(), &mut slots[..]);
+        let (shift, slots) = (shift(slots.len()), &mut slots[..]);
         let mut followed = outline.get_mut().map(Outline::follow);
         let (mut fresh, mut more) = (0, 0);
         let mut found = [(0, false); AHEAD];
@@ -114,7 +115,7 @@ impl<K: Key> Table<K> {
         self.slots.resize(width, (K::ZERO, 0));
         self.used = 0;
         for (key, rows) in classes {
-            let at = place(&self.slots, u64::BITS - width.trailing_zeros(), key);
+            let at = place(&self.slots, shift(width), key);
             self.slots[at] = (key, rows + 1);
             self.used += 1;
         }
@@ -125,23 +126,6 @@ impl<K: Key> Table<K> {
 /// How many slots hold so many classes.
 fn width(classes: usize) -> usize {
     (classes.max(8) * 3 / 2).next_power_of_two()
-}
-
-/// Where `key` belongs if nothing else is there.
-#[inline]
-fn home<K: Key>(slots: &[(K, u32)], shift: u32, key: &K) -> usize {
-    (key.mix() >> shift) as usize & (slots.len() - 1)
-}
-
-/// Where `key` is, or belongs.
-#[inline]
-fn place<K: Key>(slots: &[(K, u32)], shift: u32, key: K) -> usize {
-    let mask = slots.len() - 1;
-    let mut at = home(slots, shift, &key);
-    while slots[at].1 != 0 && slots[at].0 != key {
-        at = (at + 1) & mask;
-    }
-    at
 }
 
 #[cfg(test)]
