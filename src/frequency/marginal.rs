@@ -18,18 +18,25 @@ pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], code
         {
             (shared, end) = (joined, end + 1);
         }
-        for (at, rows) in counted(keys, rows, shared) {
-            for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]) {
-                marginal[at >> (field.shift() - shared.shift()) & ((1 << field.bits()) - 1)] += rows;
+        let mut counts = counted(keys, rows, shared);
+        // From the highest attribute down, of which each code is followed by all that is below it.
+        for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]).rev() {
+            let below = 1 << (field.shift() - shared.shift());
+            let sums = counts.chunks(below).map(|counts| counts.iter().map(|&rows| u64::from(rows)).sum::<u64>());
+            marginal.iter_mut().zip(sums).for_each(|(rows, sum)| *rows = sum);
+            let (all, others) = counts.split_at_mut(below);
+            for others in others.chunks(below) {
+                all.iter_mut().zip(others).for_each(|(all, other)| *all += other);
             }
+            counts.truncate(below);
         }
         first = end;
     }
     marginals
 }
 
-/// The values of a field that occur, with their records. Two tables by turns, so that the same value twice in a row does not wait for itself.
-fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field) -> impl Iterator<Item = (usize, u64)> {
+/// The records by the value of a field. Two tables by turns, so that the same value twice in a row does not wait for itself.
+fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field) -> Vec<u32> {
     // No window holds more records than a count of 32 bits.
     let (mut even, mut odd) = (vec![0u32; 1 << field.bits()], vec![0u32; 1 << field.bits()]);
     let ((keys, last_key), (rows, last_rows)) = (keys.as_chunks::<2>(), rows.as_chunks::<2>());
@@ -38,8 +45,8 @@ fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field) -> impl Iterator<Item
         odd[keys[1].get(field) as usize] += rows[1];
     }
     last_key.iter().zip(last_rows).for_each(|(key, rows)| even[key.get(field) as usize] += rows);
-    let both = even.into_iter().zip(odd).map(|(even, odd)| u64::from(even + odd));
-    both.enumerate().filter(|(_, rows)| *rows > 0)
+    even.iter_mut().zip(odd).for_each(|(even, odd)| *even += odd);
+    even
 }
 
 #[cfg(test)]
