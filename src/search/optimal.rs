@@ -22,9 +22,16 @@ use super::evaluator::{Checked, Evaluator};
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 use crate::model::lattice::{Lattice, Node};
 
-/// Up to here a lattice is walked in two rounds. Walking all of a larger one takes long enough to say, round by round, how
+/// Up to here a lattice is walked in few rounds. Walking all of a larger one takes long enough to say, round by round, how
 /// far the proof has come; rounds on a smaller one only repeat work.
 const SMALL: u128 = 1 << 16;
+
+/// To which tenths of the way from the least bound to the best loss a small lattice is walked before all of it. What is counted there
+/// excludes much of the rest: with earlier ones less, with later ones it was not needed. None where an answer was at hand.
+const FEW_ROUNDS: &[u8] = &[7, 9];
+
+/// The same of a larger one.
+const MANY_ROUNDS: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// How often the clock is read, in steps of the walk. More often costs more than a step; less often overstays the deadline.
 const CLOCK: u64 = 256;
@@ -132,6 +139,7 @@ impl<'a, 'e> Walk<'a, 'e> {
         for node in self.evaluator.recall().iter().filter(|node| self.lattice.contains(node)) {
             self.count(node)?;
         }
+        let at_hand = self.best.is_some();
         let bottom = self.lattice.bottom().clone();
         let least = self.evaluator.lower_bound(&bottom);
         if let Some(most) = self.block {
@@ -142,8 +150,12 @@ impl<'a, 'e> Walk<'a, 'e> {
             self.settle(&bottom, least)?;
         }
         let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
-        let rounds = if self.lattice.size() <= SMALL { 8..9 } else { 1..10 };
-        for round in rounds {
+        let rounds = match (self.lattice.size() <= SMALL, at_hand) {
+            (true, true) => &[],
+            (true, false) => FEW_ROUNDS,
+            (false, _) => MANY_ROUNDS,
+        };
+        for &round in rounds {
             let low = (least + self.rest[0]).min(most);
             self.threshold = low + (most - low) * f64::from(round) / 10.0;
             self.sweep(&bottom, least)?;
