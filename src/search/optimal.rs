@@ -26,12 +26,12 @@ use crate::model::lattice::{Lattice, Node};
 /// far the proof has come; rounds on a smaller one only repeat work.
 const SMALL: u128 = 1 << 16;
 
-/// To which tenths of the way from the least bound to the best loss a small lattice is walked before all of it. What is counted there
-/// excludes much of the rest: with earlier ones less, with later ones it was not needed. None where an answer was at hand.
-const FEW_ROUNDS: &[u8] = &[7, 9];
+/// How far on the way from the least bound to the best loss a small lattice is walked before all of it. What is counted there
+/// excludes much of the rest: less does with earlier rounds, and with later ones more is counted in vain. None where an answer is at hand.
+const FEW_ROUNDS: &[f64] = &[0.65, 0.9];
 
 /// The same of a larger one.
-const MANY_ROUNDS: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8, 9];
+const MANY_ROUNDS: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// How often the clock is read, in steps of the walk. More often costs more than a step; less often overstays the deadline.
 const CLOCK: u64 = 256;
@@ -157,7 +157,7 @@ impl<'a, 'e> Walk<'a, 'e> {
         };
         for &round in rounds {
             let low = (least + self.rest[0]).min(most);
-            self.threshold = low + (most - low) * f64::from(round) / 10.0;
+            self.threshold = low + (most - low) * round;
             self.sweep(&bottom, least)?;
             self.proven = self.proven.max(self.threshold);
         }
