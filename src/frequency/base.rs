@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::deferred::Deferred;
+use super::entries::{Entries, Entry};
 use super::index::Index;
 use super::key::{Key, Layout};
 use super::outline::Moves;
@@ -17,12 +18,9 @@ use super::sorted;
 use super::store::FrequencyStore;
 use super::warm::{Tuples, Warm};
 use crate::model::batch::Rows;
-use crate::model::counting::Counting;
+use crate::model::counting::{Counting, Facet};
 use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::Node;
-
-/// An entry is a distinct combination of a tuple and its facet codes.
-type Entry = u32;
 
 /// How many rows are packed at a time. More do not fit the nearest cache, fewer start over too often.
 const BATCH: usize = 512;
@@ -35,10 +33,8 @@ pub struct BaseSet<K> {
     layout: Layout,
     counting: Counting,
     tuples: Index<K>,
-    /// One per facet: (tuple, code of the first), (the number of that, code of the second), and so on. The numbers of the last
-    /// are the entries; without facets an entry is its tuple.
-    entries: Vec<Index<u64>>,
-    entry_parts: Vec<(u32, SmallVec<[Code; 4]>)>,
+    entries: Entries,
+    /// By entry.
     rows: Vec<u32>,
     /// Only filled when subjects are counted: each subject's entries with their records.
     members: FxHashMap<u64, SmallVec<[(Entry, u32); 2]>>,
@@ -58,9 +54,8 @@ impl<K: Key> BaseSet<K> {
         Self {
             layout,
             tuples: Index::new(),
-            entries: counting.facets.iter().map(|_| Index::new()).collect(),
+            entries: Entries::new(counting.facets.len()),
             counting,
-            entry_parts: Vec::new(),
             rows: Vec::new(),
             members: FxHashMap::default(),
             warm: Mutex::new(None),
@@ -131,19 +126,15 @@ impl<K: Key> BaseSet<K> {
     pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
         self.moves.came += range.len() as u64;
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !self.is_plain() {
-            range.for_each(|i| self.add_one(rows, i));
-            return;
-        }
         if followed {
             self.change_all(rows, range, 1);
             return;
         }
-        if let (true, Some(bits)) = (self.is_empty() && range.len() >= WORTH_SORTING, self.layout.bits()) {
-            let mut keys = Vec::with_capacity(range.len());
-            self.layout.pack_rows::<K>(rows.quasi_of(range), &mut keys);
-            let (keys, counts) = sorted::counted(keys, bits);
-            (self.tuples, self.rows) = (Index::of(keys), counts);
+        if self.is_empty() && range.len() >= WORTH_SORTING && self.add_sorted(rows, range.clone()) {
+            return;
+        }
+        if !self.is_plain() {
+            range.for_each(|i| self.add_one(rows, i));
             return;
         }
         let mut batch: Vec<K> = Vec::with_capacity(BATCH);
@@ -153,6 +144,51 @@ impl<K: Key> BaseSet<K> {
             self.layout.pack_rows(rows.quasi_of(first..end.min(first + BATCH)), &mut batch);
             self.tuples.count(&batch, &mut self.rows);
         }
+    }
+
+    /// Counts rows by sorting them, where nothing was counted before; false if what tells them apart does not fit a word, or subjects
+    /// are counted.
+    fn add_sorted(&mut self, rows: &Rows, range: std::ops::Range<usize>) -> bool {
+        let Some(bits) = self.layout.bits().filter(|_| !self.counting.subjects) else { return false };
+        if self.is_plain() {
+            let mut keys = Vec::with_capacity(range.len());
+            self.layout.pack_rows::<K>(rows.quasi_of(range), &mut keys);
+            let (keys, counts) = sorted::counted(keys, bits);
+            (self.tuples, self.rows) = (Index::of(keys), counts);
+            return true;
+        }
+        let facets = &self.counting.facets;
+        let codes = |facet: Facet| range.clone().map(move |i| facet.code(rows, i));
+        let width = |&facet: &Facet| codes(facet).max().map_or(0, |most| Code::BITS - most.leading_zeros());
+        let widths: SmallVec<[u32; 4]> = facets.iter().map(width).collect();
+        let below: u32 = widths.iter().sum();
+        if bits + below > u64::BITS {
+            return false;
+        }
+        // The tuple above, then the facets from the first to the last.
+        let mut keys: Vec<u64> = Vec::with_capacity(range.len());
+        self.layout.pack_rows(rows.quasi_of(range.clone()), &mut keys);
+        for (&facet, width) in facets.iter().zip(&widths) {
+            keys.iter_mut().zip(codes(facet)).for_each(|(key, code)| *key = *key << width | u64::from(code));
+        }
+        let (keys, counts) = sorted::counted(keys, bits + below);
+        let mut tuples: Vec<u64> = Vec::new();
+        let parts = keys.into_iter().map(|key| {
+            let tuple = key >> below;
+            if tuples.last() != Some(&tuple) {
+                tuples.push(tuple);
+            }
+            let mut shift = below;
+            let code = |width: &u32| {
+                shift -= width;
+                (key >> shift & ((1 << width) - 1)) as Code
+            };
+            (tuples.len() as u32 - 1, widths.iter().map(code).collect())
+        });
+        self.entries = Entries::ascending(facets.len(), parts);
+        self.rows = counts;
+        self.tuples = Index::of(tuples.into_iter().map(K::of_word).collect());
+        true
     }
 
     /// Takes rows of `rows`, which were added before, out again.
@@ -241,10 +277,9 @@ impl<K: Key> BaseSet<K> {
 
     /// The counts as they are now, as the frequency set of `bottom` (all levels 0).
     pub fn snapshot(&self, bottom: Node) -> FrequencySet<K> {
-        let tuple_of = |entry: usize| self.entry_parts.get(entry).map_or(entry, |(tuple, _)| *tuple as usize);
         let mut tuple_rows = vec![0u32; self.len()];
         for (entry, &count) in self.rows.iter().enumerate() {
-            tuple_rows[tuple_of(entry)] += count;
+            tuple_rows[self.entries.tuple(entry as Entry) as usize] += count;
         }
         // Tuples whose rows have all gone leave no class behind.
         let mut class_of = vec![u32::MAX; self.len()];
@@ -254,7 +289,7 @@ impl<K: Key> BaseSet<K> {
             keys.push(self.tuples.keys()[tuple]);
             rows.push(count);
         }
-        let class_of_entry = |entry: Entry| class_of[tuple_of(entry as usize)];
+        let class_of_entry = |entry: Entry| class_of[self.entries.tuple(entry) as usize];
         let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
         let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
@@ -269,16 +304,9 @@ impl<K: Key> BaseSet<K> {
     fn entry(&mut self, rows: &Rows, i: usize) -> Entry {
         let key = self.layout.pack(rows.quasi(i));
         let tuple = self.tuples.number(key);
-        let codes = self.counting.facets.iter().map(|f| f.code(rows, i));
-        let of = |number: u32, (index, code): (&mut Index<u64>, Code)| {
-            index.number(u64::from(number) << u32::BITS | u64::from(code))
-        };
-        let entry = self.entries.iter_mut().zip(codes.clone()).fold(tuple, of);
+        let entry = self.entries.number(tuple, self.counting.facets.iter().map(|f| f.code(rows, i)));
         if entry as usize == self.rows.len() {
             self.rows.push(0);
-            if !self.entries.is_empty() {
-                self.entry_parts.push((tuple, codes.collect()));
-            }
         }
         entry
     }
@@ -305,7 +333,7 @@ impl<K: Key> BaseSet<K> {
         for e in present() {
             let class = class_of(e);
             let at = &mut ends[class as usize];
-            order[*at as usize] = (class, self.entry_parts[e as usize].1[facet], e);
+            order[*at as usize] = (class, self.entries.code(e, facet), e);
             *at += 1;
         }
         let mut first = 0;
@@ -340,20 +368,28 @@ impl<K: Key> BaseSet<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frequency::set::Classes;
     use crate::model::batch::Row;
+    use crate::model::counting::Histogram;
     use crate::model::event::{Millis, Position};
 
-    /// Tuples with their records, sorted.
-    fn counts<K: Key>(base: &BaseSet<K>) -> Vec<(K, u32)> {
+    /// Tuples with their records and histograms, sorted.
+    fn counts<K: Key>(base: &BaseSet<K>) -> Vec<(K, u32, Vec<Vec<(Code, u32)>>)> {
         let set = base.snapshot(Node::new([0, 0]));
-        let mut counts: Vec<(K, u32)> = set.keys.iter().copied().zip(set.rows.iter().copied()).collect();
+        let histogram = |facet: usize, class: usize| {
+            let Histogram { codes, counts } = set.histogram(facet, class);
+            codes.iter().copied().zip(counts.iter().copied()).collect()
+        };
+        let histograms = |class: usize| (0..base.counting.facets.len()).map(|facet| histogram(facet, class)).collect();
+        let mut counts: Vec<_> =
+            (0..set.keys.len()).map(|class| (set.keys[class], set.rows[class], histograms(class))).collect();
         counts.sort_unstable();
         counts
     }
 
     /// Many rows at once, before and after which others come and go, against one at a time.
-    fn at_once_is_one_by_one<K: Key>(sizes: [usize; 2]) {
-        let mut rows = Rows::new(2, 0);
+    fn at_once_is_one_by_one<K: Key>(sizes: [usize; 2], subjects: bool, facets: &[Facet]) {
+        let mut rows = Rows::new(2, 1);
         let mut state = 7u32;
         for i in 0..3 * WORTH_SORTING {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -362,10 +398,13 @@ mod tests {
                 .zip(sizes)
                 .map(|(draw, size)| (draw as usize % size) as Code)
                 .collect();
-            rows.push(Position::new(0, i as i64), Millis(0), &Row { quasi, ..Row::default() });
+            let (sensitive, label, subject) =
+                ([(state >> 11) % 9].into_iter().collect(), state >> 30, u64::from(state >> 18));
+            let row = Row { quasi, sensitive, label, subject, ..Row::default() };
+            rows.push(Position::new(0, i as i64), Millis(0), &row);
         }
         let new = || {
-            let counting = Counting { subjects: false, facets: Vec::new() };
+            let counting = Counting { subjects, facets: facets.to_vec() };
             BaseSet::<K>::new(Layout::new(&sizes).unwrap(), counting)
         };
         let (mut at_once, mut one_by_one) = (new(), new());
@@ -381,8 +420,13 @@ mod tests {
 
     #[test]
     fn many_rows_at_once_count_as_one_by_one() {
-        at_once_is_one_by_one::<u32>([40, 300]);
-        at_once_is_one_by_one::<u64>([1 << 20, 1 << 16]);
-        at_once_is_one_by_one::<u128>([1 << 31, 1 << 40]);
+        let facets = [Facet::Sensitive(0), Facet::Label, Facet::Profile];
+        for counted in [&facets[..0], &facets[..1], &facets[1..2], &facets] {
+            at_once_is_one_by_one::<u32>([40, 300], false, counted);
+            at_once_is_one_by_one::<u64>([1 << 20, 1 << 16], false, counted);
+            at_once_is_one_by_one::<u64>([1 << 30, 1 << 32], false, counted);
+            at_once_is_one_by_one::<u128>([1 << 31, 1 << 40], false, counted);
+            at_once_is_one_by_one::<u32>([40, 300], true, counted);
+        }
     }
 }

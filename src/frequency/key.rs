@@ -50,6 +50,8 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn and(self, other: Self) -> Self;
     /// The bits of either.
     fn or(self, other: Self) -> Self;
+    /// A key of a single word.
+    fn of_word(word: u64) -> Self;
     /// A code in its field, all others zero.
     fn of(field: Field, code: Code) -> Self;
     /// Reads a field.
@@ -83,6 +85,10 @@ impl Key for u32 {
         self | other
     }
     #[inline]
+    fn of_word(word: u64) -> Self {
+        word as Self
+    }
+    #[inline]
     fn of(field: Field, code: Code) -> Self {
         code << field.shift
     }
@@ -110,6 +116,10 @@ impl Key for u64 {
     #[inline]
     fn or(self, other: Self) -> Self {
         self | other
+    }
+    #[inline]
+    fn of_word(word: u64) -> Self {
+        word
     }
     #[inline]
     fn of(field: Field, code: Code) -> Self {
@@ -141,6 +151,10 @@ impl Key for u128 {
         self | other
     }
     #[inline]
+    fn of_word(word: u64) -> Self {
+        Self::from(word)
+    }
+    #[inline]
     fn of(field: Field, code: Code) -> Self {
         u128::from(code) << (field.word as u32 * 64 + field.shift)
     }
@@ -169,6 +183,12 @@ impl<const N: usize> Key for Wide<N> {
     #[inline]
     fn or(self, other: Self) -> Self {
         std::array::from_fn(|word| self[word] | other[word])
+    }
+    #[inline]
+    fn of_word(word: u64) -> Self {
+        let mut key = Self::ZERO;
+        key[0] = word;
+        key
     }
     #[inline]
     fn of(field: Field, code: Code) -> Self {

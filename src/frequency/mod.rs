@@ -7,6 +7,7 @@ pub mod base;
 pub mod counter;
 pub mod deferred;
 mod dense;
+mod entries;
 mod glance;
 mod index;
 pub mod key;
