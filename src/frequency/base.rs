@@ -373,8 +373,11 @@ mod tests {
     use crate::model::counting::Histogram;
     use crate::model::event::{Millis, Position};
 
+    /// One per facet.
+    type Histograms = Vec<Vec<(Code, u32)>>;
+
     /// Tuples with their records and histograms, sorted.
-    fn counts<K: Key>(base: &BaseSet<K>) -> Vec<(K, u32, Vec<Vec<(Code, u32)>>)> {
+    fn counts<K: Key>(base: &BaseSet<K>) -> Vec<(K, u32, Histograms)> {
         let set = base.snapshot(Node::new([0, 0]));
         let histogram = |facet: usize, class: usize| {
             let Histogram { codes, counts } = set.histogram(facet, class);
