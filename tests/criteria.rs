@@ -202,7 +202,7 @@ proptest! {
         for loss in Loss::ALL {
             let engine = Engine::of_lines(policy(vec![Criterion::KAnonymity(K(2))], 0.5, subjects, loss), &lines);
             let base = engine.sets.base();
-            let metric = loss::metric(loss, &engine.policy, engine.sets.domains(), &*base);
+            let metric = loss::metric(loss, &engine.policy, engine.sets.domains(), &base);
             let records = lines.len() as u64;
             let of = |node: &Node, published: &[bool]| {
                 let set = engine.sets.set(node);
@@ -248,7 +248,7 @@ proptest! {
                 Recoding::Cuts(_) => cuts.iter().map(|&at| CUTS[at]).collect(),
             };
             for loss in [Loss::Cm, Loss::Score, Loss::Ql, Loss::Entropy] {
-                let engines = loss::metric(loss, &engine.policy, domains, &*base).loss(&counted);
+                let engines = loss::metric(loss, &engine.policy, domains, &base).loss(&counted);
                 let naive = naive_loss(loss, &lines, &kept, &levels);
                 prop_assert!((engines - naive).abs() < 1e-9, "{} {recoding:?}: {engines} {naive}", loss.as_str());
             }

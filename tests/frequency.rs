@@ -14,7 +14,8 @@ use veilstream::frequency::counter;
 use veilstream::frequency::key::{Layout, Width};
 use veilstream::frequency::set::{Classes, Origin};
 use veilstream::frequency::store::FrequencySets;
-use veilstream::model::counting::{Counting, Facet};
+use veilstream::model::batch::Rows;
+use veilstream::model::counting::{Counting, Facet, Histogram};
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::Loss;
 use veilstream::model::recoding::Recoding;
@@ -64,6 +65,14 @@ fn engine(table: &Table, sizes: Option<&[usize]>) -> (Arc<dyn FrequencySets>, Di
     counter.add(&rows, 0..rows.len());
     let dictionaries = encoder.dictionaries();
     (counter.store(&dictionaries.quasi), dictionaries)
+}
+
+/// Row i once more, or once less where that is asked and it is there.
+fn come_or_go(counter: &mut dyn counter::Counter, rows: &Rows, times: &mut [u32], i: usize, go: bool) {
+    match go && times[i] > 0 {
+        true => (counter.retract(rows, &[i]), times[i] -= 1).1,
+        false => (counter.add(rows, i..i + 1), times[i] += 1).1,
+    }
 }
 
 /// Nodes of the full hierarchies, drawn by `dice`.
@@ -257,10 +266,7 @@ proptest! {
             for die in change {
                 // The same few again and again, so that they cross the least size both ways.
                 let i = usize::from(die >> 1) % rows.len().min(3);
-                match die % 2 == 0 && times[i] > 0 {
-                    true => (counter.retract(&rows, &[i]), times[i] -= 1).1,
-                    false => (counter.add(&rows, i..i + 1), times[i] += 1).1,
-                }
+                come_or_go(&mut *counter, &rows, &mut times, i, die % 2 == 0);
             }
             let sets = counter.store(&dictionaries.quasi);
             let nodes = drawn(&table, &dice);
@@ -296,6 +302,94 @@ proptest! {
         }
     }
 
+    /// Where people and their values are counted, what may be shown is followed class by class from store to store, by any rule; each
+    /// outline, and each set, is that of a count of everything.
+    #[test]
+    fn ledgers_brought_along_are_recounts(
+        table in tables(2..=4, 60).prop_filter("else every change is too much to follow", |table| table.lines.len() > 30),
+        changes in prop::collection::vec((
+            prop::collection::vec(any::<u16>(), 0..4),
+            prop::collection::vec(any::<u16>(), 1..12),
+            any::<bool>(),
+        ), 10..40),
+        (least, values) in (1u32..5, 1usize..4),
+        memory in prop::sample::select(vec![0usize, 20_000, 1 << 20, 1 << 20]),
+        most in prop::sample::select(vec![0, 9, u64::MAX]),
+        known in any::<u8>(),
+    ) {
+        let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let dictionaries = encoder.dictionaries();
+        let full = || counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        let mut counter = full();
+        let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 4).collect();
+        (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
+        counter.remember_within(memory);
+        let shown = |size: u32, facets: &[Histogram<'_>]| {
+            size >= least && facets.iter().all(|histogram| histogram.codes.len() >= values)
+        };
+        let mut last: Option<(Arc<dyn FrequencySets>, Vec<u32>)> = None;
+        for (change, dice, remember) in changes {
+            for die in change {
+                let i = usize::from(die >> 1) % rows.len();
+                come_or_go(&mut *counter, &rows, &mut times, i, die % 2 == 0);
+            }
+            let sets = counter.store(&dictionaries.quasi);
+            let nodes = drawn(&table, &dice);
+            let now = (Arc::clone(&sets), times.clone());
+            for (sets, times) in last.iter().chain(std::iter::once(&now)) {
+                let mut anew = full();
+                (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| anew.add(&rows, i..i + 1)));
+                let anew = anew.last_store(&dictionaries.quasi);
+                prop_assert_eq!(sets.base().records(), anew.base().records());
+                prop_assert_eq!(sets.base().len(), anew.base().len());
+                for (node, die) in nodes.iter().zip(&dice) {
+                    let truth = anew.set(node);
+                    let facets = (0..table.sensitive).collect::<Vec<_>>();
+                    let is_shown = |class: &usize| {
+                        let histograms: Vec<_> = facets.iter().map(|&facet| truth.histogram(facet, *class)).collect();
+                        shown(truth.sizes()[*class], &histograms)
+                    };
+                    let (good, small): (Vec<usize>, Vec<usize>) = (0..truth.len()).partition(is_shown);
+                    let left_out: u64 = small.iter().map(|&class| u64::from(truth.rows()[class])).sum();
+                    if let Some(outline) = sets.outline_by(node, least, &shown, most) {
+                        prop_assert_eq!((outline.left_out(), outline.shown()), (left_out, good.len() as u64));
+                        if left_out <= most {
+                            let mut cells: Vec<Vec<u32>> = outline.cells_left_out().expect("few enough").to_vec();
+                            for (a, cells) in cells.iter_mut().enumerate() {
+                                small.iter().for_each(|&class| cells[truth.code(class, a) as usize] -= truth.rows()[class]);
+                            }
+                            prop_assert!(cells.iter().flatten().all(|rows| *rows == 0));
+                        }
+                    }
+                    if die % 3 == 0 {
+                        let set = sets.set(node);
+                        prop_assert_eq!(of_engine(&*set, &dictionaries), of_engine(&*truth, &dictionaries));
+                        // What somebody sees who knows some attributes depends on who is in several classes.
+                        let known: Vec<usize> = (0..node.levels().len()).filter(|a| known >> a & 1 == 1).collect();
+                        let published = |set: &dyn Classes| (0..set.len()).map(|class| set.sizes()[class] > 1).collect::<Vec<_>>();
+                        let seen = |set: &dyn Classes| of_engine(&*set.seen_by(&published(set), &known).classes, &dictionaries);
+                        if known.len() == node.levels().len() {
+                            prop_assert_eq!(seen(&*set), seen(&*truth));
+                        } else {
+                            let sorted = |set: &dyn Classes| {
+                                let seen = set.seen_by(&published(set), &known).classes;
+                                let mut sizes: Vec<(u32, u32)> = seen.rows().iter().copied().zip(seen.sizes().iter().copied()).collect();
+                                sizes.sort_unstable();
+                                sizes
+                            };
+                            prop_assert_eq!(sorted(&*set), sorted(&*truth));
+                        }
+                    }
+                }
+            }
+            last = (!remember).then_some(now);
+            if remember {
+                sets.remember(&nodes[..nodes.len() / 2]);
+            }
+        }
+    }
+
     /// The same table with keys of 32, 64, 128, 256 and 1,024 bits.
     #[test]
     fn all_key_widths_agree(
@@ -312,6 +406,32 @@ proptest! {
             let counts = of_engine(&*wide.set(&node), &dictionaries);
             prop_assert_eq!(&counts, &of_engine(&*narrow.set(&node), &dictionaries));
             prop_assert_eq!(counts, of_rows(&table, 0..table.lines.len(), &node));
+        }
+    }
+}
+
+/// After a small change, ledgers tell what may be shown, and nothing is counted for it.
+#[test]
+fn a_small_change_is_followed() {
+    for with_subject in [false, true] {
+        let lines: Vec<(usize, u8, u16)> = (0..200).map(|i| (i % 5, (i % 3) as u8, i as u16 / 2)).collect();
+        let table = common::flat(&["a", "b", "c", "d", "e"], &lines, with_subject);
+        let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
+        let (encoder, rows) = table.encode(&policy);
+        let quasi = encoder.dictionaries().quasi;
+        let mut counter = counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
+        counter.add(&rows, 0..100);
+        let (node, all) = (Node::new([1]), |_: u32, _: &[Histogram<'_>]| true);
+        let first = counter.store(&quasi);
+        assert!(first.outline_by(&node, 2, &all, 0).is_none(), "it was counted in full");
+        first.remember(std::slice::from_ref(&node));
+        for i in 100..102 {
+            counter.add(&rows, i..i + 1);
+            let next = counter.store(&quasi);
+            assert_eq!(next.outline_by(&node, 2, &all, 0).map(|outline| outline.shown()), Some(1));
+            assert_eq!(next.set(&node).rows(), [i as u32 + 1]);
+            next.remember(std::slice::from_ref(&node));
+            assert_eq!((next.origins().rolled_up, next.warm_bytes() > 0), (0, true));
         }
     }
 }

@@ -15,7 +15,7 @@ use veilstream::frequency::store::FrequencySets;
 use veilstream::model::policy::{Loss, Policy};
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::{Evaluator, Trail};
-use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
+use veilstream::search::{Algorithm, Budget, Candidate, Outcome, StopReason};
 
 /// Searches, and says how many nodes it counted.
 fn run(
@@ -35,6 +35,13 @@ fn run(
     (outcome, checks)
 }
 
+/// The same answer; the order in which classes are summed may show in the last digit of its loss.
+fn alike(a: &Option<Candidate>, b: &Option<Candidate>) -> bool {
+    let told = |c: &Candidate| (c.recoding.clone(), c.evaluation.suppressed, c.evaluation.classes, c.evaluation.k);
+    let loss = |c: &Option<Candidate>| c.as_ref().map_or(0.0, |c| c.evaluation.loss);
+    a.as_ref().map(told) == b.as_ref().map(told) && close(loss(a), loss(b))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -42,7 +49,11 @@ proptest! {
     fn a_warm_search_finds_what_a_cold_one_finds(
         (table, asked, limit) in cases(1..=4, 60),
         loss in prop::sample::select(Loss::ALL.to_vec()),
-        changes in prop::collection::vec(prop::collection::vec(any::<u16>(), 1..20), 1..6),
+        // Some so large that everything is counted again, most so small that it is followed.
+        changes in prop::collection::vec(
+            prop_oneof![3 => prop::collection::vec(any::<u16>(), 1..4), 1 => prop::collection::vec(any::<u16>(), 4..20)],
+            1..8,
+        ),
     ) {
         let policy = table.policy(&asked, limit, loss);
         let (encoder, rows) = table.encode(&policy);
@@ -102,7 +113,7 @@ proptest! {
             let trail = Arc::new(Trail::default());
             let (first, checks) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
             let (second, fewer) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
-            prop_assert_eq!(first.best, second.best);
+            prop_assert!(alike(&first.best, &second.best), "{:?} is not {:?}", first.best, second.best);
             prop_assert_eq!(first.minimal, second.minimal);
             prop_assert!(fewer <= checks, "{}: {fewer} checks after {checks}", algorithm.as_str());
         }

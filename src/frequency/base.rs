@@ -3,17 +3,21 @@
 //!
 //! Invariant: after any sequence of adds and retracts the snapshot equals one built from the remaining rows alone.
 
+mod followed;
+mod snapshot;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::changes::Belongings;
 use super::deferred::Deferred;
 use super::entries::{Entries, Entry};
+use super::epoch::Epoch;
 use super::index::Index;
 use super::key::{Key, Layout};
 use super::outline::Moves;
-use super::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use super::sorted;
 use super::store::FrequencyStore;
 use super::warm::{Tuples, Warm};
@@ -37,9 +41,11 @@ pub struct BaseSet<K> {
     /// By entry.
     rows: Vec<u32>,
     /// Only filled when subjects are counted: each subject's entries with their records.
-    members: FxHashMap<u64, SmallVec<[(Entry, u32); 2]>>,
+    members: FxHashMap<u64, Belongings>,
     /// Only where nothing but records is counted, and once somebody has searched.
     warm: Mutex<Option<Warm<K>>>,
+    /// The same where more is counted.
+    epoch: Mutex<Option<Epoch<K>>>,
     warm_memory: usize,
     moves: Moves,
 }
@@ -59,6 +65,7 @@ impl<K: Key> BaseSet<K> {
             rows: Vec::new(),
             members: FxHashMap::default(),
             warm: Mutex::new(None),
+            epoch: Mutex::new(None),
             warm_memory: DEFAULT_WARM_MEMORY,
             moves: Moves::default(),
         }
@@ -79,6 +86,10 @@ impl<K: Key> BaseSet<K> {
     }
 
     fn next_store(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
+        if !self.is_plain() {
+            let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+            return Epoch::next(&mut epoch, self, domains, self.warm_memory);
+        }
         let bottom = Node::new(domains.iter().map(|_| 0));
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Tuples { keys: self.tuples.keys(), rows: &self.rows, layout: &self.layout };
@@ -89,7 +100,7 @@ impl<K: Key> BaseSet<K> {
         }
         let finest = Deferred::made(self.snapshot(bottom));
         let store = Arc::new(FrequencyStore::new(finest, self.layout.clone(), domains.to_vec()));
-        *warm = self.is_plain().then(|| Warm::after(Arc::clone(&store), &now));
+        *warm = Some(Warm::after(Arc::clone(&store), &now));
         store
     }
 
@@ -228,6 +239,7 @@ impl<K: Key> BaseSet<K> {
 
     fn add_one(&mut self, rows: &Rows, i: usize) {
         let entry = self.entry(rows, i);
+        self.touch(rows, i, entry);
         self.rows[entry as usize] += 1;
         self.changed(entry, 1);
         if self.counting.subjects {
@@ -243,6 +255,7 @@ impl<K: Key> BaseSet<K> {
     pub fn retract(&mut self, rows: &Rows, i: usize) {
         self.moves.went += 1;
         let entry = self.entry(rows, i);
+        self.touch(rows, i, entry);
         self.rows[entry as usize] -= 1;
         self.changed(entry, -1);
         if self.counting.subjects
@@ -275,93 +288,18 @@ impl<K: Key> BaseSet<K> {
         self.tuples.keys().is_empty()
     }
 
-    /// The counts as they are now, as the frequency set of `bottom` (all levels 0).
-    pub fn snapshot(&self, bottom: Node) -> FrequencySet<K> {
-        let mut tuple_rows = vec![0u32; self.len()];
-        for (entry, &count) in self.rows.iter().enumerate() {
-            tuple_rows[self.entries.tuple(entry as Entry) as usize] += count;
-        }
-        // Tuples whose rows have all gone leave no class behind.
-        let mut class_of = vec![u32::MAX; self.len()];
-        let (mut keys, mut rows) = (Vec::new(), Vec::new());
-        for (tuple, &count) in tuple_rows.iter().enumerate().filter(|(_, count)| **count > 0) {
-            class_of[tuple] = keys.len() as u32;
-            keys.push(self.tuples.keys()[tuple]);
-            rows.push(count);
-        }
-        let class_of_entry = |entry: Entry| class_of[self.entries.tuple(entry) as usize];
-        let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
-        let sizes = subjects.as_ref().map(Subjects::totals);
-        let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
-        FrequencySet { sizes, subjects, facets: Facets::Now(facets), ..self.set_of(bottom, keys, rows) }
-    }
-
-    /// A set of these classes that counts nothing but records.
-    fn set_of(&self, bottom: Node, keys: Vec<K>, rows: Vec<u32>) -> FrequencySet<K> {
-        FrequencySet::of_records(bottom, Origin::Scanned, self.layout.fields().to_vec(), keys, rows)
-    }
-
     fn entry(&mut self, rows: &Rows, i: usize) -> Entry {
-        let key = self.layout.pack(rows.quasi(i));
+        let codes: SmallVec<[Code; 4]> = self.counting.facets.iter().map(|f| f.code(rows, i)).collect();
+        self.numbered(self.layout.pack(rows.quasi(i)), codes.iter().copied())
+    }
+
+    fn numbered(&mut self, key: K, codes: impl Iterator<Item = Code> + Clone) -> Entry {
         let tuple = self.tuples.number(key);
-        let entry = self.entries.number(tuple, self.counting.facets.iter().map(|f| f.code(rows, i)));
+        let entry = self.entries.number(tuple, codes);
         if entry as usize == self.rows.len() {
             self.rows.push(0);
         }
         entry
-    }
-
-    /// Counts each subject once per slot that its entries map to.
-    fn subjects_over(&self, slots: usize, slot_of: impl Fn(Entry) -> u32) -> Subjects {
-        let mut subjects = Subjects::new(slots);
-        let mut list = Vec::new();
-        for entries in self.members.values() {
-            list.clear();
-            list.extend(entries.iter().map(|(entry, _)| slot_of(*entry)));
-            subjects.add(&mut list);
-        }
-        subjects
-    }
-
-    fn facet(&self, facet: usize, classes: usize, class_of: impl Fn(Entry) -> u32) -> FacetCounts {
-        let present = || (0..self.rows.len() as Entry).filter(|&e| self.rows[e as usize] > 0);
-        // Class by class: counted into place, then sorted where they are few.
-        let mut ends = vec![0u32; classes + 1];
-        present().for_each(|e| ends[class_of(e) as usize + 1] += 1);
-        (1..ends.len()).for_each(|class| ends[class] += ends[class - 1]);
-        let mut order: Vec<(u32, Code, Entry)> = vec![(0, 0, 0); ends[classes] as usize];
-        for e in present() {
-            let class = class_of(e);
-            let at = &mut ends[class as usize];
-            order[*at as usize] = (class, self.entries.code(e, facet), e);
-            *at += 1;
-        }
-        let mut first = 0;
-        for &end in &ends[..classes] {
-            order[first..end as usize].sort_unstable();
-            first = end as usize;
-        }
-        let mut counts = FacetCounts::default();
-        let mut slot_of = vec![u32::MAX; self.rows.len()];
-        let mut last = None;
-        for &(class, code, entry) in &order {
-            if last != Some((class, code)) {
-                counts.starts.resize(class as usize + 1, counts.codes.len() as u32);
-                counts.codes.push(code);
-                counts.counts.push(0);
-                last = Some((class, code));
-            }
-            let slot = counts.codes.len() - 1;
-            slot_of[entry as usize] = slot as u32;
-            counts.counts[slot] += self.rows[entry as usize];
-        }
-        counts.starts.resize(classes + 1, counts.codes.len() as u32);
-        if self.counting.subjects && self.counting.facets[facet].of_subjects() {
-            let subjects = self.subjects_over(counts.codes.len(), |e| slot_of[e as usize]);
-            counts.counts = subjects.totals();
-            counts.subjects = Some(subjects);
-        }
-        counts
     }
 }
 

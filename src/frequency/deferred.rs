@@ -4,6 +4,7 @@
 //! Invariant: it equals the set counted at the moment of its store. What searches ask most, the records and how they spread
 //! over the values of each attribute, or how many are in small classes, is known without making it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,7 @@ use super::outline::Outline;
 use super::set::{Classes, FrequencySet, Origin, Seen};
 use super::table::Table;
 use super::tally::Tally;
+use super::totals::Totals;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -32,18 +34,21 @@ pub(super) struct Since<K> {
     /// Records more or less, by the tuple's number.
     pub(super) changes: Vec<(u32, i32)>,
     pub(super) fields: Vec<Field>,
-    pub(super) records: u64,
-    /// Tuples that have records.
-    pub(super) classes: usize,
-    /// Records by attribute and code.
-    pub(super) marginals: Vec<Vec<u64>>,
+    pub(super) totals: Totals,
 }
 
-impl<K> Since<K> {
-    fn marginal(&self, attribute: usize, codes: usize) -> Vec<u64> {
-        let mut marginal = self.marginals[attribute].clone();
-        marginal.resize(codes, 0);
-        marginal
+/// A finest set of which the totals are known, and how to make it.
+pub(super) struct Later<K> {
+    totals: Totals,
+    make: Make<K>,
+}
+
+/// Makes the set of a node.
+pub(super) type Make<K> = Box<dyn Fn(&Node) -> FrequencySet<K> + Send + Sync>;
+
+impl<K> fmt::Debug for Later<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Later").field("totals", &self.totals).finish_non_exhaustive()
     }
 }
 
@@ -53,6 +58,7 @@ enum Source<K> {
     /// It is at hand.
     Made,
     Since(Since<K>),
+    Later(Later<K>),
     Table(Table<K>),
 }
 
@@ -80,6 +86,17 @@ impl<K: Key> Deferred<K> {
     /// The finest set, from an earlier copy.
     pub(super) fn since(node: Node, since: Since<K>) -> Self {
         Self { node, source: Source::Since(since), set: OnceLock::new(), uses: AtomicU32::new(0) }
+    }
+
+    /// The finest set, of which this much is known.
+    pub(super) fn later(node: Node, totals: Totals, make: Make<K>) -> Self {
+        let source = Source::Later(Later { totals, make });
+        Self { node, source, set: OnceLock::new(), uses: AtomicU32::new(0) }
+    }
+
+    /// True if it is at hand.
+    pub(super) fn is_made(&self) -> bool {
+        self.set.get().is_some()
     }
 
     /// A rollup, from the table that followed it.
@@ -144,6 +161,7 @@ impl<K: Key> Deferred<K> {
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
         match &self.source {
             Source::Made => {}
+            Source::Later(later) => return (later.make)(&self.node),
             Source::Since(since) => {
                 let mut counts = since.copied.rows.clone();
                 counts.resize(counts.len() + since.fresh.len(), 0);
@@ -170,7 +188,7 @@ impl<K: Key> Classes for Deferred<K> {
     fn len(&self) -> usize {
         match &self.source {
             Source::Made => self.set().len(),
-            Source::Since(since) => since.classes,
+            Source::Since(Since { totals, .. }) | Source::Later(Later { totals, .. }) => totals.classes,
             Source::Table(table) => table.classes(),
         }
     }
@@ -179,7 +197,7 @@ impl<K: Key> Classes for Deferred<K> {
     }
     fn records(&self) -> u64 {
         match &self.source {
-            Source::Since(since) => since.records,
+            Source::Since(Since { totals, .. }) | Source::Later(Later { totals, .. }) => totals.records,
             _ => self.set().records(),
         }
     }
@@ -205,8 +223,10 @@ impl<K: Key> Classes for Deferred<K> {
         self.set().cells(class, tables)
     }
     fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>> {
-        let Source::Since(since) = &self.source else { return self.set().marginals(codes) };
-        codes.iter().enumerate().map(|(attribute, &codes)| since.marginal(attribute, codes)).collect()
+        match &self.source {
+            Source::Since(Since { totals, .. }) | Source::Later(Later { totals, .. }) => totals.marginals(codes),
+            _ => self.set().marginals(codes),
+        }
     }
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set().histogram(facet, class)
@@ -215,7 +235,7 @@ impl<K: Key> Classes for Deferred<K> {
         self.set().tallies()
     }
     fn origin(&self) -> Origin {
-        if let Source::Since(_) = self.source { Origin::Scanned } else { self.set().origin() }
+        if let Source::Since(_) | Source::Later(_) = self.source { Origin::Scanned } else { self.set().origin() }
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
         self.set().seen_by(published, known)

@@ -1,17 +1,17 @@
 //! The places of a node's classes in a flat table: nothing collides there, so nothing has to be looked for.
 //!
-//! A class's place counts through the codes of its attributes, those of the first fastest. Neighbouring attributes share one
+//! A class's place counts through the codes of its attributes, those in the lowest bits fastest. Neighbouring attributes share one
 //! look-up, by their bits in the key of a finer set, which maps them to the coarser codes on the way.
-//! Invariant: different classes of the node have different places, all below [`Dense::places`].
+//! Invariant: different classes of the node that agree above a bit have different places, all below [`Dense::places`].
 
-use super::key::{Field, Key};
+use super::key::{Field, Key, upwards};
 use super::rollup::Step;
 use crate::model::domain::Code;
 
 /// The most bits that attributes may share a look-up with. More make tables that are slow to fill, fewer more look-ups.
 const SHARED_BITS: u32 = 13;
 
-/// The most keys of the first list of [`Dense::keys`]. More do not stay in the nearest cache, fewer start the second too often.
+/// The most keys of the first list of [`keys_of`]. More do not stay in the nearest cache, fewer start the second too often.
 const LOW: usize = 1 << 9;
 
 /// How many places are worked out at a time; they stay in the nearest cache.
@@ -24,10 +24,27 @@ const MAX_PLACES: usize = 1 << 20;
 /// How many times more places than classes to sum such a table may have. More touch a page for every class or two.
 const SPARE_PLACES: usize = 512;
 
-/// The most classes of a node whose attributes have so many values, and whether so many of a finer set are summed in a flat table.
-pub(super) fn places(values: &[usize], finer: usize) -> (usize, bool) {
-    let most = values.iter().copied().fold(1, usize::saturating_mul);
-    (most, most <= MAX_PLACES.min(finer * SPARE_PLACES))
+/// Whether so many of a finer set are summed in a flat table of so many places.
+pub(super) fn is_flat(places: usize, finer: usize) -> bool {
+    places <= MAX_PLACES.min(finer * SPARE_PLACES)
+}
+
+/// How many places there are for classes whose attributes have so many values.
+pub(super) fn places(values: impl Iterator<Item = usize>) -> usize {
+    values.fold(1, usize::saturating_mul)
+}
+
+/// Where keys are looked up for their places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Aim<'a> {
+    /// By attribute, how many codes there are.
+    pub(super) from: &'a [usize],
+    /// The same of the coarser classes.
+    pub(super) to: &'a [usize],
+    /// Attributes from this bit on are told apart otherwise, and have no part in a place.
+    pub(super) below: u32,
+    /// How many keys there are.
+    pub(super) keys: usize,
 }
 
 /// The way from keys of one set to places of another. Its memory is kept from one use to the next.
@@ -39,6 +56,21 @@ pub(super) struct Dense {
     places: usize,
     /// The attributes that places tell apart, the fastest first, and how many codes they have.
     digits: Vec<(Field, usize)>,
+}
+
+/// The keys of all places of some digits in their order: each of the second list with each of the first, which are the fastest.
+pub(super) fn keys_of<K: Key>(digits: &[(Field, usize)]) -> (Vec<K>, Vec<K>) {
+    let (mut low, mut high) = (vec![K::ZERO], vec![K::ZERO]);
+    for &(field, codes) in digits {
+        let list = if high.len() == 1 && low.len() * codes <= LOW { &mut low } else { &mut high };
+        let lower = list.len();
+        for code in 1..codes {
+            let digit = K::of(field, code as Code);
+            list.extend_from_within(..lower);
+            list[code * lower..].iter_mut().for_each(|key| *key = key.or(digit));
+        }
+    }
+    (low, high)
 }
 
 /// Attributes that share a look-up, and where its table is.
@@ -54,16 +86,19 @@ impl Dense {
         self.places
     }
 
-    /// From keys whose attributes have `from[i]` codes to classes whose attributes have `to[i]`; `steps` are those that change.
-    pub(super) fn aim<K: Key>(&mut self, fields: &[Field], from: &[usize], to: &[usize], steps: &[Step<'_, K>]) {
+    /// From keys of some fields; `steps` are those that change.
+    pub(super) fn aim<K: Key>(&mut self, fields: &[Field], aim: Aim<'_>, steps: &[Step<'_, K>]) {
         self.groups.clear();
         self.tables.clear();
         self.digits.clear();
         self.places = 1;
-        let mut steps = steps.iter().peekable();
         let mut open = false;
-        for ((&field, &from), &to) in fields.iter().zip(from).zip(to) {
-            let step = steps.next_if(|step| step.field == field);
+        for attribute in upwards(fields) {
+            let (field, from, to) = (fields[attribute], aim.from[attribute], aim.to[attribute]);
+            if field.end() > aim.below {
+                break;
+            }
+            let step = steps.iter().find(|step| step.field == field);
             if to <= 1 {
                 // Nothing to tell apart; bits that are zero in all keys are no hindrance to share a look-up across them.
                 open &= from <= 1;
@@ -71,7 +106,11 @@ impl Dense {
             }
             let joined = if open { self.groups.last().and_then(|last| last.field.joined(field)) } else { None };
             match (joined, self.groups.last_mut()) {
-                (Some(joined), Some(last)) if joined.bits() <= SHARED_BITS => last.field = joined,
+                (Some(joined), Some(last))
+                    if joined.bits() <= SHARED_BITS && from << (field.shift() - joined.shift()) <= aim.keys =>
+                {
+                    last.field = joined
+                }
                 _ => {
                     self.groups.push(Group { field, start: self.tables.len() });
                     self.tables.push(0);
@@ -100,19 +139,9 @@ impl Dense {
         }
     }
 
-    /// The keys of all places in their order: each of the second list with each of the first, which are the fastest.
+    /// The keys of all places, as of [`keys_of`].
     pub(super) fn keys<K: Key>(&self) -> (Vec<K>, Vec<K>) {
-        let (mut low, mut high) = (vec![K::ZERO], vec![K::ZERO]);
-        for &(field, codes) in &self.digits {
-            let list = if high.len() == 1 && low.len() * codes <= LOW { &mut low } else { &mut high };
-            let lower = list.len();
-            for code in 1..codes {
-                let digit = K::of(field, code as Code);
-                list.extend_from_within(..lower);
-                list[code * lower..].iter_mut().for_each(|key| *key = key.or(digit));
-            }
-        }
-        (low, high)
+        keys_of(&self.digits)
     }
 
     /// The places of `keys`, batch by batch.
@@ -177,6 +206,7 @@ mod tests {
         sizes: &[(usize, usize, usize)],
         maps: &[Vec<Code>],
         rows: &[Vec<Code>],
+        below: u32,
     ) -> (Vec<u32>, usize) {
         let maps: Vec<Option<Vec<K>>> = (sizes.iter().zip(maps).enumerate())
             .map(|(a, (size, map))| (size.0 != size.1).then(|| in_place(layout.field(a), map)))
@@ -187,18 +217,19 @@ mod tests {
         let keys: Vec<K> = rows.iter().map(|codes| layout.pack(codes)).collect();
         let (from, to): (Vec<usize>, Vec<usize>) = sizes.iter().map(|size| (size.0, size.1)).unzip();
         let mut dense = Dense::default();
-        dense.aim(layout.fields(), &[3], &[2], &[Step { field: layout.field(0), map: &[] as &[K] }]);
-        dense.aim(layout.fields(), &from, &to, &steps);
+        let one = Aim { from: &[3], to: &[2], below: u32::MAX, keys: 9 };
+        dense.aim(&layout.fields()[..1], one, &[Step { field: layout.field(0), map: &[] as &[K] }]);
+        dense.aim(layout.fields(), Aim { from: &from, to: &to, below, keys: keys.len() }, &steps);
         let mut all = Vec::new();
         dense.each(&keys, |places| all.extend_from_slice(places));
         (all, dense.places())
     }
 
     proptest! {
-        /// A place is the number that the coarser codes make, digit by digit, however the keys are laid out.
+        /// A place is the number that the coarser codes make, digit by digit from the lowest bits, however the keys are laid out.
         #[test]
         fn a_place_is_a_number_of_mixed_radix(
-            sizes in prop::collection::vec((1usize..9, 1usize..9, 0usize..3000), 1..13), seed in any::<u64>(), n in 1usize..1200,
+            sizes in prop::collection::vec((1usize..9, 1usize..9, 0usize..3000), 1..13), seed in any::<u64>(), n in 1usize..1200, part in any::<bool>(),
         ) {
             let sizes: Vec<(usize, usize, usize)> = sizes.into_iter().map(|(a, b, more)| (a.max(b), a.min(b), more)).collect();
             let layout = Layout::new(&sizes.iter().map(|size| size.0 + size.2).collect::<Vec<_>>()).unwrap();
@@ -207,23 +238,26 @@ mod tests {
                 sizes.iter().map(|size| (0..size.0).map(|code| draw(code, size.1) as Code).collect()).collect();
             let code = |a: usize, row: usize| draw(a * 31 + row, sizes[a].0) as Code;
             let rows: Vec<Vec<Code>> = (0..n).map(|row| (0..sizes.len()).map(|a| code(a, row)).collect()).collect();
-            let all: usize = sizes.iter().map(|size| size.1).product();
+            let below = if part { layout.field(draw(5, sizes.len())).end() } else { u32::MAX };
+            let order: Vec<usize> =
+                upwards(layout.fields()).into_iter().filter(|&a| layout.field(a).end() <= below).collect();
+            let all = order.iter().map(|&a| sizes[a].1).fold(1, usize::saturating_mul);
             prop_assume!(all < 1 << 30);
             let place = |codes: &Vec<Code>| {
                 let (mut place, mut stride) = (0, 1);
-                for ((code, map), size) in codes.iter().zip(&maps).zip(&sizes) {
-                    let coarse = if size.0 == size.1 { *code } else { map[*code as usize] };
+                for &a in &order {
+                    let coarse = if sizes[a].0 == sizes[a].1 { codes[a] } else { maps[a][codes[a] as usize] };
                     place += coarse * stride;
-                    stride *= size.1 as u32;
+                    stride *= sizes[a].1 as u32;
                 }
                 place
             };
             let expected = (rows.iter().map(place).collect::<Vec<u32>>(), all);
             let width = layout.width();
-            if width == Width::W32 { prop_assert_eq!(&places::<u32>(&layout, &sizes, &maps, &rows), &expected); }
-            if matches!(width, Width::W32 | Width::W64) { prop_assert_eq!(&places::<u64>(&layout, &sizes, &maps, &rows), &expected); }
-            if matches!(width, Width::W32 | Width::W64 | Width::W128) { prop_assert_eq!(&places::<u128>(&layout, &sizes, &maps, &rows), &expected); }
-            prop_assert_eq!(&places::<[u64; 16]>(&layout, &sizes, &maps, &rows), &expected);
+            if width == Width::W32 { prop_assert_eq!(&places::<u32>(&layout, &sizes, &maps, &rows, below), &expected); }
+            if matches!(width, Width::W32 | Width::W64) { prop_assert_eq!(&places::<u64>(&layout, &sizes, &maps, &rows, below), &expected); }
+            if matches!(width, Width::W32 | Width::W64 | Width::W128) { prop_assert_eq!(&places::<u128>(&layout, &sizes, &maps, &rows, below), &expected); }
+            prop_assert_eq!(&places::<[u64; 16]>(&layout, &sizes, &maps, &rows, below), &expected);
         }
     }
 }

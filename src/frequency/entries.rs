@@ -11,6 +11,7 @@ use crate::model::domain::Code;
 pub(super) type Entry = u32;
 
 /// Combinations by number, and their numbers.
+#[derive(Clone)]
 pub(super) struct Entries {
     /// One per facet: (tuple, code of the first), (the number of that, code of the second), and so on. The numbers of the last
     /// are the entries.
@@ -54,6 +55,11 @@ impl Entries {
     /// The tuple of an entry.
     pub(super) fn tuple(&self, entry: Entry) -> u32 {
         self.parts.get(entry as usize).map_or(entry, |(tuple, _)| *tuple)
+    }
+
+    /// The codes of an entry, one per facet.
+    pub(super) fn codes(&self, entry: Entry) -> &[Code] {
+        self.parts.get(entry as usize).map_or(&[], |(_, codes)| codes)
     }
 
     /// The code of one facet of an entry.

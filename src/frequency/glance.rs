@@ -4,7 +4,7 @@
 //! Invariant: a glance equals the outline of the node's set.
 //! Absent: classes whose size is not their records, and more of them than have places in a flat table; those sets are made.
 
-use super::dense::Dense;
+use super::dense::{Aim, Dense};
 use super::key::Key;
 use super::outline::Outline;
 use super::rollup::Step;
@@ -36,7 +36,7 @@ impl Glance {
         least: u32,
     ) -> Option<Outline> {
         let least = u8::try_from(least).ok().filter(|_| finer.subjects.is_none())?;
-        self.dense.aim(&finer.fields, from, to, steps);
+        self.dense.aim(&finer.fields, Aim { from, to, below: u32::MAX, keys: finer.keys.len() }, steps);
         let places = self.dense.places();
         if self.counts.len() < places {
             self.counts.resize(places, 0);

@@ -7,6 +7,7 @@ use super::key::Key;
 use super::probe::{home, place, shift};
 
 /// Keys with their numbers.
+#[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// The key, and its number plus one; zero where the slot is free.
     slots: Vec<(K, u32)>,
@@ -97,6 +98,10 @@ impl<K: Key> Index<K> {
             return;
         }
         let mut width = self.slots.len().max(FIRST_SLOTS);
+        if self.slots.is_empty() && !self.keys.is_empty() {
+            // Keys that were numbered elsewhere, of which few more are to come.
+            width = needed.next_power_of_two();
+        }
         while width < needed {
             width *= GROWTH;
         }

@@ -5,6 +5,8 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use smallvec::SmallVec;
+
 use crate::model::domain::Code;
 
 /// The widest key, in bits: 40 attributes of 25 bits each. Wider lattices are refused when the window is set up.
@@ -26,6 +28,11 @@ impl Field {
 
     pub(super) fn shift(self) -> u32 {
         self.shift
+    }
+
+    /// The bit above it, where keys are a single word.
+    pub(super) fn end(self) -> u32 {
+        self.word as u32 * u64::BITS + self.shift + self.bits()
     }
 
     pub(super) fn bits(self) -> u32 {
@@ -52,6 +59,8 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn or(self, other: Self) -> Self;
     /// A key of a single word.
     fn of_word(word: u64) -> Self;
+    /// The first word.
+    fn word(&self) -> u64;
     /// A code in its field, all others zero.
     fn of(field: Field, code: Code) -> Self;
     /// Reads a field.
@@ -89,6 +98,10 @@ impl Key for u32 {
         word as Self
     }
     #[inline]
+    fn word(&self) -> u64 {
+        u64::from(*self)
+    }
+    #[inline]
     fn of(field: Field, code: Code) -> Self {
         code << field.shift
     }
@@ -122,6 +135,10 @@ impl Key for u64 {
         word
     }
     #[inline]
+    fn word(&self) -> u64 {
+        *self
+    }
+    #[inline]
     fn of(field: Field, code: Code) -> Self {
         u64::from(code) << field.shift
     }
@@ -153,6 +170,10 @@ impl Key for u128 {
     #[inline]
     fn of_word(word: u64) -> Self {
         Self::from(word)
+    }
+    #[inline]
+    fn word(&self) -> u64 {
+        *self as u64
     }
     #[inline]
     fn of(field: Field, code: Code) -> Self {
@@ -191,6 +212,10 @@ impl<const N: usize> Key for Wide<N> {
         key
     }
     #[inline]
+    fn word(&self) -> u64 {
+        self[0]
+    }
+    #[inline]
     fn of(field: Field, code: Code) -> Self {
         let mut key = Self::ZERO;
         key.set(field, code);
@@ -225,6 +250,13 @@ pub enum Width {
     W1024,
 }
 
+/// The attributes by where their fields are, from the lowest bits up.
+pub(super) fn upwards(fields: &[Field]) -> SmallVec<[usize; 16]> {
+    let mut order: SmallVec<[usize; 16]> = (0..fields.len()).collect();
+    order.sort_unstable_by_key(|&attribute| fields[attribute].end());
+    order
+}
+
 /// Where each attribute's code lives in the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
@@ -235,17 +267,23 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Room for `sizes[i]` codes of attribute i; `None` if that needs more than [`MAX_BITS`].
+    /// Room for `sizes[i]` codes of attribute i; `None` if that needs more than [`MAX_BITS`]. In a single word the attributes of
+    /// most codes are lowest: those are generalized first and furthest, and all above them stays in its order.
     pub fn new(sizes: &[usize]) -> Option<Self> {
+        let bits = |size: usize| (usize::BITS - size.saturating_sub(1).leading_zeros()).clamp(1, 32);
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        if sizes.iter().map(|&size| bits(size)).sum::<u32>() <= u64::BITS {
+            order.sort_by_key(|&attribute| std::cmp::Reverse(sizes[attribute]));
+        }
         let (mut word, mut used) = (0, 0);
-        let mut fields = Vec::with_capacity(sizes.len());
-        for &size in sizes {
-            let bits = (usize::BITS - size.saturating_sub(1).leading_zeros()).clamp(1, 32);
+        let mut fields = vec![Field::default(); sizes.len()];
+        for attribute in order {
+            let bits = bits(sizes[attribute]);
             if used + bits > u64::BITS {
                 word += 1;
                 used = 0;
             }
-            fields.push(Field { word, shift: used, mask: (1 << bits) - 1 });
+            fields[attribute] = Field { word, shift: used, mask: (1 << bits) - 1 };
             used += bits;
         }
         (word < MAX_BITS as usize / 64).then_some(Self { fields, words: word + 1, used })

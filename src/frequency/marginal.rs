@@ -1,7 +1,7 @@
 //! Marginals: the records by the codes of each attribute. Neighbouring attributes are counted together, by their bits in the key, so that a
 //! key is looked at a few times and not once per attribute.
 
-use super::key::{Field, Key};
+use super::key::{Field, Key, upwards};
 
 /// The most bits that are counted together. More do not stay in the nearest cache, fewer look at a key more often.
 const SHARED_BITS: u32 = 13;
@@ -9,21 +9,24 @@ const SHARED_BITS: u32 = 13;
 /// Records by attribute and code of classes with their keys and records; `codes` says how many codes an attribute has.
 pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], codes: &[usize]) -> Vec<Vec<u64>> {
     let mut marginals: Vec<Vec<u64>> = codes.iter().map(|&codes| vec![0; codes]).collect();
+    let order = upwards(fields);
     let mut first = 0;
     while first < fields.len() {
-        let (mut shared, mut end) = (fields[first], first + 1);
-        while let Some(joined) = fields.get(end).and_then(|&field| shared.joined(field))
+        let (mut shared, mut end) = (fields[order[first]], first + 1);
+        while let Some(joined) = order.get(end).and_then(|&attribute| shared.joined(fields[attribute]))
             && joined.bits() <= SHARED_BITS
             && keys.len() >> joined.bits() > 0
         {
             (shared, end) = (joined, end + 1);
         }
-        let mut counts = counted(keys, rows, shared);
+        let highest = order[end - 1];
+        let values = codes[highest].max(1) << (fields[highest].shift() - shared.shift());
+        let mut counts = counted(keys, rows, shared, values);
         // From the highest attribute down, of which each code is followed by all that is below it.
-        for (field, marginal) in fields[first..end].iter().zip(&mut marginals[first..end]).rev() {
-            let below = 1 << (field.shift() - shared.shift());
+        for &attribute in order[first..end].iter().rev() {
+            let below = 1 << (fields[attribute].shift() - shared.shift());
             let sums = counts.chunks(below).map(|counts| counts.iter().map(|&rows| u64::from(rows)).sum::<u64>());
-            marginal.iter_mut().zip(sums).for_each(|(rows, sum)| *rows = sum);
+            marginals[attribute].iter_mut().zip(sums).for_each(|(rows, sum)| *rows = sum);
             let (all, others) = counts.split_at_mut(below);
             for others in others.chunks(below) {
                 all.iter_mut().zip(others).for_each(|(all, other)| *all += other);
@@ -35,10 +38,11 @@ pub(super) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], code
     marginals
 }
 
-/// The records by the value of a field. Two tables by turns, so that the same value twice in a row does not wait for itself.
-fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field) -> Vec<u32> {
+/// The records by the value of a field, which has so many; its bits may hold far more. Two tables by turns, so that the same value twice
+/// in a row does not wait for itself.
+fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field, values: usize) -> Vec<u32> {
     // No window holds more records than a count of 32 bits.
-    let (mut even, mut odd) = (vec![0u32; 1 << field.bits()], vec![0u32; 1 << field.bits()]);
+    let (mut even, mut odd) = (vec![0u32; values], vec![0u32; values]);
     let ((keys, last_key), (rows, last_rows)) = (keys.as_chunks::<2>(), rows.as_chunks::<2>());
     for (keys, rows) in keys.iter().zip(rows) {
         even[keys[0].get(field) as usize] += rows[0];

@@ -7,7 +7,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
 use super::key::{Field, Key};
+use crate::model::counting::Histogram;
 use crate::model::domain::Code;
+
+/// Says whether a class of this size, with these histograms, may be shown.
+pub type Shown<'a> = &'a dyn Fn(u32, &[Histogram<'_>]) -> bool;
 
 /// The classes of a set below a least size.
 #[derive(Debug, Clone)]
@@ -29,6 +33,18 @@ impl Outline {
             outline.left_out += if shown { 0 } else { u64::from(rows) };
         }
         outline
+    }
+
+    /// Of classes whose sizes are their records. No window holds more records than a count of 32 bits, which several at a time are
+    /// added up in.
+    pub(super) fn of_records(rows: &[u32], least: u32) -> Self {
+        let (mut left_out, mut shown) = (0u32, 0u32);
+        for &rows in rows {
+            let small = rows < least;
+            left_out += if small { rows } else { 0 };
+            shown += u32::from(!small);
+        }
+        Self::counted(least, u64::from(left_out), u64::from(shown))
     }
 
     /// Of classes that were counted, without their cells.
@@ -84,10 +100,16 @@ impl Following<'_> {
     /// branches on it but the rare look at the cells.
     #[inline]
     pub(super) fn class<K: Key>(&mut self, key: &K, fields: &[Field], before: u32, after: u32) {
-        let of = |rows: u32| if rows < self.least { rows } else { 0 };
-        let is_shown = |rows: u32| i64::from((rows >= self.least) & (rows > 0));
+        let is_shown = |rows: u32| (rows >= self.least) & (rows > 0);
+        self.judged(key, fields, (before, is_shown(before)), (after, is_shown(after)));
+    }
+
+    /// Follows a class from its records, and whether it was shown, to what they become.
+    #[inline]
+    pub(super) fn judged<K: Key>(&mut self, key: &K, fields: &[Field], before: (u32, bool), after: (u32, bool)) {
+        let of = |(rows, shown): (u32, bool)| rows * u32::from(!shown);
         let (was, is) = (of(before), of(after));
-        self.more += is_shown(after) - is_shown(before);
+        self.more += i64::from(after.1) - i64::from(before.1);
         self.left += i64::from(is) - i64::from(was);
         if let Some(cells) = &mut self.cells
             && was != is
@@ -160,8 +182,12 @@ mod tests {
         ) {
             let mut classes: BTreeMap<u8, u32> = BTreeMap::new();
             first.iter().for_each(|class| *classes.entry(*class).or_default() += 1);
-            let left_out =
-                |classes: &BTreeMap<u8, u32>| Outline::of(classes.values().map(|&rows| (rows, rows)), least).left_out();
+            let left_out = |classes: &BTreeMap<u8, u32>| {
+                let outline = Outline::of(classes.values().map(|&rows| (rows, rows)), least);
+                let same = Outline::of_records(&classes.values().copied().collect::<Vec<_>>(), least);
+                assert_eq!((outline.left_out(), outline.shown()), (same.left_out(), same.shown()));
+                outline.left_out()
+            };
             let (mut now, before) = (Moves::default(), left_out(&classes));
             let earlier = now.clone();
             for (comes, class) in moves {

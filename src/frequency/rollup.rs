@@ -5,8 +5,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::dense::Dense;
+use super::dense::{Aim, Dense, places};
 use super::key::{Field, Key};
+use super::near::Near;
 use super::probe;
 use super::set::{FacetCounts, Facets, FrequencySet, GONE, Later, Origin, Seen};
 use crate::model::domain::Code;
@@ -34,12 +35,15 @@ pub fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
 pub enum Expected<'a> {
     /// At most about so many, which sizes the table.
     AtMost(usize),
-    /// So few that each has its place in a flat table: by attribute, how many codes there were and will be.
+    /// So few that each has its place in a flat table, of its own or among those that lie together: by attribute, how many codes there
+    /// were and will be.
     Places {
         /// Codes of the finer set.
         from: &'a [usize],
         /// Codes of the coarser one.
         to: &'a [usize],
+        /// From which bit on keys ascend, and none changes.
+        below: u32,
     },
 }
 
@@ -53,12 +57,15 @@ pub fn rollup<K: Key>(
 ) -> FrequencySet<K> {
     let plain = finer.subjects.is_none() && !finer.facets.any();
     let (keys, rows) = match expected {
-        Expected::Places { from, to } => {
-            groups.dense.aim(&finer.fields, from, to, steps);
-            match (plain, groups.dense.places() <= finer.keys.len()) {
-                (true, true) => groups.sum_few(&finer.keys, &finer.rows),
-                (true, false) => groups.sum_dense::<false>(&finer.keys, &finer.rows, steps),
-                (false, _) => groups.sum_dense::<true>(&finer.keys, &finer.rows, steps),
+        Expected::Places { from, to, below } => {
+            let keys = finer.keys.len();
+            let few = plain && places(to.iter().copied()) <= keys;
+            let below = if few { u32::MAX } else { below };
+            groups.dense.aim(&finer.fields, Aim { from, to, below, keys }, steps);
+            match (few, plain) {
+                (true, _) => groups.sum_few(&finer.keys, &finer.rows),
+                (_, true) => groups.sum_near::<false>(finer, steps, below),
+                (_, false) => groups.sum_near::<true>(finer, steps, below),
             }
         }
         Expected::AtMost(most) => {
@@ -89,6 +96,7 @@ pub fn rollup<K: Key>(
         facets,
         outline: OnceLock::new(),
         marginals: OnceLock::new(),
+        ascends: OnceLock::new(),
     }
 }
 
@@ -135,6 +143,7 @@ pub(super) fn seen_by<K: Key>(set: &FrequencySet<K>, published: &[bool], known: 
         facets,
         outline: OnceLock::new(),
         marginals: OnceLock::new(),
+        ascends: OnceLock::new(),
     };
     Seen { classes: Box::new(classes), class_of }
 }
@@ -157,15 +166,15 @@ pub struct Groups<K> {
     /// The places of classes where each has one of its own, and what is there. All zero between two uses.
     dense: Dense,
     places: Vec<u32>,
-    /// The first key of each class there.
-    first: Vec<u32>,
+    near: Near<K>,
 }
 
 impl<K> Default for Groups<K> {
     fn default() -> Self {
         let (slots, keys, mapped, dense) = (Vec::new(), Vec::new(), Vec::new(), Dense::default());
-        let (at, rows, class_of, places, first) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { slots, at, keys, rows, class_of, mapped, dense, places, first }
+        let (at, rows, class_of) = (Vec::new(), Vec::new(), Vec::new());
+        let (places, near) = (Vec::new(), Near::default());
+        Self { slots, at, keys, rows, class_of, mapped, dense, places, near }
     }
 }
 
@@ -181,12 +190,9 @@ impl<K: Key> Groups<K> {
     /// the classes in order of first appearance.
     fn sum<const CLASSES: bool>(&mut self, counts: &[u32], most: usize) -> (Vec<K>, Vec<u32>) {
         let inputs = counts.len();
-        if self.keys.len() < inputs {
-            self.class_of.resize(inputs, 0);
-            self.keys.resize(inputs, K::ZERO);
-            self.rows.resize(inputs, 0);
-            self.at.resize(inputs, 0);
-        }
+        let grow = |list: &mut Vec<u32>| list.resize(inputs.max(list.len()), 0);
+        self.keys.resize(inputs.max(self.keys.len()), K::ZERO);
+        [&mut self.class_of, &mut self.rows, &mut self.at].into_iter().for_each(grow);
         let mut width = (most.min(inputs / SHRINKS + 16) * ROOM).next_power_of_two();
         let mut classes = 0;
         if self.slots.len() < width {
@@ -283,55 +289,20 @@ impl<K: Key> Groups<K> {
         (all, rows)
     }
 
-    /// The same of `keys` after some steps, where each of these has a place of its own.
-    fn sum_dense<const CLASSES: bool>(
+    /// The same of a set after some steps, where keys that agree from a bit on lie together.
+    fn sum_near<const CLASSES: bool>(
         &mut self,
-        keys: &[K],
-        counts: &[u32],
+        finer: &FrequencySet<K>,
         steps: &[Step<'_, K>],
+        below: u32,
     ) -> (Vec<K>, Vec<u32>) {
-        let inputs = counts.len();
-        let grow = |list: &mut Vec<u32>, len: usize| list.resize(len.max(list.len()), 0);
-        grow(&mut self.places, self.dense.places());
-        grow(&mut self.at, inputs);
-        grow(&mut self.first, inputs);
-        grow(&mut self.class_of, if CLASSES { inputs } else { 0 });
-        let (at, first, class_of) = (&mut self.at[..inputs], &mut self.first[..inputs], &mut self.class_of[..]);
-        let places = &mut self.places[..self.dense.places()];
-        let (mut classes, mut seen) = (0, 0);
-        // Each key is written behind the last class, as above.
-        self.dense.each(keys, |indices| {
-            // At hand, and not behind a reference, for as long as the batch lasts.
-            let (places, at, first, mut known) = (&mut *places, &mut *at, &mut *first, classes);
-            let counts = &counts[seen..seen + indices.len()];
-            for ((i, &index), &count) in (seen..).zip(indices).zip(counts) {
-                let place = &mut places[index as usize];
-                let fresh = *place == 0;
-                first[known] = i as u32;
-                at[known] = index;
-                known += usize::from(fresh);
-                if CLASSES {
-                    // A place holds the number of its class plus one.
-                    *place = if fresh { known as u32 } else { *place };
-                    class_of[i] = *place - 1;
-                } else {
-                    *place += count;
-                }
-            }
-            classes = known;
-            seen += indices.len();
-        });
-        let taken = at[..classes].iter().map(|&index| std::mem::take(&mut places[index as usize]));
-        let mut rows: Vec<u32> = taken.collect();
-        if CLASSES {
-            rows.fill(0);
-            class_of.iter().zip(counts).for_each(|(&class, &count)| rows[class as usize] += count);
-        }
-        self.mapped.clear();
-        self.mapped.extend(first[..classes].iter().map(|&i| keys[i as usize]));
-        let mut coarser = Vec::with_capacity(classes);
-        map_keys(&self.mapped, steps, &mut coarser);
-        (coarser, rows)
+        let classes = if CLASSES { finer.keys.len() } else { 0 };
+        self.class_of.resize(classes.max(self.class_of.len()), 0);
+        let (first, rows) =
+            self.near.sum::<CLASSES>(&self.dense, &finer.keys, &finer.rows, below, &mut self.class_of[..classes]);
+        let mut keys = Vec::with_capacity(first.len());
+        map_keys(first, steps, &mut keys);
+        (keys, rows.to_vec())
     }
 }
 

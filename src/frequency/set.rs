@@ -236,14 +236,27 @@ pub struct FrequencySet<K> {
     pub(super) facets: Facets<K>,
     pub(super) outline: OnceLock<Outline>,
     pub(super) marginals: OnceLock<Vec<Vec<u64>>>,
+    pub(super) ascends: OnceLock<u32>,
 }
 
 impl<K: Key> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
     pub(super) fn of_records(node: Node, origin: Origin, fields: Vec<Field>, keys: Vec<K>, rows: Vec<u32>) -> Self {
         let (sizes, subjects, facets) = (None, None, Facets::default());
-        let (outline, marginals) = (OnceLock::new(), OnceLock::new());
-        Self { node, values: Vec::new(), origin, fields, keys, rows, sizes, subjects, facets, outline, marginals }
+        let (outline, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let values = Vec::new();
+        Self { node, values, origin, fields, keys, rows, sizes, subjects, facets, outline, marginals, ascends }
+    }
+
+    /// From which bit on its keys ascend, so that those that agree in all bits from there on lie together.
+    pub(super) fn ascends_from(&self) -> u32 {
+        if size_of::<K>() > size_of::<u64>() {
+            return u32::MAX;
+        }
+        let falls = |pair: &[K]| if pair[0] > pair[1] { pair[0].word() ^ pair[1].word() } else { 0 };
+        *self
+            .ascends
+            .get_or_init(|| u64::BITS - self.keys.windows(2).fold(0, |all, pair| all | falls(pair)).leading_zeros())
     }
 
     /// The class keys, in no particular order.
@@ -279,9 +292,10 @@ impl<K: Key> Classes for FrequencySet<K> {
         self.sizes.as_deref().unwrap_or(&self.rows)
     }
     fn outline(&self, least: u32) -> Option<&Outline> {
-        let outline = self
-            .outline
-            .get_or_init(|| Outline::of(self.rows.iter().copied().zip(self.sizes().iter().copied()), least));
+        let outline = self.outline.get_or_init(|| match &self.sizes {
+            Some(sizes) => Outline::of(self.rows.iter().copied().zip(sizes.iter().copied()), least),
+            None => Outline::of_records(&self.rows, least),
+        });
         (outline.least() == least).then_some(outline)
     }
     fn left_out(&self, least: u32) -> Option<&[Vec<u32>]> {

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::dense::{Aim, Dense, places};
+use super::flat::Flat;
 use super::key::Key;
 use super::outline::Outline;
 use super::rollup::Groups;
@@ -40,6 +42,7 @@ pub(super) struct Sieve<K> {
     /// True once the search that asks is over.
     done: bool,
     groups: Groups<K>,
+    dense: Dense,
 }
 
 /// A table of the tree.
@@ -51,9 +54,68 @@ struct Branch<K> {
     feeds: usize,
     /// True if it came by itself, and was put where it could be.
     alone: bool,
-    table: Table<K>,
+    table: Counts<K>,
     /// What those that it feeds have to follow.
     told: (Vec<K>, Vec<i32>),
+}
+
+/// Once more than one in so many bytes are used, tables are flat where that is smaller. With more all of them are, which takes longer
+/// to follow; with fewer there is no room left for those to come.
+const SCARCE: usize = 3;
+
+/// A table, flat where memory is scarce.
+#[derive(Clone)]
+enum Counts<K> {
+    Flat(Flat),
+    Keyed(Table<K>),
+}
+
+impl<K: Key> Counts<K> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Flat(table) => table.bytes(),
+            Self::Keyed(table) => table.bytes(),
+        }
+    }
+
+    fn classes(&self) -> usize {
+        match self {
+            Self::Flat(table) => table.classes(),
+            Self::Keyed(table) => table.classes(),
+        }
+    }
+
+    fn unzip(&self) -> (Vec<K>, Vec<u32>) {
+        match self {
+            Self::Flat(table) => table.iter::<K>().unzip(),
+            Self::Keyed(table) => table.iter().unzip(),
+        }
+    }
+
+    fn outline(&self, least: u32) -> Option<&Outline> {
+        match self {
+            Self::Flat(table) => table.outline(least),
+            Self::Keyed(table) => table.outline(least),
+        }
+    }
+
+    fn left_out(&self, least: u32) -> Option<&[Vec<u32>]> {
+        match self {
+            Self::Flat(table) => table.left_out::<K>(least),
+            Self::Keyed(table) => table.left_out(least),
+        }
+    }
+
+    /// Follows changes; `codes` are those that the node has now, of which more may have come.
+    fn follow(&mut self, codes: &[usize], keys: &[K], by: &[i32], tell: impl FnMut(K, u32, u32)) {
+        match self {
+            Self::Flat(table) => {
+                table.make_room::<K>(codes);
+                table.follow(keys, by, tell);
+            }
+            Self::Keyed(table) => table.follow(keys, by, tell),
+        }
+    }
 }
 
 /// Changes of finest classes: their records before and after each.
@@ -72,6 +134,7 @@ impl<K: Key> Sieve<K> {
             bytes: 0,
             done: true,
             groups: Groups::default(),
+            dense: Dense::default(),
         }
     }
 
@@ -90,6 +153,7 @@ impl<K: Key> Sieve<K> {
             branches: sieve.branches.clone(),
             places: sieve.places.clone(),
             groups: Groups::default(),
+            dense: Dense::default(),
             news: News::new(),
             ..*sieve
         };
@@ -145,6 +209,8 @@ impl<K: Key> Sieve<K> {
             Some(at) => at,
             None => {
                 let finer = |at: &usize| self.branches[*at].node.is_finer_or_equal(node);
+                // Not worth looking for where there is no room anyway.
+                self.room(store, node, usize::MAX)?;
                 let from = (0..self.branches.len()).filter(finer).min_by_key(|&at| self.branches[at].table.classes());
                 let at = self.add(store, from, &self.capped(store, from), node.clone())?;
                 self.branches[at].alone = true;
@@ -157,12 +223,6 @@ impl<K: Key> Sieve<K> {
             table.left_out(least)?;
         }
         Some(outline.clone())
-    }
-
-    /// The outline of a node, without cells, if there is a table of it.
-    pub(super) fn known(&mut self, store: &FrequencyStore<K>, node: &Node, least: u32) -> Option<Outline> {
-        let at = self.find(store, node, least)??;
-        self.branches[at].table.outline(least).cloned()
     }
 
     /// Where the table of a node is, after all that is new; `None` if it is asked about another size than before.
@@ -228,11 +288,20 @@ impl<K: Key> Sieve<K> {
     /// The classes of a table, or the finest, each with what it counts for towards others.
     fn capped(&self, store: &FrequencyStore<K>, from: Option<usize>) -> Arc<FrequencySet<K>> {
         let (node, (keys, mut rows)): (Node, (Vec<K>, Vec<u32>)) = match from.map(|from| &self.branches[from]) {
-            Some(from) => (from.node.clone(), from.table.iter().unzip()),
+            Some(from) => (from.node.clone(), from.table.unzip()),
             None => (store.bottom(), (store.base_set().keys.clone(), store.base_set().rows.clone())),
         };
         rows.iter_mut().for_each(|rows| *rows = self.least.min(*rows));
         Arc::new(FrequencySet::of_records(node, Origin::RolledUp, store.fields().to_vec(), keys, rows))
+    }
+
+    /// Whether the table of a node of at most so many classes is to be flat; `None` if there is no room for it.
+    fn room(&self, store: &FrequencyStore<K>, node: &Node, most: usize) -> Option<bool> {
+        let places = places(store.sizes(node).into_iter());
+        let (flat, keyed) = (Flat::bytes_for(places), Table::<K>::bytes_for(most.min(places)));
+        let is_flat = flat <= keyed && self.bytes > self.memory / SCARCE;
+        let bytes = if is_flat { flat } else { keyed };
+        (self.bytes.saturating_add(bytes) <= self.memory).then_some(is_flat)
     }
 
     /// Makes the table of a node, fed by one that is finer, whose classes these are.
@@ -243,12 +312,15 @@ impl<K: Key> Sieve<K> {
         finer: &Arc<FrequencySet<K>>,
         node: Node,
     ) -> Option<usize> {
-        let values = store.domains().iter().zip(node.levels()).map(|(view, &level)| view.level(level).len());
-        let most = values.fold(1, usize::saturating_mul).min(finer.keys.len());
-        if self.bytes + Table::<K>::bytes_for(most) > self.memory {
-            return None;
-        }
-        let table = Table::of(&store.summed(finer, &node));
+        let codes = store.sizes(&node);
+        let table = match self.room(store, &node, finer.keys.len())? {
+            true => {
+                let aim = Aim { from: &store.sizes(&finer.node), to: &codes, below: u32::MAX, keys: finer.keys.len() };
+                self.dense.aim(&finer.fields, aim, &store.steps(&finer.node, &node));
+                Counts::Flat(Flat::of(finer, &self.dense, codes))
+            }
+            false => Counts::Keyed(Table::of(&store.summed(finer, &node))),
+        };
         self.bytes += table.bytes();
         from.into_iter().for_each(|from| self.branches[from].feeds += 1);
         self.places.insert(node.clone(), self.branches.len());
@@ -285,9 +357,10 @@ impl<K: Key> Sieve<K> {
                 continue;
             }
             let keys = self.groups.mapped(keys, &store.steps(finer, node));
+            let codes = store.sizes(node);
             match *feeds > 0 {
-                true => table.follow(keys, by, |key, before, after| tell(tells, key, before, after)),
-                false => table.follow(keys, by, |_, _, _| ()),
+                true => table.follow(&codes, keys, by, |key, before, after| tell(tells, key, before, after)),
+                false => table.follow(&codes, keys, by, |_, _, _| ()),
             }
         }
     }

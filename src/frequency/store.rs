@@ -10,13 +10,16 @@ use dashmap::DashMap;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
+use super::book::Book;
 use super::deferred::Deferred;
-use super::dense::places;
+use super::dense::{is_flat, places};
 use super::glance::Glance;
 use super::key::{Field, Key, Layout};
-use super::outline::{Moves, Outline};
+use super::levels::Levels;
+use super::outline::{Moves, Outline, Shown};
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
+pub use super::sets::{FrequencySets, Origins};
 use super::sieve::Sieve;
 use super::spread::Spread;
 use super::warm::{Due, Stale};
@@ -30,50 +33,11 @@ const MAX_CACHED_BYTES: usize = 160 << 20;
 
 /// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
 /// from, more come late.
-const MANY: u32 = 12;
+const MANY: u32 = 3;
 
 /// A set in between is worth it if it leaves an attribute's records spread over so many times fewer values: the logarithm.
 /// Smaller makes sets that are hardly smaller than what they are rolled up from, larger too few.
 const WORTHWHILE: f64 = 1.0;
-
-/// Frequency sets by node, whatever the key type.
-pub trait FrequencySets: Send + Sync {
-    /// The finest set.
-    fn base(&self) -> Arc<dyn Classes>;
-    /// The set of `node`, which may be any node of the full hierarchies.
-    fn set(&self, node: &Node) -> Arc<dyn Classes>;
-    /// What the sizes of the classes of `node` say about a least one by themselves, with the cells left out if they are of at most
-    /// `most` records. Where a store follows another that was asked the same, this is far less work than the classes.
-    fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline>;
-    /// The same without the cells, for nodes that hardly any other is rolled up from: where it can be counted without the set, that
-    /// is not made.
-    fn glance(&self, node: &Node, least: u32) -> Option<Outline>;
-    /// The classes of any recoding whose columns over the same domains are `columns`, summed from the finest set.
-    fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes>;
-    /// Which of the sets asked for so far the next store should have at hand; the others it brings up to date if need be.
-    fn remember(&self, nodes: &[Node]);
-    /// Bytes of the sets that came from earlier stores.
-    fn warm_bytes(&self) -> usize;
-    /// How many sets were scanned and rolled up so far.
-    fn origins(&self) -> Origins;
-    /// How many records had come and gone when the store was made, where nothing but records is counted.
-    fn moves(&self) -> Option<Moves>;
-    /// The domains the codes belong to.
-    fn domains(&self) -> &[Arc<DomainView>];
-    /// How the records spread over the values of the attributes.
-    fn spread(&self) -> &Spread;
-}
-
-/// How the sets handed out were made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Origins {
-    /// Counted from rows.
-    pub scanned: u64,
-    /// Summed from a finer set.
-    pub rolled_up: u64,
-    /// Found in the store.
-    pub cached: u64,
-}
 
 /// The base set and everything rolled up from it.
 pub struct FrequencyStore<K> {
@@ -95,6 +59,8 @@ pub struct FrequencyStore<K> {
     /// The outlines of the last store.
     sieve: Mutex<Option<Sieve<K>>>,
     moves: OnceLock<Moves>,
+    /// The ledgers, where more than records is counted.
+    book: Option<Book<K>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
@@ -109,7 +75,7 @@ pub struct FrequencyStore<K> {
 struct Cached<K> {
     classes: usize,
     /// Kept here too, for most are only looked at to be passed over.
-    node: Node,
+    levels: Levels,
     set: Arc<Deferred<K>>,
 }
 
@@ -139,6 +105,7 @@ impl<K: Key> FrequencyStore<K> {
             stale: Mutex::default(),
             sieve: Mutex::default(),
             moves: OnceLock::new(),
+            book: None,
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
             spread: OnceLock::new(),
@@ -150,6 +117,21 @@ impl<K: Key> FrequencyStore<K> {
     /// Says when it was made.
     pub(super) fn as_of(&self, moves: &Moves) {
         self.moves.get_or_init(|| moves.clone());
+    }
+
+    /// Takes in the ledgers.
+    pub(super) fn open(&mut self, book: Book<K>) {
+        self.book = Some(book);
+    }
+
+    /// The ledgers, where there are any.
+    pub(super) fn book(&self) -> Option<&Book<K>> {
+        self.book.as_ref()
+    }
+
+    /// The finest set.
+    pub(super) fn finest(&self) -> Arc<Deferred<K>> {
+        Arc::clone(&self.base)
     }
 
     /// The frequency set of `node`.
@@ -179,10 +161,17 @@ impl<K: Key> FrequencyStore<K> {
 
     /// The classes of `finer` as those of `node`.
     pub(super) fn summed(&self, finer: &Arc<FrequencySet<K>>, node: &Node) -> FrequencySet<K> {
-        let (from, to) = (self.sizes(&finer.node), self.sizes(node));
-        let (most, flat) = places(&to, finer.keys.len());
-        let expected = if flat { Expected::Places { from: &from, to: &to } } else { Expected::AtMost(most) };
-        self.rollup(finer, node, &self.steps(&finer.node, node), expected)
+        let (from, to, steps) = (self.sizes(&finer.node), self.sizes(node), self.steps(&finer.node, node));
+        // Keys that agree in all bits above the steps lie together where they do so far.
+        let below = steps.iter().map(|step| step.field.end()).fold(finer.ascends_from(), u32::max);
+        let below =
+            self.fields().iter().filter(|field| field.shift() < below).map(|field| field.end()).fold(below, u32::max);
+        let near = to.iter().zip(self.fields()).filter(|(_, field)| field.end() <= below).map(|(&codes, _)| codes);
+        let expected = match is_flat(places(near), finer.keys.len()) {
+            true => Expected::Places { from: &from, to: &to, below },
+            false => Expected::AtMost(places(to.iter().copied())),
+        };
+        self.rollup(finer, node, &steps, expected)
     }
 
     /// The outline that came from earlier stores.
@@ -200,7 +189,7 @@ impl<K: Key> FrequencyStore<K> {
         }
         let finer = self.near(node);
         let (from, to) = (self.sizes(finer.node()), self.sizes(node));
-        if !places(&to, finer.most()).1 {
+        if !is_flat(places(to.iter().copied()), finer.most()) {
             return None;
         }
         let mut glance = self.glances.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
@@ -211,7 +200,7 @@ impl<K: Key> FrequencyStore<K> {
     }
 
     /// By attribute how many values it has at a node.
-    fn sizes(&self, node: &Node) -> SmallVec<[usize; 16]> {
+    pub(super) fn sizes(&self, node: &Node) -> SmallVec<[usize; 16]> {
         self.domains.iter().zip(node.levels()).map(|(view, &level)| view.level(level).len()).collect()
     }
 
@@ -222,15 +211,33 @@ impl<K: Key> FrequencyStore<K> {
         differ.map(|a| Step { field: self.layout.field(a), map: self.map(a, from[a], to[a]) }).collect()
     }
 
+    /// From the finest codes to those of a node, to be kept.
+    pub(super) fn owned_steps(&self, node: &Node) -> Vec<(Field, Vec<K>)> {
+        self.steps(&self.bottom(), node).into_iter().map(|step| (step.field, step.map.to_vec())).collect()
+    }
+
     fn hold(&self, set: &Arc<Deferred<K>>, asked: bool) {
         if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
             let held = Held { set: Arc::clone(set), asked: AtomicBool::new(asked) };
             self.sets.insert(set.node().clone(), held);
-            let cached = Cached { classes: set.most(), node: set.node().clone(), set: Arc::clone(set) };
+            let cached = Cached { classes: set.most(), levels: Levels::of(set.node()), set: Arc::clone(set) };
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
             let at = by_size.partition_point(|other| other.classes < cached.classes);
             by_size.insert(at, cached);
         }
+    }
+
+    /// Lets go of what takes more than so many bytes, the largest first: each saves a rollup, so the smallest are worth most by the byte.
+    pub(super) fn shrink(&self, memory: usize) {
+        let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        let fits = |cached: &Cached<K>| {
+            bytes += cached.set.bytes();
+            bytes <= memory
+        };
+        let kept = by_size.iter().map(fits).take_while(|fits| *fits).count();
+        by_size.drain(kept..).for_each(|cached| _ = self.sets.remove(cached.set.node()));
+        self.cached_bytes.store(by_size.iter().map(|cached| cached.set.bytes()).sum(), Ordering::Relaxed);
     }
 
     /// The finest set.
@@ -355,7 +362,9 @@ impl<K: Key> FrequencyStore<K> {
     fn smallest_finer(&self, node: &Node) -> Arc<Deferred<K>> {
         let base = self.base.most();
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
-        let finer = |cached: &&Cached<K>| cached.node.is_finer_or_equal(node);
+        let levels = Levels::of(node);
+        let finer =
+            |cached: &&Cached<K>| cached.levels.may_be_finer(levels) && cached.set.node().is_finer_or_equal(node);
         let smallest = by_size.iter().take_while(|cached| cached.classes < base).find(finer);
         let smallest = smallest.map(|cached| Arc::clone(&cached.set));
         drop(by_size);
@@ -377,9 +386,22 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         Arc::clone(&self.base) as Arc<dyn Classes>
     }
     fn set(&self, node: &Node) -> Arc<dyn Classes> {
-        self.get(node)
+        let followed = self.book.as_ref().filter(|_| !self.base.is_made()).and_then(|book| book.classes(self, node));
+        self.cached.fetch_add(u64::from(followed.is_some()), Ordering::Relaxed);
+        // Whoever asks for it looks at its classes one by one: at the set itself, and not each time through what it is made from.
+        followed.unwrap_or_else(|| Arc::clone(self.get(node).set()) as Arc<dyn Classes>)
+    }
+    fn outline_by(&self, node: &Node, least: u32, shown: Shown<'_>, most: u64) -> Option<Outline> {
+        let outline = self.book.as_ref()?.outline(self, node, least, shown, most);
+        self.cached.fetch_add(u64::from(outline.is_some()), Ordering::Relaxed);
+        outline
     }
     fn outline(&self, node: &Node, least: u32, most: u64) -> Option<Outline> {
+        if self.book.is_some()
+            && let Some(outline) = self.outline_by(node, least, &|size, _| size >= least, most)
+        {
+            return Some(outline);
+        }
         let kept = self.kept(|sieve| sieve.outline(self, node, least, most));
         if kept.is_some() {
             return kept;
@@ -392,12 +414,16 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         Some(outline.clone())
     }
     fn glance(&self, node: &Node, least: u32) -> Option<Outline> {
-        let glance = self.kept(|sieve| sieve.known(self, node, least)).or_else(|| self.glance_at(node, least));
+        if self.book.is_some() {
+            return self.outline(node, least, 0);
+        }
+        // Where outlines are followed, one more is little work, and likely to be asked for again.
+        let glance = self.kept(|sieve| sieve.outline(self, node, least, 0)).or_else(|| self.glance_at(node, least));
         glance.or_else(|| self.find(node, false).outline(least).cloned())
     }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {
         if let Some(node) = recoding.node() {
-            return self.get(&node);
+            return self.set(&node);
         }
         // Published codes are at most as many as leaves, so they fit the same fields.
         let fields = || (0..columns.len()).map(|attribute| self.layout.field(attribute));
@@ -413,6 +439,10 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         for held in &self.sets {
             held.asked.fetch_and(nodes_asked.contains(held.set.node()), Ordering::Relaxed);
         }
+        if let Some(book) = &self.book {
+            book.keep(self, nodes);
+            return;
+        }
         let mut sieve = self.sieve();
         match sieve.as_mut() {
             Some(sieve) => sieve.keep(self, nodes),
@@ -420,7 +450,8 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         }
     }
     fn warm_bytes(&self) -> usize {
-        self.warm_bytes.load(Ordering::Relaxed) + self.sieve().as_ref().map_or(0, Sieve::bytes)
+        let ledgers = self.book.as_ref().map_or(0, Book::bytes);
+        ledgers + self.warm_bytes.load(Ordering::Relaxed) + self.sieve().as_ref().map_or(0, Sieve::bytes)
     }
     fn origins(&self) -> Origins {
         Origins {

@@ -1,8 +1,8 @@
 //! Rollups that live longer than a window: the sets that the last search asked for, kept up to date by what came and went. Nodes of
 //! which only the sizes of classes matter are left to the [`Sieve`], which is far less work.
 //!
-//! Invariant: a set handed out equals the rollup of the base set of the same moment. Sets with histograms or subjects are
-//! not kept; those are rolled up again. Nothing is tracked before a first search has asked for something, so that windows
+//! Invariant: a set handed out equals the rollup of the base set of the same moment. Where histograms or
+//! subjects are counted, a [`Book`](super::book::Book) does the same. Nothing is tracked before a first search has asked for something, so that windows
 //! that are counted once pay nothing. What changed is itself rolled up on the way to the sets, once for all that share levels,
 //! and a set that nobody else holds is patched in its place: the work is in what changed, not in the window.
 
@@ -15,6 +15,7 @@ use super::set::Classes;
 use super::sieve::{News, Sieve};
 use super::store::FrequencyStore;
 use super::table::Table;
+use super::totals::Totals;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
 
@@ -37,11 +38,8 @@ pub(super) struct Warm<K> {
     counts: Vec<u32>,
     /// True if there were too many to follow.
     lost: bool,
-    records: u64,
-    /// Tuples that have records.
-    classes: usize,
-    /// Records by attribute and code; none before the first store that follows.
-    marginals: Vec<Vec<u64>>,
+    /// Without marginals before the first store that follows.
+    totals: Totals,
 }
 
 /// The finest counts, by the tuples' numbers.
@@ -60,18 +58,8 @@ impl<K: Key> Tuples<'_, K> {
 impl<K: Key> Warm<K> {
     /// Follows what happens after `last` was handed out.
     pub(super) fn after(last: Arc<FrequencyStore<K>>, now: &Tuples<'_, K>) -> Self {
-        let (records, classes) = (last.base_set().records(), last.base_set().len());
-        Self {
-            copied: now.copied(),
-            changes: Vec::new(),
-            known: 0,
-            counts: Vec::new(),
-            lost: false,
-            records,
-            classes,
-            marginals: Vec::new(),
-            last,
-        }
+        let totals = Totals { records: last.base_set().records(), classes: last.base_set().len(), ..Totals::default() };
+        Self { copied: now.copied(), changes: Vec::new(), known: 0, counts: Vec::new(), lost: false, totals, last }
     }
 
     /// One record more or less of a tuple, which then has `rows`.
@@ -81,7 +69,7 @@ impl<K: Key> Warm<K> {
             self.changes.push((tuple, by));
             self.counts.push(rows);
             let before = rows.wrapping_add_signed(-by);
-            self.classes = self.classes + usize::from(rows > 0) - usize::from(before > 0);
+            self.totals.classes = self.totals.classes + usize::from(rows > 0) - usize::from(before > 0);
         } else {
             self.lost = true;
         }
@@ -99,16 +87,16 @@ impl<K: Key> Warm<K> {
         if self.lost {
             return None;
         }
-        if self.marginals.is_empty() {
+        if self.totals.marginals.is_empty() {
             // Not before it is known that there is a next store.
             let codes: Vec<usize> =
                 (0..now.layout.fields().len()).map(|attribute| self.last.codes(attribute)).collect();
-            self.marginals = self.last.base_set().marginals(&codes);
+            self.totals.marginals = self.last.base_set().marginals(&codes);
         }
         let news = &self.changes[self.known..];
         let keys: Vec<K> = news.iter().map(|(tuple, _)| now.keys[*tuple as usize]).collect();
         let by: Vec<i32> = news.iter().map(|(_, by)| *by).collect();
-        self.count(&keys, &by, now.layout);
+        keys.iter().zip(&by).for_each(|(key, &by)| self.totals.count(key, now.layout.fields(), by));
         let counts = by.iter().zip(self.counts.drain(..)).map(|(&by, after)| [after.wrapping_add_signed(-by), after]);
         let news: News<K> = keys.iter().copied().zip(counts).collect();
         let (known, renewed) = (self.known, self.changes.len() > self.copied.keys.len() / STALE);
@@ -122,9 +110,7 @@ impl<K: Key> Warm<K> {
             fresh: now.keys[self.copied.keys.len()..].to_vec(),
             changes: self.changes.clone(),
             fields: now.layout.fields().to_vec(),
-            records: self.records,
-            classes: self.classes,
-            marginals: self.marginals.clone(),
+            totals: self.totals.clone(),
         };
         let finest = Deferred::since(bottom, since);
         let next = Arc::new(FrequencyStore::new(finest, now.layout.clone(), domains.to_vec()));
@@ -140,19 +126,6 @@ impl<K: Key> Warm<K> {
         stale.retain(|stale| !renewed && fits(&stale.set));
         next.lay_by(stale);
         Some(next)
-    }
-
-    fn count(&mut self, keys: &[K], by: &[i32], layout: &Layout) {
-        for (key, &by) in keys.iter().zip(by) {
-            self.records = self.records.wrapping_add_signed(i64::from(by));
-            for (marginal, &field) in self.marginals.iter_mut().zip(layout.fields()) {
-                let code = key.get(field) as usize;
-                if marginal.len() <= code {
-                    marginal.resize(code + 1, 0);
-                }
-                marginal[code] = marginal[code].wrapping_add_signed(i64::from(by));
-            }
-        }
     }
 }
 

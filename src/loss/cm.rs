@@ -4,22 +4,23 @@
 //! Merging two classes never raises the number of records with the majority label, so the finest classes bound every node
 //! and a counted node bounds all above it.
 
+use std::sync::{Arc, OnceLock};
+
 use super::{Counted, LossMetric};
 use crate::frequency::set::Classes;
 use crate::model::lattice::Node;
 
 pub(super) struct Cm {
     facet: Option<usize>,
-    finest: f64,
+    base: Arc<dyn Classes>,
+    /// What the finest classes lose; counted when first asked for.
+    finest: OnceLock<f64>,
 }
 
 impl Cm {
     /// `facet` is where the label is counted; without a label nothing but suppression costs anything.
-    pub(super) fn new(facet: Option<usize>, base: &dyn Classes) -> Self {
-        let mut cm = Self { facet, finest: 0.0 };
-        let records = base.records();
-        cm.finest = cm.minorities(base) / records.max(1) as f64;
-        cm
+    pub(super) fn new(facet: Option<usize>, base: Arc<dyn Classes>) -> Self {
+        Self { facet, base, finest: OnceLock::new() }
     }
 
     /// Records of one class that do not have its majority label.
@@ -42,7 +43,7 @@ impl LossMetric for Cm {
     }
 
     fn lower_bound(&self, _node: &Node) -> f64 {
-        self.finest
+        *self.finest.get_or_init(|| self.minorities(&*self.base) / self.base.records().max(1) as f64)
     }
 
     fn bound_above(&self, node: &Counted<'_>) -> f64 {

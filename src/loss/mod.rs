@@ -67,14 +67,21 @@ pub trait LossMetric: Send + Sync {
 }
 
 /// The metric `loss` for a window whose finest classes are `base`.
-pub fn metric(loss: Loss, policy: &Policy, domains: &[Arc<DomainView>], base: &dyn Classes) -> Box<dyn LossMetric> {
+pub fn metric(
+    loss: Loss,
+    policy: &Policy,
+    domains: &[Arc<DomainView>],
+    base: &Arc<dyn Classes>,
+) -> Box<dyn LossMetric> {
+    let finest = Arc::clone(base);
+    let base = &**base;
     match loss {
         Loss::Glm => Box::new(cells::CellLoss::glm(policy, domains, base)),
         Loss::Precision => Box::new(cells::CellLoss::precision(policy, domains, base)),
         Loss::Dm => Box::new(dm::Dm::new(domains, base)),
         Loss::Cm => {
             let facet = Facet::of(policy).into_iter().position(|f| f == Facet::Label);
-            Box::new(cm::Cm::new(facet, base))
+            Box::new(cm::Cm::new(facet, finest))
         }
         Loss::Score => Box::new(score::Score::new(policy, domains, base)),
         Loss::Ql => Box::new(ql::Ql(Quality::new(policy, domains))),

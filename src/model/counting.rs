@@ -20,6 +20,7 @@ pub enum Facet {
 
 impl Facet {
     /// The facet's code in row i.
+    #[inline]
     pub fn code(self, rows: &Rows, i: usize) -> Code {
         match self {
             Self::Label => rows.label(i),

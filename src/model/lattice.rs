@@ -41,6 +41,7 @@ impl Node {
     }
 
     /// True if every level is at most the other's.
+    #[inline]
     pub fn is_finer_or_equal(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| a <= b)
     }

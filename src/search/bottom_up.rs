@@ -5,17 +5,19 @@
 //! attributes are fully generalized, so its frequency set is a rollup like any other, and a node over a subset that
 //! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
-//! A warm start begins with the edge of what satisfied in the last window, subset by subset: where that is still the edge, nothing
-//! else is counted, and of the edge only what the records that came and went can have moved across.
+//! A warm start needs no subsets, which only save counts where nothing is known: it begins with the edge of what satisfied in the
+//! last window. Where that is still the edge, nothing else is counted, and of the edge only what the records that came and went can
+//! have moved across; where it is not, what is left open is settled from there.
 
 use std::convert::Infallible;
 
 use rand::Rng;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::evaluator::Evaluator;
 use super::exhaustive::Exhaustive;
 use super::packing::{Packed, Packing};
+use super::sides::Sides;
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 use crate::model::lattice::{Lattice, Level, Node};
 
@@ -33,16 +35,20 @@ const FEW: usize = 1 << 17;
 /// is configured, and time to follow.
 const MAX_REMEMBERED: usize = 1 << 14;
 
+/// Starts over if more than one node in so many is open after the last edge was counted. Larger starts over where little is left,
+/// smaller settles more nodes one by one than there would be by subsets.
+const FEW_OPEN: usize = 4;
+
 impl Search for BottomUp {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let Some(mut incognito) = Incognito::new(lattice, evaluator, budget) else {
             return Exhaustive.run(lattice, evaluator, budget, rng);
         };
-        let (done, minimal) = match incognito.satisfying() {
-            Ok(()) => {
-                let done = incognito.weigh(incognito.in_lattice().collect());
-                evaluator.memorise_up_to(incognito.decisive(), MAX_REMEMBERED);
-                (done, incognito.minimal())
+        let (done, minimal) = match incognito.settled() {
+            Ok((satisfying, minimal)) => {
+                let done = incognito.weigh(satisfying);
+                incognito.leave();
+                (done, minimal)
             }
             Err(stop) => (Err((stop, evaluator.lower_bound(lattice.bottom()))), Vec::new()),
         };
@@ -67,11 +73,8 @@ pub(super) struct Incognito<'a, 'e> {
     made: FxHashSet<Subset>,
     /// Nodes whose status was derived.
     pub(super) predicted: u64,
-    /// By subset the nodes that the last search left.
-    recalled: FxHashMap<Subset, Vec<Packed>>,
-    /// What was counted, and what was known to be as it was.
-    counted: Vec<Packed>,
-    stayed: Vec<Packed>,
+    /// What was counted or known to be as it was, and whether it satisfies.
+    known: Vec<(Node, bool)>,
     /// What was weighed, those that may cost least first.
     weighed: Vec<Node>,
     /// The best of those that were weighed.
@@ -86,11 +89,6 @@ impl<'a, 'e> Incognito<'a, 'e> {
         if !evaluator.monotone() || lattice.width() > Subset::BITS as usize {
             return None;
         }
-        let mut recalled: FxHashMap<Subset, Vec<Packed>> = FxHashMap::default();
-        for node in evaluator.recall().iter().filter(|node| node.is_finer_or_equal(&full)) {
-            let inside = (0..lattice.width()).filter(|&a| node.levels()[a] < full.levels()[a]);
-            recalled.entry(inside.fold(0, |subset, a| subset | 1 << a)).or_default().push(packing.pack(node));
-        }
         Some(Self {
             lattice,
             evaluator,
@@ -100,19 +98,58 @@ impl<'a, 'e> Incognito<'a, 'e> {
             satisfying: FxHashSet::default(),
             made: FxHashSet::default(),
             predicted: 0,
-            recalled,
-            counted: Vec::new(),
-            stayed: Vec::new(),
+            known: Vec::new(),
             weighed: Vec::new(),
             best: None,
         })
+    }
+
+    /// The satisfying nodes of the lattice, and the minimal ones.
+    fn settled(&mut self) -> Result<(Vec<Node>, Vec<Node>), StopReason> {
+        if let Some(sides) = self.resettle()? {
+            self.predicted += sides.open().1.saturating_sub(self.known.len()) as u64;
+            return Ok((sides.satisfying().collect(), sides.minimal()));
+        }
+        self.satisfying()?;
+        Ok((self.in_lattice().collect(), self.minimal()))
+    }
+
+    /// Finds on which side all nodes are from what the last search left; `None` if that does not say much.
+    fn resettle(&mut self) -> Result<Option<Sides<'a>>, StopReason> {
+        let mut recalled = self.evaluator.recall();
+        recalled.retain(|node| node.is_finer_or_equal(&self.full));
+        let Some(mut sides) = Sides::new(self.lattice).filter(|_| !recalled.is_empty()) else { return Ok(None) };
+        // The edge, which is last, says what the others are.
+        for node in recalled.iter().rev() {
+            if sides.of(node).is_none() {
+                let satisfies = self.check(node)?;
+                sides.mark(node, satisfies);
+            }
+        }
+        let (open, all) = sides.open();
+        if open > all / FEW_OPEN {
+            return Ok(None);
+        }
+        let mut from = 0;
+        while let Some(open) = sides.next_open(from) {
+            let mut next = Some(open);
+            while let Some(place) = next {
+                let node = sides.node(place);
+                let satisfies = self.check(&node)?;
+                sides.mark(&node, satisfies);
+                // Towards the edge.
+                next = sides.open_beside(place, !satisfies);
+            }
+            from = open;
+        }
+        Ok(Some(sides))
     }
 
     /// Finds all satisfying nodes.
     pub(super) fn satisfying(&mut self) -> Result<(), StopReason> {
         // The subset of size zero: everything fully generalized.
         let everything = self.packing.pack(&self.full);
-        if !self.check(everything)? {
+        if !self.check(&self.full.clone())? {
             return Ok(());
         }
         self.satisfying.insert(everything);
@@ -146,63 +183,30 @@ impl<'a, 'e> Incognito<'a, 'e> {
     }
 
     /// Which of `nodes` over `subset` satisfy: without one of their projections to one attribute less none, above a satisfying one
-    /// and below a failing one marked without counting, the others counted from the finest up. What the last search left is
-    /// counted first: where little has changed nothing else is left to count.
+    /// marked without counting, the others counted from the finest up.
     fn breadth_first(&mut self, subset: Subset, mut nodes: Vec<Packed>) -> Result<Vec<Packed>, StopReason> {
         let attributes: Vec<usize> = (0..self.lattice.width()).filter(|a| subset >> a & 1 == 1).collect();
         nodes.retain(|&node| {
             let projects = |&a: &usize| self.satisfying.contains(&self.packing.with(node, a, self.full.levels()[a]));
             attributes.iter().all(projects)
         });
-        let mut failing = FxHashSet::default();
-        if let Some(recalled) = self.recalled.remove(&subset) {
-            let open: FxHashSet<Packed> = nodes.iter().copied().collect();
-            for node in recalled.into_iter().filter(|node| open.contains(node)) {
-                if failing.contains(&node) {
-                    continue;
-                }
-                if self.check(node)? {
-                    self.satisfying.insert(node);
-                } else {
-                    self.fail(node, &attributes, &open, &mut failing);
-                }
-            }
-        }
         for &node in &nodes {
             let finer = |&a: &usize| {
                 let level = self.packing.level(node, a);
                 level > self.lattice.bottom().levels()[a] && self.satisfying.contains(&self.packing.lower(node, a))
             };
-            if self.satisfying.contains(&node) || failing.contains(&node) {
-                continue;
-            }
             if attributes.iter().any(finer) {
                 self.predicted += 1;
                 self.satisfying.insert(node);
                 continue;
             }
             self.make(subset);
-            if self.check(node)? {
+            if self.check(&self.packing.node(node))? {
                 self.satisfying.insert(node);
             }
         }
         nodes.retain(|node| self.satisfying.contains(node));
         Ok(nodes)
-    }
-
-    /// Marks a failing node, and all below it that are `open`.
-    fn fail(&mut self, node: Packed, attributes: &[usize], open: &FxHashSet<Packed>, failing: &mut FxHashSet<Packed>) {
-        failing.insert(node);
-        let mut follow = vec![node];
-        while let Some(node) = follow.pop() {
-            for &a in attributes.iter().filter(|&&a| self.packing.level(node, a) > 0) {
-                let below = self.packing.lower(node, a);
-                if open.contains(&below) && failing.insert(below) {
-                    self.predicted += 1;
-                    follow.push(below);
-                }
-            }
-        }
     }
 
     /// Has the set of a subset at its finest made, if it is small, from which those of all its nodes are rolled up (cube-style):
@@ -230,8 +234,9 @@ impl<'a, 'e> Incognito<'a, 'e> {
 
     /// Those that may cost least come first, and of these most are passed over by what they cost at least.
     fn weigh_while<E>(&mut self, nodes: Vec<Node>, go_on: impl Fn(f64) -> Result<(), E>) -> Result<(), E> {
-        let mut by_bound: Vec<(f64, Node)> =
-            nodes.into_iter().map(|node| (self.evaluator.lower_bound(&node), node)).collect();
+        let most = self.best.as_ref().map_or(f64::INFINITY, |(best, _)| best + TIE);
+        let bounded = nodes.into_iter().map(|node| (self.evaluator.lower_bound(&node), node));
+        let mut by_bound: Vec<(f64, Node)> = bounded.filter(|(lower, _)| *lower <= most).collect();
         by_bound.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (lower, node) in by_bound {
             if self.best.as_ref().is_some_and(|(best, _)| lower > best + TIE) {
@@ -261,51 +266,33 @@ impl<'a, 'e> Incognito<'a, 'e> {
         minimal
     }
 
-    /// What the next search may start from: the answer, what was weighed, and the edge between what satisfies and what fails, from
+    /// Leaves what the next search may start from: the answer, what was weighed, and the edge between what satisfies and what fails, from
     /// both sides.
-    fn decisive(&self) -> Vec<Node> {
-        let (low, high) = (self.lattice.bottom().levels(), self.lattice.top().levels());
-        let is_edge = |&&node: &&Packed| {
-            let satisfies = self.satisfying.contains(&node);
-            let alike = |other: Packed| self.satisfying.contains(&other) == satisfies;
-            let mut attributes = (0..low.len()).filter(|&a| self.packing.level(node, a) < self.full.levels()[a]);
-            match satisfies {
-                true => !attributes.any(|a| self.packing.level(node, a) > low[a] && alike(self.packing.lower(node, a))),
-                false => !attributes.any(|a| match self.packing.level(node, a) < high[a] {
-                    true => alike(self.packing.raise(node, a)),
-                    false => alike(self.packing.with(node, a, self.full.levels()[a])),
-                }),
-            }
-        };
-        let known = self.counted.iter().chain(&self.stayed);
-        let edge = known.filter(is_edge).map(|&node| self.packing.node(node));
-        let best = self.best.iter().map(|(_, node)| node.clone());
+    fn leave(&self) {
+        let Some(mut sides) = Sides::new(self.lattice).filter(|_| self.evaluator.is_warm()) else { return };
+        self.known.iter().for_each(|(node, satisfies)| sides.mark(node, *satisfies));
+        let edge = self.known.iter().filter(|(node, satisfies)| sides.is_edge(node, *satisfies)).map(|(node, _)| node);
+        let best = self.best.iter().map(|(_, node)| node);
         let mut seen = FxHashSet::default();
-        best.chain(self.weighed.iter().cloned()).chain(edge).filter(|node| seen.insert(node.clone())).collect()
+        let all = best.chain(&self.weighed).chain(edge).filter(|node| seen.insert(*node)).cloned();
+        self.evaluator.memorise_up_to(all.collect(), MAX_REMEMBERED);
     }
 
     /// The best satisfying node that was weighed or counted. No node is counted for it that was not.
     pub(super) fn answer(&mut self) -> Option<Candidate> {
-        let satisfies = |node: &&Packed| self.satisfying.contains(*node);
-        let counted = self.counted.iter().filter(satisfies).map(|&node| self.packing.node(node));
-        let counted = counted.filter(|node| self.lattice.contains(node)).collect();
-        let Ok(()) = self.weigh_while(counted, |_| Ok::<_, Infallible>(()));
+        let satisfying = self.known.iter().filter(|(node, satisfies)| *satisfies && self.lattice.contains(node));
+        let Ok(()) = self.weigh_while(satisfying.map(|(node, _)| node.clone()).collect(), |_| Ok::<_, Infallible>(()));
         let (_, node) = self.best.take()?;
         Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
     }
 
     /// Counts a node, unless its status cannot have changed or the budget is spent. Nodes that project some attributes away may lie outside the lattice.
-    fn check(&mut self, node: Packed) -> Result<bool, StopReason> {
+    fn check(&mut self, node: &Node) -> Result<bool, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let whole = self.packing.node(node);
-        if let Some(satisfies) = self.evaluator.still_satisfies(&whole) {
-            self.predicted += 1;
-            self.stayed.push(node);
-            return Ok(satisfies);
-        }
-        self.counted.push(node);
-        Ok(self.evaluator.satisfies(&whole))
+        let satisfies = self.evaluator.still_satisfies(node).unwrap_or_else(|| self.evaluator.satisfies(node));
+        self.known.push((node.clone(), satisfies));
+        Ok(satisfies)
     }
 }

@@ -13,10 +13,11 @@ use crate::frequency::outline::{Moves, Outline};
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
+use crate::model::counting::Histogram;
 use crate::model::lattice::Node;
 use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Recoding;
-use crate::privacy::Rules;
+use crate::privacy::{Class, Rules};
 
 /// What is known of a counted node.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +71,8 @@ pub struct Evaluator<'a> {
     allowed: u64,
     /// True if nothing but the size of a class decides whether it is published.
     sizes_only: bool,
+    /// True if nothing but the class decides it, and what is published at a node is at every coarser one.
+    alone: bool,
     memo: Mutex<FxHashMap<Node, Known>>,
     checks: AtomicU64,
     /// The whole window as one class.
@@ -105,11 +108,11 @@ impl<'a> Evaluator<'a> {
     pub fn new(policy: &'a Policy, rules: &'a Rules, sets: Arc<dyn FrequencySets>) -> Self {
         let base = sets.base();
         let records = base.records();
-        let metric = loss::metric(policy.loss, policy, sets.domains(), &*base);
+        let metric = loss::metric(policy.loss, policy, sets.domains(), &base);
         let allowed = policy.suppression.of(records);
         let suppression = allowed > 0;
-        let sizes_only =
-            rules.only_classes() && rules.monotone(suppression) && rules.alone(suppression, true).next().is_none();
+        let alone = rules.only_classes() && rules.monotone(suppression);
+        let sizes_only = alone && rules.alone(suppression, true).next().is_none();
         Self {
             policy,
             rules,
@@ -117,6 +120,7 @@ impl<'a> Evaluator<'a> {
             records,
             allowed,
             sizes_only,
+            alone,
             sets,
             memo: Mutex::default(),
             checks: AtomicU64::new(0),
@@ -129,6 +133,11 @@ impl<'a> Evaluator<'a> {
     pub fn warm(self, trail: Arc<Trail>) -> Self {
         trail.forget_others();
         Self { trail: Some(trail), ..self }
+    }
+
+    /// True if another search will start from what this one leaves.
+    pub fn is_warm(&self) -> bool {
+        self.trail.is_some()
     }
 
     /// What the last search left.
@@ -167,13 +176,22 @@ impl<'a> Evaluator<'a> {
     /// Counts the node, or recalls it, and works out no more than a proof needs.
     pub fn check(&self, node: &Node) -> Checked {
         self.remembered(node, |known| known.checked).unwrap_or_else(|| {
-            let by_size = self.sizes_only && self.metric.added().is_some();
-            let outline = by_size.then(|| self.sets.outline(node, self.rules.least_size(), self.allowed)).flatten();
-            let checked = outline.and_then(|outline| self.judge_outline(node, &outline));
+            let outline = self.metric.added().and_then(|_| self.outline(node));
+            let checked = outline.and_then(|outline| self.judge_outline(node, &outline, true));
             let checked = checked.unwrap_or_else(|| self.judge_briefly(&*self.sets.set(node)));
             self.remember(node, |known| known.checked = Some(checked));
             checked
         })
+    }
+
+    /// What is left out at a node, where its classes decide that each by itself and it is known without making the set.
+    fn outline(&self, node: &Node) -> Option<Outline> {
+        let least = self.rules.least_size();
+        if self.sizes_only {
+            return self.sets.outline(node, least, self.allowed);
+        }
+        let shown = |size: u32, facets: &[Histogram<'_>]| self.rules.hold_alone(&Class { size, facets });
+        self.alone.then(|| self.sets.outline_by(node, least, &shown, self.allowed)).flatten()
     }
 
     /// Counts the node, or recalls it, and works out no more than whether it satisfies.
@@ -286,11 +304,17 @@ impl<'a> Evaluator<'a> {
 
     /// The loss of a recoding by another metric.
     pub fn loss_by(&self, loss: Loss, recoding: &Recoding) -> f64 {
+        self.losses_by([loss], recoding).into_iter().sum()
+    }
+
+    /// The same by several losses: its classes are counted and judged once.
+    pub fn losses_by(&self, losses: impl IntoIterator<Item = Loss>, recoding: &Recoding) -> Vec<f64> {
         let set = self.classes(recoding);
         let published = self.published(&*set);
         let base = self.sets.base();
-        let metric = loss::metric(loss, self.policy, self.sets.domains(), &*base);
-        metric.loss(&Counted { classes: &*set, published: &published, records: self.records })
+        let counted = Counted { classes: &*set, published: &published, records: self.records };
+        let metric = |loss| loss::metric(loss, self.policy, self.sets.domains(), &base);
+        losses.into_iter().map(|loss| metric(loss).loss(&counted)).collect()
     }
 
     /// The generalized loss metric as papers print it: the sum over all cells, each by its attribute's weight.
@@ -398,16 +422,17 @@ impl<'a> Evaluator<'a> {
         if self.sizes_only && outline.left_out() <= self.allowed {
             set.left_out(least)?;
         }
-        self.judge_outline(set.node(), outline)
+        self.judge_outline(set.node(), outline, self.sizes_only)
     }
 
-    fn judge_outline(&self, node: &Node, outline: &Outline) -> Option<Checked> {
+    /// By an outline that says all, or by what it says of the sizes alone, where that is enough.
+    fn judge_outline(&self, node: &Node, outline: &Outline, all: bool) -> Option<Checked> {
         let satisfies = self.enough(outline);
-        if outline.left_out() > self.allowed || (self.sizes_only && !satisfies) {
+        if outline.left_out() > self.allowed || (all && !satisfies) {
             let (loss, forced) = (f64::INFINITY, f64::INFINITY);
             return Some(Checked { satisfies: false, loss, forced, bound_above: 0.0 });
         }
-        if !self.sizes_only {
+        if !all {
             return None;
         }
         let cells = outline.cells_left_out()?.iter().zip(self.metric.added()?).zip(node.levels());

@@ -169,7 +169,7 @@ impl Objectives {
             Objective::Security => Measure::Security,
             Objective::Loss(loss) => {
                 let base: Arc<dyn Classes> = evaluator.sets().base();
-                let metric = loss::metric(*loss, evaluator.policy(), evaluator.sets().domains(), &*base);
+                let metric = loss::metric(*loss, evaluator.policy(), evaluator.sets().domains(), &base);
                 Measure::Loss { metric, worst: worst(*loss, evaluator) }
             }
         };

@@ -51,11 +51,6 @@ impl Packing {
         packed - (1 << self.fields[attribute].0)
     }
 
-    /// One attribute one level up; it must not be at the highest.
-    pub(super) fn raise(&self, packed: Packed, attribute: usize) -> Packed {
-        packed + (1 << self.fields[attribute].0)
-    }
-
     /// The sum of the levels.
     pub(super) fn height(&self, packed: Packed) -> usize {
         (0..self.fields.len()).map(|attribute| usize::from(self.level(packed, attribute))).sum()
@@ -78,9 +73,6 @@ mod tests {
             prop_assert_eq!(&packing.node(packed), &node);
             prop_assert_eq!(packing.height(packed), node.height());
             prop_assert_eq!(packing.node(packing.with(packed, at, levels[at].1)), node.with(at, levels[at].1));
-            if levels[at].0 < levels[at].1 {
-                prop_assert_eq!(packing.node(packing.raise(packed, at)), node.with(at, levels[at].0 + 1));
-            }
             if levels[at].0 > 0 {
                 prop_assert_eq!(packing.node(packing.lower(packed, at)), node.with(at, levels[at].0 - 1));
             }
