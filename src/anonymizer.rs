@@ -307,9 +307,11 @@ impl Anonymizer {
         if plan.published.is_empty() {
             return Vec::new();
         }
-        let named = |loss: Loss| Named { name: loss.as_str().into(), value: evaluator.loss_by(loss, &chosen.recoding) };
+        let losses: Vec<Loss> = self.policy.losses().collect();
+        let values = evaluator.losses_by(losses.iter().copied(), &chosen.recoding);
+        let named = |(loss, value): (Loss, f64)| Named { name: loss.as_str().into(), value };
         let raw = Named { name: "glm_raw".into(), value: evaluator.raw_glm(&chosen.recoding) };
-        self.policy.losses().map(named).chain([raw]).collect()
+        losses.into_iter().zip(values).map(named).chain([raw]).collect()
     }
 
     /// The window's rows behind those carried from windows that published nothing, with their frequency sets.
@@ -322,7 +324,7 @@ impl Anonymizer {
         let sizes: Vec<usize> = window.dictionaries.quasi.iter().map(|view| view.level(0).len()).collect();
         let mut counter = counter::counter(&sizes, self.rules.counting()).ok_or(TooWide)?;
         counter.add(&rows, 0..rows.len());
-        Ok((Arc::new(rows), counter.store(&window.dictionaries.quasi)))
+        Ok((Arc::new(rows), counter.last_store(&window.dictionaries.quasi)))
     }
 
     /// Which rows are published, held and suppressed by the chosen recoding.

@@ -21,7 +21,8 @@ use crate::model::counting::Values;
 use crate::model::event::{Position, Reject};
 use crate::model::manifest::{Achieved, Manifest};
 use crate::privacy::{Class, Rule, Rules, Scope};
-use count::Count;
+use count::{Count, Groups};
+use difference::Looks;
 
 pub use difference::{Snapshot, verify_next};
 pub use sequential::{Memory, Recurrence, verify_recurring};
@@ -32,6 +33,7 @@ pub struct Release {
     manifest: Manifest,
     class_sizes: BTreeMap<u32, u32>,
     recurrence: Option<Recurrence>,
+    looks: Option<Arc<Looks>>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
@@ -83,31 +85,25 @@ fn note(without_held: bool, difference: bool) -> &'static str {
 
 /// Counts the batch by the rules; a release if every class of every rule holds.
 pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
-    let count = Count::new(&batch, rules);
-    counted(Arc::new(batch), &count, rules)
+    let batch = Arc::new(batch);
+    counted(&batch, &Count::new(&batch, rules), rules)
 }
 
-fn counted(batch: Arc<GeneralizedBatch>, count: &Count, rules: &Rules) -> Result<Release, Refusal> {
+fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
     let everything = count.everything();
     let read = |without_held: bool| {
-        Reading { batch: &batch, rules: &rules, count, rows: &everything, without_held, difference: false }.check()
+        Reading { batch, rules: &rules, count, rows: &everything, without_held, difference: false }.check()
     };
-    let criteria = read(false)?;
+    let Checked { criteria, class_sizes } = read(false)?;
     if count.any_held() {
         read(true)?;
     }
-    let all: Vec<usize> = (0..batch.quasi.len()).collect();
-    let groups = count.groups(&everything, &all);
-    let mut class_sizes = BTreeMap::new();
-    for rows in &groups {
-        *class_sizes.entry(count.tally(rows, &rules, false).size).or_default() += 1;
-    }
     let k_achieved = class_sizes.keys().next().copied();
-    let classes = groups.len() as u64;
+    let classes = class_sizes.values().map(|&classes| u64::from(classes)).sum();
     let rows = batch.len() as u64;
     let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes, rows };
-    Ok(Release { batch, manifest, class_sizes, recurrence: None })
+    Ok(Release { batch: Arc::clone(batch), manifest, class_sizes, recurrence: None, looks: None })
 }
 
 impl Release {
@@ -215,16 +211,24 @@ impl ClassLabels {
 struct Reading<'a> {
     batch: &'a GeneralizedBatch,
     rules: &'a Rules,
-    count: &'a Count,
+    count: &'a Count<'a>,
     rows: &'a [usize],
     without_held: bool,
     difference: bool,
 }
 
+/// What a reading found, where everything holds.
+struct Checked {
+    /// The weakest figure by each rule.
+    criteria: Vec<Achieved>,
+    /// How many classes there are of each size that was counted.
+    class_sizes: BTreeMap<u32, u32>,
+}
+
 impl Reading<'_> {
     /// Every rule on everything it is judged on. Without held rows only the classes that have some are judged again, and
     /// one that consists of them alone fails.
-    fn check(&self) -> Result<Vec<Achieved>, Refusal> {
+    fn check(&self) -> Result<Checked, Refusal> {
         // Counting everybody at once costs more than all classes; only some rules look at it.
         let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
         let everybody = if compares { self.count.everything() } else { Vec::new() };
@@ -233,36 +237,41 @@ impl Reading<'_> {
         let release = release.class(&release_histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
-        self.classes(&all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
+        let classes = self.count.groups(self.rows, &all);
+        let class_sizes = self.classes(&classes, &all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
         for l in self.rules.known() {
             for known in self.rules.knowledge(all.len(), l) {
-                self.classes(&known, &[Scope::Known(l)], &release, &mut weakest)?;
+                let groups = self.count.groups(self.rows, &known);
+                self.classes(&groups, &known, &[Scope::Known(l)], &release, &mut weakest)?;
             }
         }
-        self.whole(&all, &release, &mut weakest)?;
+        self.whole(&classes, &release, &mut weakest)?;
         let achieved = |(rule, achieved): (&dyn Rule, Option<f64>)| Achieved {
             criterion: rule.name(),
             required: rule.required(),
             achieved,
         };
-        Ok(self.rules.iter().zip(weakest).map(achieved).collect())
+        Ok(Checked { criteria: self.rules.iter().zip(weakest).map(achieved).collect(), class_sizes })
     }
 
-    /// The rules of these scopes on every class of the columns `known`.
+    /// The rules of these scopes on every class of the columns `known`; how many classes there are of each size.
     fn classes(
         &self,
+        classes: &Groups,
         known: &[usize],
         scopes: &[Scope],
         release: &Class<'_>,
         weakest: &mut [Option<f64>],
-    ) -> Result<(), Refusal> {
-        for rows in self.count.groups(self.rows, known) {
-            if self.without_held && !self.count.holds_held(&rows) {
+    ) -> Result<BTreeMap<u32, u32>, Refusal> {
+        let mut sizes = BTreeMap::new();
+        for rows in classes.iter() {
+            if self.without_held && !self.count.holds_held(rows) {
                 continue;
             }
-            let tally = self.count.tally(&rows, self.rules, self.without_held);
+            let tally = self.count.tally(rows, self.rules, self.without_held);
             let histograms = tally.histograms();
             let class = tally.class(&histograms);
+            *sizes.entry(class.size).or_default() += 1;
             for (rule, weakest) in self.rules.iter().zip(&mut *weakest) {
                 if !scopes.contains(&rule.scope()) {
                     continue;
@@ -275,18 +284,18 @@ impl Reading<'_> {
                 *weakest = Some(weakest.map_or(measure, |w| rule.weaker(w, measure)));
             }
         }
-        Ok(())
+        Ok(sizes)
     }
 
     /// The rules about the release as a whole: the mean over its people.
-    fn whole(&self, all: &[usize], release: &Class<'_>, weakest: &mut [Option<f64>]) -> Result<(), Refusal> {
+    fn whole(&self, classes: &Groups, release: &Class<'_>, weakest: &mut [Option<f64>]) -> Result<(), Refusal> {
         if self.rules.of(Scope::Release).next().is_none() || release.size == 0 {
             return Ok(());
         }
         let mut sums = vec![0.0; weakest.len()];
         let mut people = 0.0;
-        for rows in self.count.groups(self.rows, all) {
-            let tally = self.count.tally(&rows, self.rules, self.without_held);
+        for rows in classes.iter() {
+            let tally = self.count.tally(rows, self.rules, self.without_held);
             if tally.size == 0 {
                 continue;
             }

@@ -105,9 +105,8 @@ impl GeneralizedBatch {
             RowRef::Fresh(i) => fresh.position(*i as usize),
             RowRef::Held(i) => held.position(*i as usize),
         };
-        if !order.is_sorted_by_key(position) {
-            order.sort_unstable_by_key(position);
-        }
+        // Mostly a few runs that are sorted already, which a stable sort merges.
+        order.sort_by_key(position);
         let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
         let mut place = |row: RowRef| {
             let codes = match row {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use rand::Rng;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::difference::{Candidates, Standing};
 use super::{Anonymizer, Closing, Plan};
@@ -33,14 +33,16 @@ use crate::window::{CloseReason, ClosedWindow, Slide};
 #[derive(Default)]
 pub(super) struct Snapshots {
     last: Option<Snapshot>,
+    /// The rows of the last snapshot.
+    shown: Spans,
     /// Of the rows in the window and in the last snapshot, those that some snapshot has shown.
-    published: FxHashSet<Position>,
+    published: Spans,
     /// By which slide the rows of the last snapshot left the window.
     left: FxHashMap<Position, u64>,
     slides: u64,
     waiting: usize,
     /// Rows of the window that are never shown, for want of room to write down that they wait.
-    given_up: FxHashSet<Position>,
+    given_up: Spans,
 }
 
 impl Snapshots {
@@ -77,6 +79,7 @@ impl Account {
 struct Pool {
     rows: Arc<Rows>,
     standing: Vec<Standing>,
+    in_window: Spans,
 }
 
 impl Anonymizer {
@@ -85,6 +88,7 @@ impl Anonymizer {
         self.snapshots.slides += 1;
         if defect("no-difference") {
             (self.snapshots.last, self.last) = (None, None);
+            self.snapshots.shown = Spans::default();
         }
         let pool = self.pool(window, slide.max_hold);
         let seed = self.seeds.next_u64();
@@ -126,7 +130,7 @@ impl Anonymizer {
         let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, seed) };
         self.snapshots.last = Some(release.snapshot());
         self.last = Some(recoding);
-        self.remember(window, &release);
+        self.remember(window, &pool.in_window, &release);
         Closing::Release(Box::new(release))
     }
 
@@ -167,37 +171,32 @@ impl Anonymizer {
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
     fn pool(&mut self, window: &ClosedWindow, max_hold: u64) -> Pool {
-        let Snapshots { last, left, slides, given_up, .. } = &mut self.snapshots;
-        let in_window: FxHashSet<Position> = window.rows.positions().iter().copied().collect();
-        let mut shown: FxHashSet<Position> = FxHashSet::default();
-        let wanted = |i: usize| !given_up.contains(&window.rows.position(i));
-        let mut rows = if given_up.is_empty() { (*window.rows).clone() } else { window.rows.filtered(wanted) };
-        let in_both = rows.len();
-        let mut standing = Vec::new();
-        for (of, i) in last.iter().flat_map(Snapshot::rows) {
-            let position = of.position(i);
-            shown.insert(position);
-            if !in_window.contains(&position) {
-                let since = *left.entry(position).or_insert(*slides);
-                rows.push_from(of, i);
-                let overdue = slides.saturating_sub(since) >= max_hold;
-                standing.push(if overdue { Standing::Overdue } else { Standing::Due });
-            }
+        let Snapshots { last, shown, left, slides, given_up, .. } = &mut self.snapshots;
+        let in_window = Spans::covering(window.rows.positions().iter().copied());
+        let gone = shown.without(&in_window);
+        let wanted = |i: usize| !given_up.contains(window.rows.position(i));
+        let room = gone.count() as usize;
+        let mut rows = if given_up.is_empty() { window.rows.with_room(room) } else { window.rows.filtered(wanted) };
+        let mut is_shown = shown.finder();
+        let of = |&position: &Position| if is_shown.contains(position) { Standing::Shown } else { Standing::New };
+        let mut standing: Vec<Standing> = rows.positions().iter().map(of).collect();
+        for (of, i) in last.iter().flat_map(|last| last.rows_at(&gone)) {
+            let since = *left.entry(of.position(i)).or_insert(*slides);
+            rows.push_from(of, i);
+            let overdue = slides.saturating_sub(since) >= max_hold;
+            standing.push(if overdue { Standing::Overdue } else { Standing::Due });
         }
-        left.retain(|position, _| shown.contains(position));
-        let of = |position: &Position| if shown.contains(position) { Standing::Shown } else { Standing::New };
-        let standing = rows.positions()[..in_both].iter().map(of).chain(standing).collect();
-        Pool { rows: Arc::new(rows), standing }
+        left.retain(|position, _| shown.contains(*position));
+        Pool { rows: Arc::new(rows), standing, in_window }
     }
 
     fn settled(&self, candidates: &Candidates<'_>, window: &ClosedWindow, recoding: &Recoding) -> Option<Plan> {
         let domains = &window.dictionaries.quasi;
         let columns: Vec<Column> = recoding.columns(domains);
-        let join = match &self.last {
-            Some(last) => recoding.join(&last.extended(domains, self.policy.lattice().top()), domains).columns(domains),
-            None => columns.clone(),
-        };
-        let shown = candidates.settle(&columns, &join)?;
+        let last = self.last.as_ref().map(|last| last.extended(domains, self.policy.lattice().top()));
+        let again = last.as_ref() == Some(recoding);
+        let join = last.filter(|_| !again).map(|last| recoding.join(&last, domains).columns(domains));
+        let shown = candidates.settle(&columns, join.as_ref().unwrap_or(&columns), again)?;
         Some(Plan { published: shown.into_iter().map(RowRef::Fresh).collect(), ..Plan::default() })
     }
 
@@ -213,7 +212,7 @@ impl Anonymizer {
         batch.provenance.work.skipped = !window.rows.is_empty();
         match gate::verify(batch, &self.rules) {
             Ok(release) => {
-                self.remember(window, &release);
+                self.remember(window, &pool.in_window, &release);
                 Closing::Release(Box::new(release))
             }
             Err(refusal) => Closing::Refused(refusal),
@@ -236,17 +235,19 @@ impl Anonymizer {
         let position = |row: &RowRef| match row {
             RowRef::Fresh(i) | RowRef::Held(i) => pool.rows.position(*i as usize),
         };
-        let shown: Vec<Position> = plan.published.iter().map(position).collect();
-        let first: FxHashSet<Position> = shown.iter().copied().filter(|p| !seen.contains(p)).collect();
-        let unseen = |position: &&Position| {
-            !seen.contains(*position) && !first.contains(*position) && !given_up_before.contains(*position)
-        };
-        let waiting: Vec<Position> = window.rows.positions().iter().filter(unseen).copied().collect();
-        let given_up = if window.reason == CloseReason::Drained { waiting.len() } else { given_up.min(waiting.len()) };
-        let left = slide.left.iter().filter(unseen).copied();
-        let gone: Vec<Position> = left.chain(waiting[..given_up].iter().copied()).collect();
+        let shown = Spans::covering(plan.published.iter().map(position));
+        let first = shown.without(seen);
+        let settled = seen.union(&first).union(given_up_before);
+        let waiting = pool.in_window.without(&settled);
+        let waits = waiting.count() as usize;
+        let given_up = if window.reason == CloseReason::Drained { waits } else { given_up.min(waits) };
+        let mut is_waiting = waiting.finder();
+        let oldest = window.rows.positions().iter().copied().filter(|position| is_waiting.contains(*position));
+        let left = slide.left.iter().copied().filter(|position| !settled.contains(*position));
+        let gone: Vec<Position> = left.chain(oldest.take(given_up)).collect();
         let rejected = window.rejected.iter().map(|(position, _)| *position);
-        let finished = Spans::covering(first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected));
+        let others = Spans::covering(gone.iter().chain(&window.suppressed).copied().chain(rejected));
+        let finished = first.union(&others);
         let refused = window.rejected.iter().filter(|(_, reject)| reject.code == RejectCode::UnknownSchema);
         let plan = ReleasePlan {
             seed,
@@ -257,33 +258,30 @@ impl Anonymizer {
             fresh: finished.clone(),
             held: Spans::default(),
             refused: Spans::covering(refused.map(|(position, _)| *position)),
-            shown: (!shown.is_empty()).then(|| Spans::covering(shown)),
+            shown: (!shown.is_empty()).then_some(shown),
             journal: None,
         };
         Account {
             read: slide.read + (window.rejected.len() + window.suppressed.len()) as u64,
-            published: first.len() as u64,
+            published: first.count(),
             suppressed: (gone.len() + window.suppressed.len()) as u64,
-            waiting: (waiting.len() - given_up) as u64,
+            waiting: (waits - given_up) as u64,
             lineage: Lineage { epoch: window.epoch, plan, replayed: false, finished, since: None },
         }
     }
 
     /// What the next slide has to know.
-    fn remember(&mut self, window: &ClosedWindow, release: &Release) {
+    fn remember(&mut self, window: &ClosedWindow, in_window: &Spans, release: &Release) {
         let finished = &release.lineage().finished;
         self.ledgers.made(finished);
-        let Snapshots { last, published, waiting, given_up, .. } = &mut self.snapshots;
-        let shown: FxHashSet<Position> =
-            last.iter().flat_map(Snapshot::rows).map(|(rows, i)| rows.position(i)).collect();
-        let kept = |position: &&Position| published.contains(*position) && !shown.contains(*position);
-        let others: Vec<Position> = window.rows.positions().iter().filter(kept).copied().collect();
-        *published = shown;
-        published.extend(others);
-        let unseen = |position: &&Position| !published.contains(*position);
-        let given = |position: &&Position| given_up.contains(*position) || finished.contains(**position);
-        *given_up = window.rows.positions().iter().filter(unseen).filter(given).copied().collect();
-        *waiting = window.rows.positions().iter().filter(unseen).count() - given_up.len();
+        let Snapshots { shown, published, waiting, given_up, .. } = &mut self.snapshots;
+        if let Some(now) = &release.lineage().plan.shown {
+            shown.clone_from(now);
+        }
+        *published = published.within(in_window).union(shown);
+        let unseen = in_window.without(published);
+        *given_up = unseen.within(&given_up.union(finished));
+        *waiting = (unseen.count() - given_up.count()) as usize;
         if window.reason == CloseReason::Drained {
             self.snapshots = Snapshots::default();
         }

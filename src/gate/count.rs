@@ -17,19 +17,22 @@ use crate::model::domain::Code;
 use crate::privacy::{Class, Rules};
 
 /// The rows of a batch, ready to be counted.
-pub(super) struct Count {
-    /// Who each row is about; none if every record is a person of its own.
-    subjects: Option<Vec<u64>>,
-    held: Vec<bool>,
-    /// Per facet the code of every row.
-    facets: Vec<Vec<Code>>,
-    /// The class of every row.
-    classes: Vec<u32>,
-    class_count: usize,
+pub(super) struct Count<'a> {
+    batch: &'a GeneralizedBatch,
+    /// False if every record is a person of its own.
+    by_subject: bool,
+    facets: Vec<Facet>,
     /// One code per text, class by class.
     cells: Vec<Code>,
-    width: usize,
+    /// The profile of every row, where some rule asks for it.
+    profile: Vec<Code>,
     profiles: Arc<Vec<Profile>>,
+}
+
+/// Rows of a batch, group by group.
+pub(super) struct Groups {
+    rows: Vec<usize>,
+    ends: Vec<usize>,
 }
 
 /// What was counted of some rows.
@@ -37,6 +40,14 @@ pub(super) struct Tally {
     /// Distinct subjects.
     pub(super) size: u32,
     counts: Vec<(Vec<Code>, Vec<u32>)>,
+}
+
+impl Groups {
+    /// The rows of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        let start = |group: usize| if group == 0 { 0 } else { self.ends[group - 1] };
+        (0..self.ends.len()).map(move |group| &self.rows[start(group)..self.ends[group]])
+    }
 }
 
 impl Tally {
@@ -51,39 +62,39 @@ impl Tally {
     }
 }
 
-impl Count {
-    pub(super) fn new(batch: &GeneralizedBatch, rules: &Rules) -> Self {
-        let by_subject = rules.counting().subjects;
+impl<'a> Count<'a> {
+    /// The rows as they are written.
+    pub(super) fn new(batch: &'a GeneralizedBatch, rules: &Rules) -> Self {
+        Self::seen_as(batch, rules, canonical_cells(batch))
+    }
+
+    /// The same rows looking otherwise: `cells` holds one code per value, class by class.
+    pub(super) fn seen_as(batch: &'a GeneralizedBatch, rules: &Rules, cells: Vec<Code>) -> Self {
         let mut profiler = rules.profiler();
-        let sources = || batch.order.iter().map(|&row| batch.source(row));
-        let mut column = |facet: &Facet| match facet {
-            Facet::Profile => {
-                let code = |(rows, i): (&Rows, usize)| {
-                    let json = |field: Field| match field {
-                        Field::Sensitive(f) => Some(batch.sensitive[f].level(0).label(rows.sensitive(i)[f])),
-                        Field::Kept(field) => rows.kept(i).nth(field),
-                    };
-                    profiler.code(rows.sensitive(i), json)
-                };
-                sources().map(code).collect()
-            }
-            other => sources().map(|(rows, i)| other.code(rows, i)).collect(),
+        let profile = |(rows, i): (&Rows, usize)| {
+            let json = |field: Field| match field {
+                Field::Sensitive(f) => Some(batch.sensitive[f].level(0).label(rows.sensitive(i)[f])),
+                Field::Kept(field) => rows.kept(i).nth(field),
+            };
+            profiler.code(rows.sensitive(i), json)
+        };
+        let profile = match rules.facets().contains(&Facet::Profile) {
+            true => batch.order.iter().map(|&row| batch.source(row)).map(profile).collect(),
+            false => Vec::new(),
         };
         Self {
-            facets: rules.facets().iter().map(&mut column).collect(),
-            subjects: by_subject.then(|| sources().map(|(rows, i)| rows.subject(i)).collect()),
-            held: batch.order.iter().map(|row| matches!(row, RowRef::Held(_))).collect(),
-            classes: batch.classes.clone(),
-            class_count: batch.class_count,
-            cells: canonical_cells(batch),
-            width: batch.quasi.len(),
+            batch,
+            by_subject: rules.counting().subjects,
+            facets: rules.facets().to_vec(),
+            cells,
+            profile,
             profiles: profiler.profiles(),
         }
     }
 
-    /// The same rows looking otherwise: `cells` holds one code per text, row by row.
-    pub(super) fn seen_as(self, cells: Vec<Code>) -> Self {
-        Self { classes: (0..self.classes.len() as u32).collect(), class_count: self.classes.len(), cells, ..self }
+    /// One code per text, class by class.
+    pub(super) fn cells(&self) -> &[Code] {
+        &self.cells
     }
 
     /// What the profile codes mean here.
@@ -93,59 +104,94 @@ impl Count {
 
     /// True if some row was held.
     pub(super) fn any_held(&self) -> bool {
-        self.held.contains(&true)
+        (0..self.batch.len()).any(|row| self.is_held(row))
     }
 
     /// True if some of these rows was held.
     pub(super) fn holds_held(&self, rows: &[usize]) -> bool {
-        rows.iter().any(|&row| self.held[row])
+        rows.iter().any(|&row| self.is_held(row))
     }
 
     /// Those of `rows` that look alike in the columns `known`, in order of first appearance.
-    pub(super) fn groups(&self, rows: &[usize], known: &[usize]) -> Vec<Vec<usize>> {
+    pub(super) fn groups(&self, rows: &[usize], known: &[usize]) -> Groups {
+        let width = self.batch.quasi.len();
         let mut index: FxHashMap<SmallVec<[Code; 16]>, usize> = FxHashMap::default();
-        let mut group_of: Vec<Option<usize>> = vec![None; self.class_count];
-        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut group_of: Vec<Option<usize>> = vec![None; self.batch.class_count];
+        let mut sizes: Vec<usize> = Vec::new();
         for &at in rows {
-            let class = self.classes[at] as usize;
+            let class = self.batch.classes[at] as usize;
             let group = *group_of[class].get_or_insert_with(|| {
-                let key = known.iter().map(|&column| self.cells[class * self.width + column]).collect();
+                let key = known.iter().map(|&column| self.cells[class * width + column]).collect();
                 *index.entry(key).or_insert_with(|| {
-                    groups.push(Vec::new());
-                    groups.len() - 1
+                    sizes.push(0);
+                    sizes.len() - 1
                 })
             });
-            groups[group].push(at);
+            sizes[group] += 1;
         }
-        groups
+        // Where each group begins; once its rows are there, where it ends.
+        let mut ends = sizes;
+        let mut start = 0;
+        ends.iter_mut().for_each(|end| start += std::mem::replace(end, start));
+        let mut grouped = vec![0; rows.len()];
+        for &at in rows {
+            if let Some(group) = group_of[self.batch.classes[at] as usize] {
+                grouped[ends[group]] = at;
+                ends[group] += 1;
+            }
+        }
+        Groups { rows: grouped, ends }
     }
 
     /// All rows.
     pub(super) fn everything(&self) -> Vec<usize> {
-        (0..self.classes.len()).collect()
+        (0..self.batch.len()).collect()
     }
 
     /// Counts some different rows, with or without those that were held.
     pub(super) fn tally(&self, rows: &[usize], rules: &Rules, without_held: bool) -> Tally {
-        let members = || rows.iter().copied().filter(move |&row| !(without_held && self.held[row]));
-        let size = match &self.subjects {
-            None => members().count(),
-            Some(subjects) => distinct(members().map(|row| subjects[row]).collect()).len(),
-        };
-        let facet = |codes: &Vec<Code>| match &self.subjects {
-            // Every row is somebody else: what is left of the pairs are the codes.
-            None => {
-                let mut codes: Vec<Code> = members().map(|row| codes[row]).collect();
+        debug_assert_eq!(self.facets, rules.facets());
+        let members = || rows.iter().copied().filter(move |&row| !(without_held && self.is_held(row)));
+        if !self.by_subject {
+            // Every row is somebody else.
+            let facet = |&facet: &Facet| {
+                let mut codes: Vec<Code> = members().map(|row| self.code(facet, row)).collect();
                 codes.sort_unstable();
-                runs(codes.into_iter())
-            }
-            Some(subjects) => {
-                let pairs = distinct(members().map(|row| (codes[row], subjects[row])).collect());
-                runs(pairs.into_iter().map(|(code, _)| code))
-            }
+                runs(&codes)
+            };
+            return Tally { size: members().count() as u32, counts: self.facets.iter().map(facet).collect() };
+        }
+        let mut size = None;
+        let facet = |&facet: &Facet| {
+            // Whoever has a value counts once for it.
+            let pairs = distinct(members().map(|row| (self.subject(row), self.code(facet, row))).collect());
+            size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
+            let mut codes: Vec<Code> = pairs.into_iter().map(|(_, code)| code).collect();
+            codes.sort_unstable();
+            runs(&codes)
         };
-        debug_assert_eq!(self.facets.len(), rules.facets().len());
-        Tally { size: size as u32, counts: self.facets.iter().map(facet).collect() }
+        let counts = self.facets.iter().map(facet).collect();
+        let size = size.unwrap_or_else(|| distinct(members().map(|row| self.subject(row)).collect()).len());
+        Tally { size: size as u32, counts }
+    }
+
+    fn is_held(&self, row: usize) -> bool {
+        matches!(self.batch.order[row], RowRef::Held(_))
+    }
+
+    #[inline]
+    fn subject(&self, row: usize) -> u64 {
+        let (rows, i) = self.batch.source(self.batch.order[row]);
+        rows.subject(i)
+    }
+
+    #[inline]
+    fn code(&self, facet: Facet, row: usize) -> Code {
+        if facet == Facet::Profile {
+            return self.profile[row];
+        }
+        let (rows, i) = self.batch.source(self.batch.order[row]);
+        facet.code(rows, i)
     }
 }
 
@@ -156,22 +202,12 @@ fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
 }
 
 /// Each of the ascending codes with how often it comes.
-fn runs(ascending: impl Iterator<Item = Code>) -> (Vec<Code>, Vec<u32>) {
-    let (mut codes, mut counts): (Vec<Code>, Vec<u32>) = (Vec::new(), Vec::new());
-    for code in ascending {
-        match counts.last_mut() {
-            Some(count) if codes.last() == Some(&code) => *count += 1,
-            _ => {
-                codes.push(code);
-                counts.push(1);
-            }
-        }
-    }
-    (codes, counts)
+fn runs(ascending: &[Code]) -> (Vec<Code>, Vec<u32>) {
+    ascending.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).unzip()
 }
 
 /// The cells with one code per text, whatever the label tables say.
-fn canonical_cells(batch: &GeneralizedBatch) -> Vec<Code> {
+pub(super) fn canonical_cells(batch: &GeneralizedBatch) -> Vec<Code> {
     let mut cells = batch.class_cells.clone();
     for (attribute, labels) in batch.quasi.iter().enumerate() {
         let mut by_text: HashMap<&str, Code> = HashMap::new();

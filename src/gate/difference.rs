@@ -5,45 +5,47 @@
 //! the labels that were written, and rows are told apart by where they stood in the source; nothing that planned the
 //! snapshot is believed. Only consecutive snapshots are compared.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::count::Count;
+use super::count::{Count, canonical_cells};
 use super::{Reading, Refusal, Release, counted};
-use crate::generalize::GeneralizedBatch;
-use crate::model::batch::Rows;
+use crate::generalize::{GeneralizedBatch, RowRef};
+use crate::model::batch::{Rows, Spans};
 use crate::model::counting::Values;
 use crate::model::domain::Code;
-use crate::model::event::Position;
 use crate::privacy::Rules;
 
 /// A release that the next one will be compared with.
 #[derive(Clone, Debug)]
-pub struct Snapshot(Arc<GeneralizedBatch>);
+pub struct Snapshot {
+    batch: Arc<GeneralizedBatch>,
+    looks: Arc<Looks>,
+}
 
 impl Snapshot {
-    /// What was published: rows, and the index of each.
-    pub fn rows(&self) -> impl Iterator<Item = (&Rows, usize)> {
-        self.0.order.iter().map(|&row| self.0.source(row))
+    /// What was published of these positions: rows, and the index of each.
+    pub fn rows_at(&self, positions: &Spans) -> Vec<(&Rows, usize)> {
+        let at = rows_at(&self.batch, &self.looks.positions.within(positions));
+        at.into_iter().map(|at| self.batch.source(self.batch.order[at])).collect()
     }
 
     /// How many rows were published.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.batch.len()
     }
 
     /// True if none was.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.batch.is_empty()
     }
 }
 
 impl Release {
     /// Kept to compare the next release with.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(Arc::clone(&self.batch))
+        let looks = || Arc::new(Looks::of(&self.batch, &canonical_cells(&self.batch)));
+        let looks = self.looks.clone().unwrap_or_else(looks);
+        Snapshot { batch: Arc::clone(&self.batch), looks }
     }
 }
 
@@ -51,88 +53,276 @@ impl Release {
 pub fn verify_next(batch: GeneralizedBatch, rules: &Rules, last: Option<&Snapshot>) -> Result<Release, Refusal> {
     let batch = Arc::new(batch);
     let count = Count::new(&batch, rules);
-    let release = counted(Arc::clone(&batch), &count, rules)?;
-    if let Some(Snapshot(last)) = last
+    let mut release = counted(&batch, &count, rules)?;
+    let looks = Looks::of(&batch, count.cells());
+    if let Some(last) = last
         && !batch.is_empty()
     {
-        let (before, now) = join(last, &batch);
-        compare(last, &Count::new(last, rules).seen_as(before), &batch, rules)?;
-        compare(&batch, &count.seen_as(now), last, rules)?;
+        compare_both((&last.batch, &last.looks), (&batch, &looks), rules)?;
     }
+    release.looks = Some(Arc::new(looks));
     Ok(release)
 }
 
-/// The rows of `batch` that `other` lacks, class by class of `count`.
-fn compare(batch: &GeneralizedBatch, count: &Count, other: &GeneralizedBatch, rules: &Rules) -> Result<(), Refusal> {
-    let others: HashSet<Position> = positions(other).collect();
-    let only: Vec<usize> =
-        positions(batch).enumerate().filter(|(_, p)| !others.contains(p)).map(|(at, _)| at).collect();
+type Looking<'a> = (&'a GeneralizedBatch, &'a Looks);
+
+/// Whoever left, and whoever came.
+fn compare_both(last: Looking<'_>, now: Looking<'_>, rules: &Rules) -> Result<(), Refusal> {
+    let mut join = last.1.alike.clone();
+    join.iter_mut().zip(&now.1.alike).for_each(|(join, alike)| join.add(alike));
+    compare(last, now.1, &mut join, rules)?;
+    compare(now, last.1, &mut join, rules)
+}
+
+/// The rows of a batch that the other one lacks, class by class at the join.
+fn compare((batch, looks): Looking<'_>, other: &Looks, join: &mut [Alike], rules: &Rules) -> Result<(), Refusal> {
+    let only = rows_at(batch, &looks.positions.without(&other.positions));
     if only.is_empty() {
         return Ok(());
     }
+    let count = Count::seen_as(batch, rules, looks.cells(join));
     let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
-    Reading { batch, rules: &rules, count, rows: &only, without_held: false, difference: true }.check().map(drop)
+    Reading { batch, rules: &rules, count: &count, rows: &only, without_held: false, difference: true }
+        .check()
+        .map(drop)
 }
 
-fn positions(batch: &GeneralizedBatch) -> impl Iterator<Item = Position> {
-    batch.order.iter().map(|&row| {
-        let (rows, i) = batch.source(row);
-        rows.position(i)
-    })
+/// The rows of `batch` that stand at `positions`, by their number in the order of sending.
+fn rows_at(batch: &GeneralizedBatch, positions: &Spans) -> Vec<usize> {
+    if positions.is_empty() {
+        return Vec::new();
+    }
+    // Looked up in the order of reading, in which neighbours stand together.
+    let mut finder = positions.finder();
+    let mut found = |rows: &Rows| -> Vec<bool> { rows.positions().iter().map(|&p| finder.contains(p)).collect() };
+    let (fresh, held) = (found(&batch.fresh), found(&batch.held));
+    let is_found = |at: &usize| match batch.order[*at] {
+        RowRef::Fresh(i) => fresh[i as usize],
+        RowRef::Held(i) => held[i as usize],
+    };
+    (0..batch.len()).filter(is_found).collect()
 }
 
-/// The cells of both batches at the join of what they write: per attribute, leaves are one value if either writes them
-/// alike, and so on from leaf to leaf.
-fn join(a: &GeneralizedBatch, b: &GeneralizedBatch) -> (Vec<Code>, Vec<Code>) {
-    let width = b.quasi.len();
-    let (mut cells_a, mut cells_b) = (vec![0; a.len() * width], vec![0; b.len() * width]);
-    for attribute in 0..width {
-        let mut joined = Joined::default();
-        joined.write_alike(a, attribute);
-        joined.write_alike(b, attribute);
-        for (batch, cells) in [(a, &mut cells_a), (b, &mut cells_b)] {
-            for (at, cell) in cells.iter_mut().skip(attribute).step_by(width).enumerate() {
-                *cell = joined.find(leaf(batch, at, attribute));
+/// The rows that are sent, in the order of reading.
+fn sent(batch: &GeneralizedBatch) -> impl Iterator<Item = (&Rows, usize)> {
+    let (mut fresh, mut held) = (vec![false; batch.fresh.len()], vec![false; batch.held.len()]);
+    for row in &batch.order {
+        match row {
+            RowRef::Fresh(i) => fresh[*i as usize] = true,
+            RowRef::Held(i) => held[*i as usize] = true,
+        }
+    }
+    let all = [(&*batch.fresh, fresh), (&*batch.held, held)];
+    all.into_iter().flat_map(|(rows, sent)| (0..rows.len()).filter(move |&i| sent[i]).map(move |i| (rows, i)))
+}
+
+/// What a batch looks like to whoever compares it with another, read off its rows once.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// Where its rows stood.
+    positions: Spans,
+    /// Per attribute.
+    alike: Vec<Alike>,
+    /// For every cell a leaf that is written so, class by class.
+    leaves: Vec<Code>,
+}
+
+impl Looks {
+    /// `cells` holds one code per text, class by class.
+    fn of(batch: &GeneralizedBatch, cells: &[Code]) -> Self {
+        let positions = Spans::covering(sent(batch).map(|(rows, i)| rows.position(i)));
+        let width = batch.quasi.len();
+        let mut written: Vec<Written> = vec![Written::default(); width];
+        for (&row, &class) in batch.order.iter().zip(&batch.classes) {
+            let (rows, i) = batch.source(row);
+            let texts = &cells[class as usize * width..(class as usize + 1) * width];
+            for ((written, &leaf), &text) in written.iter_mut().zip(rows.quasi(i)).zip(texts) {
+                written.add(leaf, text);
             }
         }
+        let leaf = |(cell, &text): (usize, &Code)| *place(&mut written[cell % width].stands_for, text);
+        let leaves = cells.iter().enumerate().map(leaf).map(Option::unwrap_or_default).collect();
+        Self { positions, alike: written.into_iter().map(|written| written.alike).collect(), leaves }
     }
-    (cells_a, cells_b)
+
+    /// The cells of every class at the join, class by class.
+    fn cells(&self, join: &mut [Alike]) -> Vec<Code> {
+        let width = join.len();
+        self.leaves.iter().enumerate().map(|(cell, &leaf)| join[cell % width].find(leaf)).collect()
+    }
 }
 
-fn leaf(batch: &GeneralizedBatch, at: usize, attribute: usize) -> Code {
-    let (rows, i) = batch.source(batch.order[at]);
-    rows.quasi(i)[attribute]
+/// How the leaves of one attribute are written.
+#[derive(Clone, Default)]
+struct Written {
+    alike: Alike,
+    /// For each leaf the text that it was last seen as.
+    seen_as: Vec<Option<Code>>,
+    /// For each text a leaf that it was written for.
+    stands_for: Vec<Option<Code>>,
 }
 
-/// Leaves of one attribute, joined step by step (union-find).
-#[derive(Default)]
-struct Joined {
-    parent: FxHashMap<Code, Code>,
-}
-
-impl Joined {
-    /// Joins the leaves that `batch` writes alike.
-    fn write_alike(&mut self, batch: &GeneralizedBatch, attribute: usize) {
-        let labels = &batch.quasi[attribute];
-        let mut by_text: HashMap<&str, Code> = HashMap::new();
-        for at in 0..batch.len() {
-            let own = leaf(batch, at, attribute);
-            let first = *by_text.entry(labels.text(batch.cells(at)[attribute])).or_insert(own);
-            let (own, first) = (self.find(own), self.find(first));
-            self.parent.insert(own, first);
+impl Written {
+    #[inline]
+    fn add(&mut self, leaf: Code, text: Code) {
+        if self.seen_as.get(leaf as usize) != Some(&Some(text)) {
+            *place(&mut self.seen_as, leaf) = Some(text);
+            let first = *place(&mut self.stands_for, text).get_or_insert(leaf);
+            self.alike.join(leaf, first);
         }
     }
+}
 
-    fn find(&mut self, leaf: Code) -> Code {
-        let mut root = leaf;
-        while let Some(&parent) = self.parent.get(&root)
-            && parent != root
+fn place(list: &mut Vec<Option<Code>>, code: Code) -> &mut Option<Code> {
+    if list.len() <= code as usize {
+        list.resize(code as usize + 1, None);
+    }
+    &mut list[code as usize]
+}
+
+/// Leaves of one attribute that are one value: those that a batch writes alike, and so on from leaf to leaf (union-find).
+#[derive(Clone, Debug, Default)]
+struct Alike {
+    /// Another leaf of the same value, or itself; so are those beyond the end.
+    parent: Vec<Code>,
+}
+
+impl Alike {
+    /// The leaf that stands for the value of this one.
+    fn find(&mut self, mut leaf: Code) -> Code {
+        while let Some(&parent) = self.parent.get(leaf as usize)
+            && parent != leaf
         {
-            root = parent;
+            // Halves the way for the next time.
+            self.parent[leaf as usize] = self.parent[parent as usize];
+            leaf = parent;
         }
-        if root != leaf {
-            self.parent.insert(leaf, root);
+        leaf
+    }
+
+    fn join(&mut self, a: Code, b: Code) {
+        (self.parent.len() as Code..=a.max(b)).for_each(|leaf| self.parent.push(leaf));
+        let (a, b) = (self.find(a), self.find(b));
+        self.parent[a as usize] = b;
+    }
+
+    /// Joins whatever the other has joined.
+    fn add(&mut self, other: &Self) {
+        (0..).zip(&other.parent).for_each(|(leaf, &parent)| self.join(leaf, parent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashMap, HashSet};
+
+    use proptest::prelude::*;
+    use smallvec::SmallVec;
+
+    use super::*;
+    use crate::model::batch::Row;
+    use crate::model::event::{Millis, Position};
+    use crate::model::hierarchy::{Hierarchy, PrefixSpec};
+    use crate::model::schema::Role;
+    use crate::search::fixture::policy;
+
+    /// A row: its leaves, what is written for them, whose it is, and whether it was held.
+    type Line = ([Code; 2], [Code; 2], u64, bool);
+
+    /// Of rows by their offsets, every other one in another partition. One text has two codes.
+    fn batch(lines: &[(i64, Line)], unsent: usize) -> GeneralizedBatch {
+        let mut rows = Rows::new(2, 0);
+        let mut cells = Vec::new();
+        for &(offset, (leaves, texts, subject, _)) in lines {
+            let row = Row { quasi: SmallVec::from_slice(&leaves), subject, ..Row::default() };
+            rows.push(Position::new((offset % 2) as u32, offset), Millis(0), &row);
+            cells.extend(texts);
         }
-        root
+        let table: Arc<[String]> = ["x", "y", "x", "z"].map(String::from).into();
+        let mut batch = GeneralizedBatch::as_read(rows, vec![Arc::clone(&table), table], &cells, Vec::new());
+        batch.held = Arc::clone(&batch.fresh);
+        for (row, (_, line)) in batch.order.iter_mut().zip(lines) {
+            if let (RowRef::Fresh(i), true) = (*row, line.3) {
+                *row = RowRef::Held(i);
+            }
+        }
+        let sent = lines.len().saturating_sub(unsent);
+        batch.order.truncate(sent);
+        batch.classes.truncate(sent);
+        batch
+    }
+
+    /// The slow twin, row by row: leaves that some row of either batch is written alike with have one name.
+    fn joined(batches: [&GeneralizedBatch; 2], attribute: usize) -> HashMap<Code, Code> {
+        let written = |batch: &'_ GeneralizedBatch| -> Vec<(Code, String)> {
+            let row = |at: usize| {
+                let (rows, i) = batch.source(batch.order[at]);
+                (rows.quasi(i)[attribute], batch.quasi[attribute].text(batch.cells(at)[attribute]).to_owned())
+            };
+            (0..batch.len()).map(row).collect()
+        };
+        let mut names: HashMap<Code, Code> = HashMap::new();
+        for rows in batches.map(written) {
+            for (leaf, text) in &rows {
+                for (other, _) in rows.iter().filter(|(_, other)| other == text) {
+                    let (a, b) = (*names.entry(*leaf).or_insert(*leaf), *names.entry(*other).or_insert(*other));
+                    names.values_mut().filter(|name| **name == b).for_each(|name| *name = a);
+                }
+            }
+        }
+        names
+    }
+
+    /// How many people the first class has that is too small, of those who left and those who came.
+    fn refused(last: &GeneralizedBatch, now: &GeneralizedBatch, k: usize) -> Option<u32> {
+        let names = [0, 1].map(|attribute| joined([last, now], attribute));
+        for (batch, other) in [(last, now), (now, last)] {
+            let others: HashSet<Position> = sent(other).map(|(rows, i)| rows.position(i)).collect();
+            let mut classes: Vec<([Code; 2], BTreeSet<u64>)> = Vec::new();
+            for (rows, i) in batch.order.iter().map(|&row| batch.source(row)) {
+                if !others.contains(&rows.position(i)) {
+                    let key = [0, 1].map(|attribute| names[attribute][&rows.quasi(i)[attribute]]);
+                    let at = classes.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+                        classes.push((key, BTreeSet::new()));
+                        classes.len() - 1
+                    });
+                    classes[at].1.insert(rows.subject(i));
+                }
+            }
+            let small = classes.iter().find(|(_, people)| people.len() < k);
+            if let Some((_, people)) = small {
+                return Some(people.len() as u32);
+            }
+        }
+        None
+    }
+
+    fn lines() -> impl Strategy<Value = Vec<(i64, Line)>> {
+        let line = ([0u32..5, 0u32..3], [0u32..4, 0u32..4], 0u64..6, any::<bool>());
+        prop::collection::btree_map(0i64..24, line, 0..24)
+            .prop_map(|lines| lines.into_iter().collect::<Vec<_>>())
+            .prop_shuffle()
+    }
+
+    proptest! {
+        /// By class and by spans, the verdict is that of the twin, who looks at every pair of rows.
+        #[test]
+        fn who_left_and_who_came_is_counted_as_row_by_row(
+            last in lines(), now in lines(), same in any::<bool>(), unsent in (0usize..3, 0usize..3), k in 1u32..4,
+        ) {
+            // Often the same rows again: a difference of a few.
+            let mut now = now;
+            if same {
+                now.retain(|(offset, _)| last.iter().all(|(other, _)| other != offset));
+                now.truncate(3);
+                now.extend(last.iter().cloned());
+            }
+            let quasi = ["a", "b"].map(|name| (name, Hierarchy::prefix(PrefixSpec::new(1)).unwrap()));
+            let rules = Rules::new(&policy(quasi.into(), &[("who", Role::Subject)], k));
+            let (last, now) = (batch(&last, unsent.0), batch(&now, unsent.1));
+            let looks = |batch: &GeneralizedBatch| Looks::of(batch, &canonical_cells(batch));
+            let verdict = compare_both((&last, &looks(&last)), (&now, &looks(&now)), &rules);
+            prop_assert_eq!(verdict.err().map(|refusal| refusal.size), refused(&last, &now, k as usize));
+        }
     }
 }

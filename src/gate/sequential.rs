@@ -129,7 +129,7 @@ pub fn verify_recurring(
 ) -> Result<Release, Refusal> {
     let batch = Arc::new(batch);
     let count = Count::new(&batch, rules);
-    let mut release = counted(Arc::clone(&batch), &count, rules)?;
+    let mut release = counted(&batch, &count, rules)?;
     if batch.is_empty() {
         return Ok(release);
     }
@@ -156,14 +156,14 @@ pub fn verify_recurring(
 }
 
 /// Each subject's candidate values by this batch alone.
-fn shown(batch: &GeneralizedBatch, count: &Count, field: usize) -> FxHashMap<u64, Values> {
+fn shown(batch: &GeneralizedBatch, count: &Count<'_>, field: usize) -> FxHashMap<u64, Values> {
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
     let row = |at: &usize| {
         let (rows, i) = batch.source(batch.order[*at]);
         (rows.subject(i), rows.sensitive(i)[field])
     };
     let classes = count.groups(&count.everything(), &all);
-    candidates(classes.into_iter().map(|class| class.iter().map(row).collect::<Vec<_>>()))
+    candidates(classes.iter().map(|class| class.iter().map(row).collect::<Vec<_>>()))
 }
 
 /// Each subject's candidate values: those of its class, or common to all its classes.

@@ -3,13 +3,13 @@
 //! Invariant: raw values cannot be printed. `Debug` shows counts only. Subjects are keyed hashes; a collision can only
 //! make two people count as one, which errs on the safe side.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use smallvec::SmallVec;
 
 use super::domain::Code;
-use super::event::{Millis, Offset, Partition, Position};
+use super::event::{Millis, Position};
+pub use super::spans::{Finder, Span, Spans};
 
 /// A keyed hash of the subject; meaningless outside the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +87,30 @@ impl Rows {
         self.arrived.push(other.arrived[i]);
         self.kept.push_str(other.kept_text(i));
         self.kept_ends.push(self.kept.len() as u64);
+    }
+
+    /// The same rows, with room for `more`.
+    pub fn with_room(&self, more: usize) -> Self {
+        fn roomy<T: Copy>(list: &[T], more: usize) -> Vec<T> {
+            let mut roomy = Vec::with_capacity(list.len() + more);
+            roomy.extend_from_slice(list);
+            roomy
+        }
+        let mut kept = String::with_capacity(self.kept.len() + self.kept.len().div_ceil(self.len().max(1)) * more);
+        kept.push_str(&self.kept);
+        Self {
+            width: self.width,
+            sensitive_width: self.sensitive_width,
+            quasi: roomy(&self.quasi, more * self.width),
+            sensitive: roomy(&self.sensitive, more * self.sensitive_width),
+            labels: roomy(&self.labels, more),
+            profiles: roomy(&self.profiles, more),
+            subjects: roomy(&self.subjects, more),
+            positions: roomy(&self.positions, more),
+            arrived: roomy(&self.arrived, more),
+            kept,
+            kept_ends: roomy(&self.kept_ends, more),
+        }
     }
 
     /// Keeps only the rows for which `keep` says so; the order stays.
@@ -196,108 +220,11 @@ impl fmt::Debug for Rows {
     }
 }
 
-/// An unbroken run of offsets, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// The first offset.
-    pub first: Offset,
-    /// The last offset.
-    pub last: Offset,
-}
-
-/// Which offsets of which partitions: run-length encoded, ascending, disjoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spans(BTreeMap<Partition, Vec<Span>>);
-
-impl Spans {
-    /// The spans that cover exactly these positions. A log is read forwards, so they mostly come as runs already, those of
-    /// several partitions in turn.
-    pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
-        let mut lanes: Vec<(Partition, Vec<Span>)> = Vec::new();
-        let mut at = 0;
-        for Position { partition, offset } in positions {
-            if lanes.get(at).is_none_or(|lane| lane.0 != partition) {
-                at = lanes.iter().position(|lane| lane.0 == partition).unwrap_or_else(|| {
-                    lanes.push((partition, Vec::new()));
-                    lanes.len() - 1
-                });
-            }
-            match lanes[at].1.last_mut() {
-                Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
-                _ => lanes[at].1.push(Span { first: offset, last: offset }),
-            }
-        }
-        lanes.iter_mut().for_each(|(_, spans)| merge(spans));
-        Self(lanes.into_iter().collect())
-    }
-
-    /// These spans, which are ascending and disjoint in each partition.
-    pub fn from_runs(runs: impl IntoIterator<Item = (Partition, Vec<Span>)>) -> Self {
-        Self(runs.into_iter().filter(|(_, spans)| !spans.is_empty()).collect())
-    }
-
-    /// Partition by partition.
-    pub fn iter(&self) -> impl Iterator<Item = (Partition, &[Span])> {
-        self.0.iter().map(|(p, s)| (*p, s.as_slice()))
-    }
-
-    /// The spans of one partition.
-    pub fn of(&self, partition: Partition) -> &[Span] {
-        self.0.get(&partition).map_or(&[], Vec::as_slice)
-    }
-
-    /// How many offsets are covered.
-    pub fn count(&self) -> u64 {
-        self.0.values().flatten().map(|s| (s.last.0 - s.first.0 + 1) as u64).sum()
-    }
-
-    /// True if the position is covered.
-    pub fn contains(&self, position: Position) -> bool {
-        let runs = self.of(position.partition);
-        let at = runs.partition_point(|s| s.last < position.offset);
-        runs.get(at).is_some_and(|s| s.first <= position.offset)
-    }
-}
-
-/// Sorts spans, and makes one of those that touch.
-fn merge(spans: &mut Vec<Span>) {
-    spans.sort_unstable_by_key(|span| span.first);
-    spans.dedup_by(|next, span| {
-        let touches = next.first.0.saturating_sub(span.last.0) <= 1;
-        if touches {
-            span.last = span.last.max(next.last);
-        }
-        touches
-    });
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
-
-    proptest! {
-        /// Whatever the order, the same spans as from sorted positions, each as long as can be.
-        #[test]
-        fn spans_are_those_of_a_sorted_set(runs in prop::collection::vec((0u32..3, 0i64..60, 1i64..9), 0..30)) {
-            let positions: Vec<Position> =
-                runs.iter().flat_map(|&(p, first, len)| (first..first + len).map(move |o| Position::new(p, o))).collect();
-            let spans = Spans::covering(positions.iter().copied());
-            let covered: Vec<Position> = spans
-                .iter()
-                .flat_map(|(p, spans)| spans.iter().map(move |s| (p, s)))
-                .flat_map(|(p, s)| (s.first.0..=s.last.0).map(move |o| Position { partition: p, offset: Offset(o) }))
-                .collect();
-            let sorted: BTreeSet<Position> = positions.into_iter().collect();
-            prop_assert_eq!(covered, sorted.into_iter().collect::<Vec<_>>());
-            for (_, spans) in spans.iter() {
-                prop_assert!(spans.windows(2).all(|pair| pair[0].last.0 + 1 < pair[1].first.0));
-            }
-        }
-    }
 
     proptest! {
         #[test]
@@ -322,19 +249,6 @@ mod tests {
             };
             for i in 0..rows.len() {
                 prop_assert_eq!(all(&rows, i), all(&twin, i));
-            }
-        }
-    }
-
-    #[test]
-    fn spans_cover_exactly_what_was_given() {
-        let positions = [(0, 5), (0, 3), (0, 4), (1, 9), (0, 8), (0, 4)].map(|(p, o)| Position::new(p, o));
-        let spans = Spans::covering(positions);
-        assert_eq!(spans.count(), 5);
-        for partition in 0..2 {
-            for offset in 0..12 {
-                let position = Position::new(partition, offset);
-                assert_eq!(spans.contains(position), positions.contains(&position), "{position}");
             }
         }
     }

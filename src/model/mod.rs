@@ -15,3 +15,4 @@ pub mod policy;
 pub mod recoding;
 pub mod record;
 pub mod schema;
+pub mod spans;
