@@ -101,20 +101,29 @@ fn warm(folder: &std::path::Path) {
     const COLD: usize = 9;
     let plain = Table::adult(folder, &[]).redrawn(10);
     let sensitive = Table::adult(folder, &["occupation"]).redrawn(10);
+    // Everybody of the table ten times over, and so three times in a window, mostly in different tuples.
+    let people = Table::adult_of(folder, &["occupation"], true).redrawn(10);
     let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
     let cases = [
         (&plain, None, 0.01, 0.01, Some(10.0)),
         (&plain, None, 0.01, 0.001, Some(30.0)),
         (&plain, None, 0.05, 0.01, Some(10.0)),
         (&plain, None, 0.05, 0.001, Some(30.0)),
-        // Histograms are not followed: what is saved is what need not be counted.
-        (&sensitive, Some(diversity), 0.05, 0.01, None),
+        (&sensitive, Some(diversity.clone()), 0.05, 0.01, Some(10.0)),
+        (&sensitive, Some(diversity.clone()), 0.05, 0.001, Some(30.0)),
+        (&people, None, 0.05, 0.01, Some(10.0)),
+        (&people, None, 0.05, 0.001, Some(30.0)),
+        (&people, Some(diversity.clone()), 0.05, 0.01, Some(10.0)),
+        (&people, Some(diversity), 0.05, 0.001, Some(30.0)),
     ];
     println!("warm: a window of {WINDOW} records, k = 5; each change is counted, searched and judged; medians");
     let both = [Algorithm::Optimal, Algorithm::BottomUp];
     let cases = cases.iter().flat_map(|case| both.map(|algorithm| (algorithm, case.clone())));
     for (algorithm, (table, criterion, limit, share, target)) in cases {
-        let with = if criterion.is_some() { " with distinct 3-diversity" } else { "" };
+        let mut with = String::from(if criterion.is_some() { " with distinct 3-diversity" } else { "" });
+        if table.policy.schema.subject.is_some() {
+            with.push_str(" of people");
+        }
         let policy = table.policy_with(limit, [Criterion::KAnonymity(K(5))].into_iter().chain(criterion).collect());
         let rules = Rules::new(&policy).bind(&table.dictionaries.values());
         let trail = Arc::new(Trail::default());
@@ -182,7 +191,7 @@ fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     }
     // The same rows ten times over: after counting, the search is the same.
     let mut replicated = Table::adult(folder, &[]);
-    (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n), &[]));
+    (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n), &[], 0));
     let policy = |k| {
         let mut policy = once.policy_with(0.05, vec![Criterion::KAnonymity(K(k))]);
         policy.fingerprint = "replicated".into();
@@ -292,6 +301,11 @@ impl Timing {
 
 impl Table {
     fn adult(folder: &std::path::Path, sensitive: &[&str]) -> Self {
+        Self::adult_of(folder, sensitive, false)
+    }
+
+    /// The census table; if `people`, with somebody else as the subject of each record.
+    fn adult_of(folder: &std::path::Path, sensitive: &[&str], people: bool) -> Self {
         let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
@@ -300,8 +314,12 @@ impl Table {
             let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
             (*name, Hierarchy::parse_csv(&csv).expect("a valid hierarchy"))
         });
-        let schema = Schema::new(header.iter().map(|name| (*name, role(name))));
-        let records = lines.map(|line| line.split(';').map(|cell| Value::Text(cell.into())).collect());
+        let person = people.then_some(("person", Role::Subject));
+        let schema = Schema::new(header.iter().map(|name| (*name, role(name))).chain(person));
+        let records = lines.enumerate().map(|(i, line)| {
+            let person = people.then(|| Value::Text(i.to_string().into()));
+            line.split(';').map(|cell| Value::Text(cell.into())).chain(person).collect()
+        });
         Self::new(schema, quasi.collect(), records)
     }
 
@@ -374,14 +392,14 @@ impl Table {
                     *code = self.rows.quasi(rng.random_range(0..n))[a];
                 }
             }
-            table.push(&quasi, self.rows.sensitive(i % n));
+            table.push(&quasi, self.rows.sensitive(i % n), self.rows.subject(i % n));
         }
         table
     }
 
-    fn push(&mut self, quasi: &[u32], sensitive: &[u32]) {
+    fn push(&mut self, quasi: &[u32], sensitive: &[u32], subject: u64) {
         let position = Position::new(0, self.rows.len() as i64);
-        let row = Row { quasi: quasi.into(), sensitive: sensitive.into(), ..Row::default() };
+        let row = Row { quasi: quasi.into(), sensitive: sensitive.into(), subject, ..Row::default() };
         self.rows.push(position, Millis(0), &row);
     }
 

@@ -1,7 +1,7 @@
 //! The engine alone: where each nanosecond of a record goes, records per second on one and on two cores, bytes per buffered record.
 //!
-//! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without) and
-//! `-- long` (a thousand windows) run one part; `-- --save` keeps the ratios as the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
+//! `cargo bench --bench engine` runs everything; `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without),
+//! `-- slide` (one slide of a sliding window, and the same window begun anew) and `-- long` (a thousand windows) run one part; `-- --save` keeps the ratios as the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
 //! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,6 +9,7 @@ mod baseline;
 mod flow;
 mod long;
 mod people;
+mod slide;
 mod stages;
 
 use std::process::Command;
@@ -65,10 +66,15 @@ fn main() {
         }
     }
     if wanted("intake") {
-        Case::all().iter().filter(|case| case.name != "people").for_each(long::intake);
+        Case::all().iter().for_each(long::intake);
+    }
+    if wanted("slide") {
+        for case in Case::all().iter().filter(|case| case.name != "adult") {
+            figures.extend(slide::run(case));
+        }
     }
     if wanted("long") {
-        for case in ["records", "people", "records-sliding"] {
+        for case in ["records", "people", "records-sliding", "people-sliding"] {
             child(&["long-here", case], None);
         }
     }

@@ -1,0 +1,163 @@
+//! What one slide of a full sliding window costs, stage by stage as the service does it, beside the same window begun anew: counted,
+//! searched and decided without what was kept from the slide before.
+//!
+//! `take in` is decoding, encoding, counting and moving on; anew it is counting only. `decide` is everything between the search's
+//! answer and the release: who is shown, the account, generalizing and the gate. Nothing but the search can be asked for alone, so
+//! a second window searches only, and the difference is the decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::codec::json::{JsonDecoder, JsonEncoder};
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
+use veilstream::encode::Encoder;
+use veilstream::gate::Release;
+use veilstream::model::event::{Event, Millis};
+use veilstream::model::recoding::Recoding;
+use veilstream::search::choose::choose;
+use veilstream::search::evaluator::{Evaluator, Trail};
+use veilstream::sink::file::WriterSink;
+use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+
+use super::baseline::{Figure, reference};
+use super::people::Case;
+use super::timed;
+
+/// Records of the window.
+const SIZE: usize = 100_000;
+
+/// Slides that are timed, after some that are not. More find the usual one among unusual ones; fewer are over sooner.
+const SLIDES: usize = 21;
+const BEFORE: usize = 5;
+
+/// Every so many slides the window is begun anew too.
+const ANEW: usize = 3;
+
+const STAGES: [&str; 4] = ["take in", "search", "decide", "serialize"];
+
+/// Prints the tables of one case.
+pub(crate) fn run(case: &Case) -> Vec<Figure> {
+    let reference = reference();
+    let mut figures = Vec::new();
+    for slide in [SIZE / 100, SIZE / 1000] {
+        let (mut shown, mut searched) = (Side::new(case, slide), Side::new(case, slide));
+        let mut anonymizer = anonymizer(case);
+        let (mut warm, mut anew) = (Vec::new(), Vec::new());
+        for batch in 0..SIZE / slide + BEFORE + SLIDES {
+            let events = case.events(batch * slide, slide);
+            let (taken, window) = shown.take(&events);
+            let (_, twin) = searched.take(&events);
+            if window.rows.len() < SIZE {
+                continue;
+            }
+            let (search, recoding) = search(case, &twin, &searched.trail, searched.last.as_ref());
+            searched.last = Some(recoding);
+            let begun = batch % ANEW == 0 && batch >= SIZE / slide + BEFORE;
+            let times = begun.then(|| begin_anew(case, &window));
+            let (released, release) = timed(|| released(&mut anonymizer, window));
+            if batch >= SIZE / slide + BEFORE {
+                warm.push([taken, search, released.saturating_sub(search), serialize(case, &release)]);
+                anew.extend(times);
+            }
+        }
+        let (warm, anew) = (medians(&warm), medians(&anew));
+        println!("{}: {slide} of {SIZE} replaced; reference {reference:.0} ns", case.name);
+        let total = |times: &[f64; 4]| times.iter().sum::<f64>();
+        let rows = STAGES.into_iter().zip(warm.into_iter().zip(anew)).chain([("total", (total(&warm), total(&anew)))]);
+        for (stage, (warm, anew)) in rows {
+            println!(
+                "  {stage:<10} {:>8.2} ms, {:>7.1} ns per record of the window; anew {:>8.2} ms: {:>6.3} of it",
+                warm / 1e6,
+                warm / SIZE as f64,
+                anew / 1e6,
+                warm / anew,
+            );
+            let name = format!("{}/slide {slide}/{stage}", case.name);
+            figures.push(Figure { name, ratio: warm / SIZE as f64 / reference });
+        }
+    }
+    figures
+}
+
+/// A window that moves on, and what its searches leave.
+struct Side {
+    decoder: JsonDecoder,
+    encoder: Encoder,
+    window: Sliding,
+    trail: Arc<Trail>,
+    last: Option<Recoding>,
+}
+
+impl Side {
+    fn new(case: &Case, slide: usize) -> Self {
+        let max_hold = (SIZE / slide) as u64;
+        let rules = SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory: DEFAULT_WARM_MEMORY };
+        Self {
+            decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
+            encoder: Encoder::new(Arc::clone(&case.policy)),
+            window: Sliding::new(rules, Arc::new(Case::choice().rules(&case.policy).counting())),
+            trail: Arc::default(),
+            last: None,
+        }
+    }
+
+    fn take(&mut self, events: &[Event]) -> (Duration, ClosedWindow) {
+        timed(|| {
+            for event in events {
+                let payload = event.payload.as_deref().expect("a payload");
+                let encoded = self.encoder.encode(&self.decoder.decode(payload).expect("good input"), None);
+                self.window.add(&self.encoder, event.position, Millis(0), encoded).expect("fits");
+            }
+            self.window.due(Millis(0), &self.encoder).expect("fits").expect("a slide")
+        })
+    }
+}
+
+/// Counted, searched, decided and written as if it were the first of its stream.
+fn begin_anew(case: &Case, window: &ClosedWindow) -> [Duration; 4] {
+    let counting = Case::choice().rules(&case.policy).counting();
+    let (counted, recounted) = timed(|| window.recounted(counting.clone()).expect("fits"));
+    let (search, _) = search(case, &window.recounted(counting).expect("fits"), &Arc::default(), None);
+    let mut anonymizer = anonymizer(case);
+    let (released, release) = timed(|| released(&mut anonymizer, recounted));
+    [counted, search, released.saturating_sub(search), serialize(case, &release)]
+}
+
+/// As the anonymizer searches, after `last`.
+fn search(case: &Case, window: &ClosedWindow, trail: &Arc<Trail>, last: Option<&Recoding>) -> (Duration, Recoding) {
+    let choice = Case::choice();
+    timed(|| {
+        let rules = choice.rules(&case.policy).bind(&window.dictionaries.values());
+        let evaluator = Evaluator::new(&case.policy, &rules, Arc::clone(&window.sets)).warm(Arc::clone(trail));
+        choose(&choice, &case.policy.lattice(), last, &evaluator, &mut ChaCha8Rng::seed_from_u64(1)).recoding
+    })
+}
+
+fn anonymizer(case: &Case) -> Anonymizer {
+    Anonymizer::new(Arc::clone(&case.policy), Case::choice(), "bench", 1)
+}
+
+fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
+    match anonymizer.release(window).expect("fits") {
+        Closing::Release(release) if !release.is_empty() => *release,
+        Closing::Release(_) => panic!("nothing is shown"),
+        Closing::Refused(refusal) => panic!("{refusal}"),
+    }
+}
+
+fn serialize(case: &Case, release: &Release) -> Duration {
+    let mut sink = WriterSink::new(std::io::sink(), None, Box::new(JsonEncoder::new(&case.policy.schema)));
+    timed(|| sink.write(release).expect("no I/O")).0
+}
+
+/// Stage by stage, in nanoseconds.
+fn medians(slides: &[[Duration; 4]]) -> [f64; 4] {
+    std::array::from_fn(|stage| {
+        let mut times: Vec<Duration> = slides.iter().map(|times| times[stage]).collect();
+        times.sort_unstable();
+        times[times.len() / 2].as_nanos() as f64
+    })
+}
