@@ -13,6 +13,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const DEFECT: u8 = 3;
 
 fn main() -> ExitCode {
+    // Whoever asks first decides: OpenSSL is told not to clean up at the end, when threads of Kafka's clients may still be
+    // using it, and would crash.
+    openssl_sys::init();
     install_panic_hook();
     let cli = Cli::parse();
     catch_unwind(AssertUnwindSafe(|| cli.execute())).unwrap_or(ExitCode::from(DEFECT))

@@ -5,8 +5,9 @@
 #![allow(deprecated, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{HashMap, HashSet};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output as Ran};
+use std::process::{Command, Output as Ran, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -83,14 +84,9 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs `validate --connect`; its exit code, and what it said.
-fn validate(brokers: &str, source: &str, sink: &str) -> (i32, String) {
-    with_config(&["validate", "--connect", "-c"], brokers, source, sink)
-}
-
-/// Runs a command on a small pipeline; its exit code, and what it said.
-fn with_config(command_line: &[&str], brokers: &str, source: &str, sink: &str) -> (i32, String) {
-    let yaml = format!(
+/// A small pipeline.
+fn pipeline(brokers: &str, source: &str, sink: &str) -> String {
+    format!(
         "policy:
   quasi_identifiers: [{{ name: age, hierarchy: {{ intervals: {{ widths: [5], min: 0, max: 120 }} }} }}]
   sensitive: [{{ name: diagnosis }}]
@@ -99,17 +95,26 @@ fn with_config(command_line: &[&str], brokers: &str, source: &str, sink: &str) -
 source: {{ kafka: {{ brokers: '{brokers}', topic: people, group: g {source} }} }}
 sink: {{ kafka: {{ topic: safe {sink} }} }}
 "
-    );
+    )
+}
+
+/// Runs `validate --connect`; its exit code, and what it said.
+fn validate(brokers: &str, source: &str, sink: &str) -> (i32, String) {
+    with_config(&["validate", "--connect", "-c"], brokers, source, sink)
+}
+
+/// Runs a command on a small pipeline; its exit code, and what it said.
+fn with_config(command_line: &[&str], brokers: &str, source: &str, sink: &str) -> (i32, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("c.yaml");
-    std::fs::write(&path, yaml).unwrap();
+    std::fs::write(&path, pipeline(brokers, source, sink)).unwrap();
     let mut command = assert_cmd::Command::cargo_bin("veilstream").unwrap();
     let password = broker()["SASL_PASSWORD"].as_str();
     command.env("RIGHT", password).env("WRONG", "wr0ng-s3cret").env("RUST_LOG", "trace");
     let ran = command.args(command_line).arg(&path).timeout(PATIENCE).output().unwrap();
     let said = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     assert!(!said.contains("wr0ng-s3cret") && !said.contains(password), "a password was shown: {said}");
-    (ran.status.code().unwrap(), said)
+    (ran.status.code().unwrap_or_else(|| panic!("{}: {said}", ran.status)), said)
 }
 
 #[track_caller]
@@ -170,6 +175,42 @@ fn the_service_ends_when_it_is_refused() {
         let (code, said) = with_config(&["run", "-c"], &broker()[brokers], &source, "");
         assert!(code == 3 && said.contains(words), "expected {words:?}, exit 3: {code} {said}");
     }
+}
+
+/// A cluster that is not there is waited for, but a stop is not.
+#[test]
+fn a_stop_does_not_wait_for_the_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.yaml");
+    std::fs::write(&path, pipeline("127.0.0.1:1", "", "")).unwrap();
+    let binary = assert_cmd::cargo::cargo_bin("veilstream");
+    let mut child = Command::new(binary)
+        .args(["run", "-c"])
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("cannot be taken over yet")), "it waits");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    // What it says is read to its end, so that it is not held up by us.
+    said.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Several at once, because it takes luck: connections are tried again while the process ends.
+#[test]
+fn ending_does_not_crash_what_is_still_connecting() {
+    let wrong_ca = format!(", tls: {{ ca: {} }}", broker()["WRONG_CA"]);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let (code, said) = with_config(&["run", "-c"], &broker()["TLS_BOOTSTRAP"], &wrong_ca, "");
+                assert_eq!(code, 3, "{said}");
+            });
+        }
+    });
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::{Failure, now, print, runtime};
 use crate::codec::avro::AvroDecoder;
@@ -22,7 +24,7 @@ use crate::kafka::session::Session;
 use crate::model::meter::Meter;
 use crate::model::schema::Schema;
 use crate::pipeline::{Pipeline, Summary};
-use crate::shutdown;
+use crate::shutdown::{self, Stop};
 use crate::sink::file::{self as file_sink, WriterSink};
 use crate::sink::kafka::KafkaSink;
 use crate::sink::{Delivery, Sink, SinkError};
@@ -85,11 +87,11 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
         let schemas = schemas(source, &policy.schema)?;
         let decoder = message_decoder(config, source, schemas.as_ref(), &policy.schema)?;
-        let (source, sink, left) = kafka(config, source, sink, &policy.schema, schemas, Arc::clone(telemetry.meter()))?;
+        let meter = Arc::clone(telemetry.meter());
+        let opened = kafka(config, source, sink, &policy.schema, schemas, meter, &mut stop).await?;
+        let Some((source, sink, left)) = opened else { return Ok(Summary::default()) };
         let ended = pipeline.run(source, decoder, sink, stop).await;
-        if tokio::time::timeout(LEAVE, left).await.is_err() {
-            tracing::warn!("the group was not left in time: others wait for the session's timeout");
-        }
+        leave(left).await;
         return Ok(ended?);
     }
     let opened = tokio::select! {
@@ -124,22 +126,48 @@ fn name(config: &Config) -> String {
 }
 
 /// Joins the group and takes the transactional id over. Both sides share one session: records and offsets are one
-/// transaction.
-fn kafka(
+/// transaction. `None` if a stop is asked for while the cluster is waited for.
+async fn kafka(
     config: &Config,
     source: &KafkaSourceConfig,
     sink: &KafkaSinkConfig,
     schema: &Schema,
     schemas: Option<Arc<SchemaCache>>,
     meter: Arc<Meter>,
-) -> Result<(KafkaSource, KafkaSink, Left), Failure> {
+    stop: &mut Stop,
+) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
     let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
     let memory = config.limits.memory.map_or(DEFAULT_FETCH_BYTES, |m| usize::try_from(m / 4).unwrap_or(usize::MAX));
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
         kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory, journal)?;
-    let sink = KafkaSink::open(sink.clone(), session, consumer, Arc::new(schema.clone()), schemas)?;
-    Ok((events, sink, left))
+    let (sink, schema, shared, runtime) =
+        (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session), Handle::current());
+    // On a thread that may be left behind, for nothing says how long a cluster is waited for.
+    let (opened, opening) = oneshot::channel();
+    let open = move || {
+        let _runtime = runtime.enter();
+        // Nobody may wait for it any more.
+        let _ = opened.send(KafkaSink::open(sink, shared, consumer, schema, schemas));
+    };
+    std::thread::Builder::new().name("opening".into()).spawn(open).map_err(|_| SourceError::Thread)?;
+    let sink = tokio::select! {
+        opened = opening => opened.unwrap_or(Err(SinkError::Closed)).map(Some),
+        () = stop.asked() => Ok(None),
+    };
+    if let Ok(Some(sink)) = sink {
+        return Ok(Some((events, sink, left)));
+    }
+    session.finish();
+    leave(left).await;
+    sink.map(|_| None).map_err(Failure::from)
+}
+
+/// Waits until the instance has left the group, so that the others need not wait for its session to end.
+async fn leave(left: Left) {
+    if tokio::time::timeout(LEAVE, left).await.is_err() {
+        tracing::warn!("the group was not left in time: others wait for the session's timeout");
+    }
 }
 
 /// What is known of the registry's schemas, shared by source, decoder and sink.

@@ -5,6 +5,7 @@
 //! takes more room, because later releases depend on who was shown, is in the [`journal`].
 
 pub mod client;
+pub mod complaints;
 pub mod generate;
 pub mod journal;
 pub mod metadata;

@@ -17,6 +17,7 @@ use rdkafka::{ClientContext, Statistics};
 
 use super::Topics;
 use super::client::{OnGap, Start};
+use super::complaints::Complaints;
 use super::metadata::CommitState;
 use super::progress::Progress;
 use crate::failpoint::step;
@@ -308,25 +309,38 @@ pub fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, Assign
 }
 
 /// The consumer's callbacks.
-pub struct GroupContext(pub Arc<Session>);
+pub struct GroupContext {
+    session: Arc<Session>,
+    /// What it was told of connections lately.
+    pub complaints: Complaints,
+}
+
+impl GroupContext {
+    /// Of a session's consumer.
+    pub fn new(session: Arc<Session>) -> Self {
+        Self { session, complaints: Complaints::default() }
+    }
+}
 
 impl ClientContext for GroupContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
     fn error(&self, error: KafkaError, _reason: &str) {
-        tracing::warn!(%error, "kafka consumer");
+        if self.complaints.is_news(&error, Instant::now()) {
+            tracing::warn!(%error, "kafka consumer");
+        }
     }
     /// How far the readable end of each partition is ahead of what was read.
     fn stats(&self, statistics: Statistics) {
-        let progress = self.0.progress();
+        let progress = self.session.progress();
         let partitions =
             statistics.topics.iter().flat_map(|(name, topic)| topic.partitions.values().map(move |p| (name, p)));
         let behind = partitions.filter_map(|(topic, partition)| {
-            let read = progress.read_to(self.0.topics.number(topic, partition.partition)?)?;
+            let read = progress.read_to(self.session.topics.number(topic, partition.partition)?)?;
             u64::try_from(partition.ls_offset.max(0) - read).ok()
         });
-        self.0.meter.set_lag(behind.sum());
+        self.session.meter.set_lag(behind.sum());
     }
 }
 
@@ -342,7 +356,7 @@ pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
 
 impl ConsumerContext for GroupContext {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, tpl: &mut TopicPartitionList) {
-        let session = &self.0;
+        let session = &self.session;
         if event != RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             session.fence();
             step("revoked");

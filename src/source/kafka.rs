@@ -63,7 +63,7 @@ pub fn open(
     memory: usize,
     journal: Option<String>,
 ) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
-    let context = GroupContext(Arc::clone(&session));
+    let context = GroupContext::new(Arc::clone(&session));
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
     consumer.subscribe(&session.topics.names())?;
     let consumer = Arc::new(consumer);
@@ -198,7 +198,10 @@ impl Poller {
             }
             Some(Err(error)) => {
                 fatal(&error)?;
-                tracing::warn!(%error, "kafka consumer");
+                // Most of them the context has heard and said already.
+                if self.consumer.context().complaints.is_news(&error, Instant::now()) {
+                    tracing::warn!(%error, "kafka consumer");
+                }
             }
             None => {}
         }

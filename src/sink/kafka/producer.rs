@@ -16,6 +16,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use crate::kafka::client::{self, KafkaSinkConfig};
+use crate::kafka::complaints::Complaints;
 use crate::kafka::probe::{is_decided, remedy};
 use crate::kafka::session::{self, Session};
 use crate::sink::SinkError;
@@ -104,8 +105,16 @@ impl Transactions {
                 let brokers = config.cluster.brokers.clone();
                 return Err(SinkError::Unusable { brokers, remedy: remedy(Some(code)) });
             }
-            if is_hopeless(&error) || started.elapsed() > PATIENCE || session.is_finished() {
+            if is_hopeless(&error) || session.is_finished() {
                 return Err(SinkError::Kafka(error));
+            }
+            if started.elapsed() > PATIENCE {
+                let brokers = config.cluster.brokers.clone();
+                return Err(if first {
+                    SinkError::Unusable { brokers, remedy: remedy(None) }
+                } else {
+                    SinkError::Kafka(error)
+                });
             }
             tracing::warn!(%error, "the transactional id cannot be taken over yet");
             std::thread::sleep(Duration::from_millis(500));
@@ -290,12 +299,15 @@ fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
 
 /// Hears what librdkafka says of connections, which is more than its calls return.
 #[derive(Default)]
-struct Context(Mutex<Option<RDKafkaErrorCode>>);
+struct Context {
+    refused: Mutex<Option<RDKafkaErrorCode>>,
+    complaints: Complaints,
+}
 
 impl Context {
     /// Why the cluster wants nothing of us, if it does not.
     fn refused(&self) -> Option<RDKafkaErrorCode> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -305,9 +317,11 @@ impl ClientContext for Context {
     }
     fn error(&self, error: KafkaError, _reason: &str) {
         if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
         }
-        tracing::warn!(%error, "kafka producer");
+        if self.complaints.is_news(&error, Instant::now()) {
+            tracing::warn!(%error, "kafka producer");
+        }
     }
 }
 
