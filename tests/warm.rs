@@ -80,7 +80,8 @@ proptest! {
                 prop_assert_eq!(warm.stop, StopReason::Proven);
                 let answer = |outcome: &Outcome| outcome.best.as_ref().map(|best| best.recoding.clone());
                 prop_assert_eq!(answer(&warm), answer(&cold), "{}", algorithm.as_str());
-                prop_assert_eq!(&warm.minimal, &cold.minimal, "{}", algorithm.as_str());
+                // Only a search that began anew knows all minimal nodes.
+                prop_assert!(warm.minimal.is_empty() || warm.minimal == cold.minimal, "{}", algorithm.as_str());
                 let losses = [&warm, &cold].map(|outcome| outcome.best.as_ref().map_or(0.0, |b| b.evaluation.loss));
                 prop_assert!(close(losses[0], losses[1]));
             }
@@ -111,11 +112,14 @@ proptest! {
         counter.add(&rows, 0..rows.len());
         for algorithm in [Algorithm::Optimal, Algorithm::BottomUp] {
             let trail = Arc::new(Trail::default());
-            let (first, checks) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
-            let (second, fewer) = run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
-            prop_assert!(alike(&first.best, &second.best), "{:?} is not {:?}", first.best, second.best);
-            prop_assert_eq!(first.minimal, second.minimal);
-            prop_assert!(fewer <= checks, "{}: {fewer} checks after {checks}", algorithm.as_str());
+            let again = || run(algorithm, &policy, &rules, counter.store(&dictionaries.quasi), Some(&trail));
+            let ((first, anew), (second, proven), (third, fewer)) = (again(), again(), again());
+            for other in [&second.best, &third.best] {
+                prop_assert!(alike(&first.best, other), "{:?} is not {:?}", first.best, other);
+            }
+            prop_assert!(fewer <= proven, "{}: {fewer} checks after {proven}", algorithm.as_str());
+            // What proves the answer of `bottom-up` is not how it was found.
+            prop_assert!(algorithm != Algorithm::Optimal || proven <= anew, "{proven} checks after {anew}");
         }
     }
 }

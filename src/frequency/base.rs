@@ -17,7 +17,6 @@ use super::entries::{Entries, Entry};
 use super::epoch::Epoch;
 use super::index::Index;
 use super::key::{Key, Layout};
-use super::outline::Moves;
 use super::sorted;
 use super::store::FrequencyStore;
 use super::warm::{Tuples, Warm};
@@ -47,7 +46,6 @@ pub struct BaseSet<K> {
     /// The same where more is counted.
     epoch: Mutex<Option<Epoch<K>>>,
     warm_memory: usize,
-    moves: Moves,
 }
 
 /// How many bytes of sets are kept from one store to the next, if nobody says. Larger costs memory; smaller rolls more of
@@ -67,7 +65,6 @@ impl<K: Key> BaseSet<K> {
             warm: Mutex::new(None),
             epoch: Mutex::new(None),
             warm_memory: DEFAULT_WARM_MEMORY,
-            moves: Moves::default(),
         }
     }
 
@@ -78,14 +75,6 @@ impl<K: Key> BaseSet<K> {
 
     /// A store over the counts as they are now, with what was asked of the last one.
     pub(super) fn store_of(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
-        let store = self.next_store(domains);
-        if self.is_plain() {
-            store.as_of(&self.moves);
-        }
-        store
-    }
-
-    fn next_store(&self, domains: &[Arc<DomainView>]) -> Arc<FrequencyStore<K>> {
         if !self.is_plain() {
             let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
             return Epoch::next(&mut epoch, self, domains, self.warm_memory);
@@ -135,7 +124,6 @@ impl<K: Key> BaseSet<K> {
 
     /// Counts rows `range` of `rows`.
     pub fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
-        self.moves.came += range.len() as u64;
         let followed = self.warm.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
         if followed {
             self.change_all(rows, range, 1);
@@ -145,7 +133,7 @@ impl<K: Key> BaseSet<K> {
             return;
         }
         if !self.is_plain() {
-            range.for_each(|i| self.add_one(rows, i));
+            range.for_each(|i| self.add(rows, i));
             return;
         }
         let mut batch: Vec<K> = Vec::with_capacity(BATCH);
@@ -205,10 +193,7 @@ impl<K: Key> BaseSet<K> {
     /// Takes rows of `rows`, which were added before, out again.
     pub fn retract_all(&mut self, rows: &Rows, indices: &[usize]) {
         match self.is_plain() {
-            true => {
-                self.moves.went += indices.len() as u64;
-                self.change_all(rows, indices.iter().copied(), -1);
-            }
+            true => self.change_all(rows, indices.iter().copied(), -1),
             false => indices.iter().for_each(|&i| self.retract(rows, i)),
         }
     }
@@ -233,11 +218,6 @@ impl<K: Key> BaseSet<K> {
 
     /// Counts row i of `rows`.
     pub fn add(&mut self, rows: &Rows, i: usize) {
-        self.moves.came += 1;
-        self.add_one(rows, i);
-    }
-
-    fn add_one(&mut self, rows: &Rows, i: usize) {
         let entry = self.entry(rows, i);
         self.touch(rows, i, entry);
         self.rows[entry as usize] += 1;
@@ -253,7 +233,6 @@ impl<K: Key> BaseSet<K> {
 
     /// Takes row i of `rows`, which was added before, out again.
     pub fn retract(&mut self, rows: &Rows, i: usize) {
-        self.moves.went += 1;
         let entry = self.entry(rows, i);
         self.touch(rows, i, entry);
         self.rows[entry as usize] -= 1;

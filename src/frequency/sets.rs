@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::outline::{Moves, Outline, Shown};
+use super::outline::{Outline, Shown};
 use super::set::Classes;
 use super::spread::Spread;
 use crate::model::domain::DomainView;
@@ -32,8 +32,6 @@ pub trait FrequencySets: Send + Sync {
     fn warm_bytes(&self) -> usize;
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
-    /// How many records had come and gone when the store was made, where nothing but records is counted.
-    fn moves(&self) -> Option<Moves>;
     /// The domains the codes belong to.
     fn domains(&self) -> &[Arc<DomainView>];
     /// How the records spread over the values of the attributes.

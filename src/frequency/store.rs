@@ -16,7 +16,7 @@ use super::dense::{is_flat, places};
 use super::glance::Glance;
 use super::key::{Field, Key, Layout};
 use super::levels::Levels;
-use super::outline::{Moves, Outline, Shown};
+use super::outline::{Outline, Shown};
 use super::rollup::{Expected, Groups, Step, in_place, rollup};
 use super::set::{Classes, FrequencySet};
 pub use super::sets::{FrequencySets, Origins};
@@ -58,7 +58,6 @@ pub struct FrequencyStore<K> {
     stale: Mutex<Vec<Stale<K>>>,
     /// The outlines of the last store.
     sieve: Mutex<Option<Sieve<K>>>,
-    moves: OnceLock<Moves>,
     /// The ledgers, where more than records is counted.
     book: Option<Book<K>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
@@ -104,7 +103,6 @@ impl<K: Key> FrequencyStore<K> {
             is_due: AtomicBool::new(false),
             stale: Mutex::default(),
             sieve: Mutex::default(),
-            moves: OnceLock::new(),
             book: None,
             cached_bytes: AtomicUsize::new(0),
             warm_bytes: AtomicUsize::new(0),
@@ -112,11 +110,6 @@ impl<K: Key> FrequencyStore<K> {
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
-    }
-
-    /// Says when it was made.
-    pub(super) fn as_of(&self, moves: &Moves) {
-        self.moves.get_or_init(|| moves.clone());
     }
 
     /// Takes in the ledgers.
@@ -459,9 +452,6 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
             rolled_up: self.rolled_up.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
-    }
-    fn moves(&self) -> Option<Moves> {
-        self.moves.get().cloned()
     }
     fn domains(&self) -> &[Arc<DomainView>] {
         &self.domains

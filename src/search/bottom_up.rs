@@ -5,9 +5,8 @@
 //! attributes are fully generalized, so its frequency set is a rollup like any other, and a node over a subset that
 //! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
-//! A warm start needs no subsets, which only save counts where nothing is known: it begins with the edge of what satisfied in the
-//! last window. Where that is still the edge, nothing else is counted, and of the edge only what the records that came and went can
-//! have moved across; where it is not, what is left open is settled from there.
+//! A warm start has an answer to prove or to refute, and for that not all satisfying nodes have to be found: it goes on as
+//! [`optimal`](super::optimal), which finds the same one. So only a search that begins anew knows the minimal nodes.
 
 use std::convert::Infallible;
 
@@ -16,8 +15,8 @@ use rustc_hash::FxHashSet;
 
 use super::evaluator::Evaluator;
 use super::exhaustive::Exhaustive;
+use super::optimal::Optimal;
 use super::packing::{Packed, Packing};
-use super::sides::Sides;
 use super::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 use crate::model::lattice::{Lattice, Level, Node};
 
@@ -31,29 +30,22 @@ type Subset = u64;
 /// hardly smaller than those they are made from; smaller counts many nodes from larger sets than need be.
 const FEW: usize = 1 << 17;
 
-/// How many nodes are left for the next search. With fewer it has to find more of the edge again; more take memory, up to what
-/// is configured, and time to follow.
-const MAX_REMEMBERED: usize = 1 << 14;
-
-/// Starts over if more than one node in so many is open after the last edge was counted. Larger starts over where little is left,
-/// smaller settles more nodes one by one than there would be by subsets.
-const FEW_OPEN: usize = 4;
-
 impl Search for BottomUp {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let Some(mut incognito) = Incognito::new(lattice, evaluator, budget) else {
             return Exhaustive.run(lattice, evaluator, budget, rng);
         };
-        let (done, minimal) = match incognito.settled() {
-            Ok((satisfying, minimal)) => {
-                let done = incognito.weigh(satisfying);
-                incognito.leave();
-                (done, minimal)
-            }
+        if !evaluator.recall().is_empty() {
+            return Optimal.run(lattice, evaluator, budget, rng);
+        }
+        let (done, minimal) = match incognito.satisfying() {
+            Ok(()) => (incognito.weigh(incognito.in_lattice().collect()), incognito.minimal()),
             Err(stop) => (Err((stop, evaluator.lower_bound(lattice.bottom()))), Vec::new()),
         };
         let (stop, bound) = done.err().unwrap_or((StopReason::Proven, f64::INFINITY));
         let best = incognito.answer();
+        let node = best.as_ref().and_then(|best| best.recoding.node());
+        evaluator.memorise(vec![node.unwrap_or_else(|| lattice.top().clone())]);
         let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
         Outcome { best, stop, bound, predicted: incognito.predicted, minimal, front: None }
     }
@@ -73,10 +65,8 @@ pub(super) struct Incognito<'a, 'e> {
     made: FxHashSet<Subset>,
     /// Nodes whose status was derived.
     pub(super) predicted: u64,
-    /// What was counted or known to be as it was, and whether it satisfies.
+    /// What was counted, and whether it satisfies.
     known: Vec<(Node, bool)>,
-    /// What was weighed, those that may cost least first.
-    weighed: Vec<Node>,
     /// The best of those that were weighed.
     best: Option<(f64, Node)>,
 }
@@ -99,50 +89,8 @@ impl<'a, 'e> Incognito<'a, 'e> {
             made: FxHashSet::default(),
             predicted: 0,
             known: Vec::new(),
-            weighed: Vec::new(),
             best: None,
         })
-    }
-
-    /// The satisfying nodes of the lattice, and the minimal ones.
-    fn settled(&mut self) -> Result<(Vec<Node>, Vec<Node>), StopReason> {
-        if let Some(sides) = self.resettle()? {
-            self.predicted += sides.open().1.saturating_sub(self.known.len()) as u64;
-            return Ok((sides.satisfying().collect(), sides.minimal()));
-        }
-        self.satisfying()?;
-        Ok((self.in_lattice().collect(), self.minimal()))
-    }
-
-    /// Finds on which side all nodes are from what the last search left; `None` if that does not say much.
-    fn resettle(&mut self) -> Result<Option<Sides<'a>>, StopReason> {
-        let mut recalled = self.evaluator.recall();
-        recalled.retain(|node| node.is_finer_or_equal(&self.full));
-        let Some(mut sides) = Sides::new(self.lattice).filter(|_| !recalled.is_empty()) else { return Ok(None) };
-        // The edge, which is last, says what the others are.
-        for node in recalled.iter().rev() {
-            if sides.of(node).is_none() {
-                let satisfies = self.check(node)?;
-                sides.mark(node, satisfies);
-            }
-        }
-        let (open, all) = sides.open();
-        if open > all / FEW_OPEN {
-            return Ok(None);
-        }
-        let mut from = 0;
-        while let Some(open) = sides.next_open(from) {
-            let mut next = Some(open);
-            while let Some(place) = next {
-                let node = sides.node(place);
-                let satisfies = self.check(&node)?;
-                sides.mark(&node, satisfies);
-                // Towards the edge.
-                next = sides.open_beside(place, !satisfies);
-            }
-            from = open;
-        }
-        Ok(Some(sides))
     }
 
     /// Finds all satisfying nodes.
@@ -245,9 +193,8 @@ impl<'a, 'e> Incognito<'a, 'e> {
             go_on(lower)?;
             let loss = self.evaluator.check(&node).loss;
             if self.best.as_ref().is_none_or(|(best, than)| is_better(loss, &node, *best, than)) {
-                self.best = Some((loss, node.clone()));
+                self.best = Some((loss, node));
             }
-            self.weighed.push(node);
         }
         Ok(())
     }
@@ -266,18 +213,6 @@ impl<'a, 'e> Incognito<'a, 'e> {
         minimal
     }
 
-    /// Leaves what the next search may start from: the answer, what was weighed, and the edge between what satisfies and what fails, from
-    /// both sides.
-    fn leave(&self) {
-        let Some(mut sides) = Sides::new(self.lattice).filter(|_| self.evaluator.is_warm()) else { return };
-        self.known.iter().for_each(|(node, satisfies)| sides.mark(node, *satisfies));
-        let edge = self.known.iter().filter(|(node, satisfies)| sides.is_edge(node, *satisfies)).map(|(node, _)| node);
-        let best = self.best.iter().map(|(_, node)| node);
-        let mut seen = FxHashSet::default();
-        let all = best.chain(&self.weighed).chain(edge).filter(|node| seen.insert(*node)).cloned();
-        self.evaluator.memorise_up_to(all.collect(), MAX_REMEMBERED);
-    }
-
     /// The best satisfying node that was weighed or counted. No node is counted for it that was not.
     pub(super) fn answer(&mut self) -> Option<Candidate> {
         let satisfying = self.known.iter().filter(|(node, satisfies)| *satisfies && self.lattice.contains(node));
@@ -286,12 +221,12 @@ impl<'a, 'e> Incognito<'a, 'e> {
         Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
     }
 
-    /// Counts a node, unless its status cannot have changed or the budget is spent. Nodes that project some attributes away may lie outside the lattice.
+    /// Counts a node, unless the budget is spent. Nodes that project some attributes away may lie outside the lattice.
     fn check(&mut self, node: &Node) -> Result<bool, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator) {
             return Err(reason);
         }
-        let satisfies = self.evaluator.still_satisfies(node).unwrap_or_else(|| self.evaluator.satisfies(node));
+        let satisfies = self.evaluator.satisfies(node);
         self.known.push((node.clone(), satisfies));
         Ok(satisfies)
     }

@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::publishable::{self, Verdict};
-use crate::frequency::outline::{Moves, Outline};
+use crate::frequency::outline::Outline;
 use crate::frequency::set::Classes;
 use crate::frequency::store::{FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
@@ -81,22 +81,11 @@ pub struct Evaluator<'a> {
 }
 
 /// What a search leaves for the next window's: the answer first, then the nodes whose counts proved it. Wherever the data
-/// has hardly changed they prove the next answer too; what they are worth is counted anew, or known not to have changed, so that
-/// a warm search finds what a cold one does.
+/// has hardly changed they prove the next answer too; what they are worth is counted anew, so that a warm
+/// search finds what a cold one does.
 #[derive(Debug, Default)]
 pub struct Trail {
     nodes: Mutex<Vec<Node>>,
-    /// By node how many records were in classes below a least size, and when.
-    left_out: Mutex<FxHashMap<Node, (Moves, u32, u64)>>,
-}
-
-impl Trail {
-    /// Keeps figures of no other nodes than those that were left, so that searches that leave none add nothing up.
-    fn forget_others(&self) {
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: FxHashSet<&Node> = nodes.iter().collect();
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| kept.contains(node));
-    }
 }
 
 /// How many nodes are left for the next search. More are counted before it begins to look around; fewer leave it to find
@@ -131,13 +120,7 @@ impl<'a> Evaluator<'a> {
 
     /// The same evaluator for searches that start from `trail` and leave there what the next may start from.
     pub fn warm(self, trail: Arc<Trail>) -> Self {
-        trail.forget_others();
         Self { trail: Some(trail), ..self }
-    }
-
-    /// True if another search will start from what this one leaves.
-    pub fn is_warm(&self) -> bool {
-        self.trail.is_some()
     }
 
     /// What the last search left.
@@ -147,14 +130,9 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Leaves `nodes` for the next search.
-    pub fn memorise(&self, nodes: Vec<Node>) {
-        self.memorise_up_to(nodes, MAX_REMEMBERED);
-    }
-
-    /// Leaves the first `most` of `nodes` for the next search.
-    pub fn memorise_up_to(&self, mut nodes: Vec<Node>, most: usize) {
+    pub fn memorise(&self, mut nodes: Vec<Node>) {
         if let Some(trail) = &self.trail {
-            nodes.truncate(most);
+            nodes.truncate(MAX_REMEMBERED);
             self.sets.remember(&nodes);
             *trail.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
         }
@@ -204,24 +182,8 @@ impl<'a> Evaluator<'a> {
             };
             let satisfies = self.enough(&outline);
             self.remember(node, |known| known.satisfies = Some(satisfies));
-            if let (Some(trail), Some(moves)) = (&self.trail, self.sets.moves()) {
-                let counted = (moves, self.rules.least_size(), outline.left_out());
-                trail.left_out.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), counted);
-            }
             satisfies
         })
-    }
-
-    /// Whether a node satisfies that was counted some time ago, if what came and went since cannot have changed it.
-    pub fn still_satisfies(&self, node: &Node) -> Option<bool> {
-        let (trail, moves) = (self.trail.as_ref().filter(|_| self.sizes_only)?, self.sets.moves()?);
-        let known = trail.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        let (earlier, least, left_out) = known.get(node).filter(|(_, least, _)| *least == self.rules.least_size())?;
-        let left_out = moves.left_out_since(earlier, *left_out, *least)?;
-        if *left_out.start() > self.allowed {
-            return Some(false);
-        }
-        (*left_out.end() <= self.allowed && *left_out.end() < self.records).then_some(true)
     }
 
     fn count(&self, node: &Node) -> (Evaluation, Arc<dyn Classes>) {

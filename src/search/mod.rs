@@ -26,7 +26,6 @@ pub mod optimal;
 mod packing;
 pub mod pbg_ea;
 mod publishable;
-mod sides;
 pub mod subtree;
 pub mod tabu;
 pub mod tabu_ga;
