@@ -54,6 +54,8 @@ pub(super) struct Changes<K> {
     pub(super) keys: Vec<K>,
     counts: Vec<[u32; 2]>,
     codes: Vec<Code>,
+    /// By facet how many codes there are at least.
+    most: SmallVec<[usize; 4]>,
 }
 
 /// Part of what somebody has: a tuple with its facets.
@@ -69,7 +71,16 @@ pub(super) struct Part<'a, K> {
 impl<K: Copy> Changes<K> {
     /// None yet, of so many facets.
     pub(super) fn new(facets: usize) -> Self {
-        Self { facets, who: Vec::new(), ends: Vec::new(), keys: Vec::new(), counts: Vec::new(), codes: Vec::new() }
+        let most = SmallVec::from_elem(0, facets);
+        Self {
+            facets,
+            who: Vec::new(),
+            ends: Vec::new(),
+            keys: Vec::new(),
+            counts: Vec::new(),
+            codes: Vec::new(),
+            most,
+        }
     }
 
     /// Adds somebody who had `before` and has `after`; `part` tells the tuple of an entry, and adds its codes. Nothing is added
@@ -84,7 +95,10 @@ impl<K: Copy> Changes<K> {
         let find =
             |list: &[(Entry, u32)], entry: Entry| list.iter().find(|(e, _)| *e == entry).map_or(0, |(_, rows)| *rows);
         let mut add = |entry: Entry, counts: [u32; 2]| {
+            let first = self.codes.len();
             let key = part(entry, &mut self.codes);
+            let new = self.most.iter_mut().zip(&self.codes[first..]);
+            new.for_each(|(most, &code)| *most = (*most).max(code as usize + 1));
             self.keys.push(key);
             self.counts.push(counts);
         };
@@ -129,7 +143,7 @@ impl<K: Copy> Changes<K> {
 
     /// All codes of a facet are below this.
     pub(super) fn codes(&self, facet: usize) -> usize {
-        (0..self.len()).map(|at| self.code(at, facet) as usize + 1).max().unwrap_or(0)
+        self.most[facet]
     }
 
     /// The code of a facet of a part.

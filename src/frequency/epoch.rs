@@ -162,7 +162,10 @@ impl<K: Key> Follow<K> {
         }
         let mut news = Changes::new(counts.counting().facets.len());
         let mut tuples = Vec::new();
-        for (who, before) in self.touched.drain()? {
+        // In the order of their keys, in which classes lie, so that whoever follows goes through memory and not about in it.
+        let mut touched: Vec<(u64, Belongings)> = self.touched.drain()?.collect();
+        touched.sort_by_cached_key(|(who, before)| counts.first_tuple(*who, before));
+        for (who, before) in touched {
             news.push(who, &before, &counts.belongings(who), |entry, codes| {
                 let (tuple, key) = counts.part(entry, codes);
                 tuples.push(tuple as usize);

@@ -35,6 +35,12 @@ impl<K: Key> BaseSet<K> {
         (tuple, self.tuples.keys()[tuple as usize])
     }
 
+    /// The tuple of somebody who had `before`: the first, of several; none of a subject who had nothing.
+    pub(in crate::frequency) fn first_tuple(&self, who: u64, before: &[(Entry, u32)]) -> Option<K> {
+        let entry = if self.counting.subjects { before.first()?.0 } else { who as Entry };
+        Some(self.tuples.keys()[self.entries.tuple(entry) as usize])
+    }
+
     /// What is counted.
     pub(in crate::frequency) fn counting(&self) -> &Counting {
         &self.counting
