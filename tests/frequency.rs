@@ -429,6 +429,7 @@ fn a_small_change_is_followed() {
             counter.add(&rows, i..i + 1);
             let next = counter.store(&quasi);
             assert_eq!(next.outline_by(&node, 2, &all, 0).map(|outline| outline.shown()), Some(1));
+            assert_eq!(next.origins().scanned, 0, "nothing was counted in full");
             assert_eq!(next.set(&node).rows(), [i as u32 + 1]);
             next.remember(std::slice::from_ref(&node));
             assert_eq!((next.origins().rolled_up, next.warm_bytes() > 0), (0, true));

@@ -448,7 +448,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
     }
     fn origins(&self) -> Origins {
         Origins {
-            scanned: 1,
+            scanned: u64::from(self.base.is_made()),
             rolled_up: self.rolled_up.load(Ordering::Relaxed),
             cached: self.cached.load(Ordering::Relaxed),
         }
