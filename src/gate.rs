@@ -91,9 +91,8 @@ pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
-    let everything = count.everything();
     let read = |without_held: bool| {
-        Reading { batch, rules: &rules, count, rows: &everything, without_held, difference: false }.check()
+        Reading { batch, rules: &rules, count, rows: count.everything(), without_held, difference: false }.check()
     };
     let Checked { criteria, class_sizes } = read(false)?;
     if count.any_held() {
@@ -212,7 +211,7 @@ struct Reading<'a> {
     batch: &'a GeneralizedBatch,
     rules: &'a Rules,
     count: &'a Count<'a>,
-    rows: &'a [usize],
+    rows: &'a [u32],
     without_held: bool,
     difference: bool,
 }
@@ -231,8 +230,8 @@ impl Reading<'_> {
     fn check(&self) -> Result<Checked, Refusal> {
         // Counting everybody at once costs more than all classes; only some rules look at it.
         let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
-        let everybody = if compares { self.count.everything() } else { Vec::new() };
-        let release = self.count.tally(&everybody, self.rules, self.without_held);
+        let everybody = if compares { self.count.everything() } else { &[] };
+        let release = self.count.tally(everybody, self.rules, self.without_held);
         let release_histograms = release.histograms();
         let release = release.class(&release_histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
@@ -340,7 +339,7 @@ impl GeneralizedBatch {
         quasi.extend(self.quasi.iter().zip(self.class_cells(class)).map(|(labels, &code)| labels.text(code)));
     }
 
-    fn labels(&self, at: usize, known: &[usize]) -> Vec<String> {
-        known.iter().map(|&column| self.quasi[column].text(self.cells(at)[column]).to_owned()).collect()
+    fn labels(&self, at: u32, known: &[usize]) -> Vec<String> {
+        known.iter().map(|&column| self.quasi[column].text(self.cells(at as usize)[column]).to_owned()).collect()
     }
 }

@@ -27,11 +27,13 @@ pub(super) struct Count<'a> {
     /// The profile of every row, where some rule asks for it.
     profile: Vec<Code>,
     profiles: Arc<Vec<Profile>>,
+    /// All rows, by their number in the order of sending.
+    everything: Vec<u32>,
 }
 
 /// Rows of a batch, group by group.
 pub(super) struct Groups {
-    rows: Vec<usize>,
+    rows: Vec<u32>,
     ends: Vec<usize>,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct Tally {
 
 impl Groups {
     /// The rows of each.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[usize]> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u32]> {
         let start = |group: usize| if group == 0 { 0 } else { self.ends[group - 1] };
         (0..self.ends.len()).map(move |group| &self.rows[start(group)..self.ends[group]])
     }
@@ -89,6 +91,7 @@ impl<'a> Count<'a> {
             cells,
             profile,
             profiles: profiler.profiles(),
+            everything: (0..batch.len() as u32).collect(),
         }
     }
 
@@ -104,22 +107,22 @@ impl<'a> Count<'a> {
 
     /// True if some row was held.
     pub(super) fn any_held(&self) -> bool {
-        (0..self.batch.len()).any(|row| self.is_held(row))
+        self.holds_held(&self.everything)
     }
 
     /// True if some of these rows was held.
-    pub(super) fn holds_held(&self, rows: &[usize]) -> bool {
+    pub(super) fn holds_held(&self, rows: &[u32]) -> bool {
         rows.iter().any(|&row| self.is_held(row))
     }
 
     /// Those of `rows` that look alike in the columns `known`, in order of first appearance.
-    pub(super) fn groups(&self, rows: &[usize], known: &[usize]) -> Groups {
+    pub(super) fn groups(&self, rows: &[u32], known: &[usize]) -> Groups {
         let width = self.batch.quasi.len();
         let mut index: FxHashMap<SmallVec<[Code; 16]>, usize> = FxHashMap::default();
         let mut group_of: Vec<Option<usize>> = vec![None; self.batch.class_count];
         let mut sizes: Vec<usize> = Vec::new();
         for &at in rows {
-            let class = self.batch.classes[at] as usize;
+            let class = self.batch.classes[at as usize] as usize;
             let group = *group_of[class].get_or_insert_with(|| {
                 let key = known.iter().map(|&column| self.cells[class * width + column]).collect();
                 *index.entry(key).or_insert_with(|| {
@@ -135,7 +138,7 @@ impl<'a> Count<'a> {
         ends.iter_mut().for_each(|end| start += std::mem::replace(end, start));
         let mut grouped = vec![0; rows.len()];
         for &at in rows {
-            if let Some(group) = group_of[self.batch.classes[at] as usize] {
+            if let Some(group) = group_of[self.batch.classes[at as usize] as usize] {
                 grouped[ends[group]] = at;
                 ends[group] += 1;
             }
@@ -144,12 +147,12 @@ impl<'a> Count<'a> {
     }
 
     /// All rows.
-    pub(super) fn everything(&self) -> Vec<usize> {
-        (0..self.batch.len()).collect()
+    pub(super) fn everything(&self) -> &[u32] {
+        &self.everything
     }
 
     /// Counts some different rows, with or without those that were held.
-    pub(super) fn tally(&self, rows: &[usize], rules: &Rules, without_held: bool) -> Tally {
+    pub(super) fn tally(&self, rows: &[u32], rules: &Rules, without_held: bool) -> Tally {
         debug_assert_eq!(self.facets, rules.facets());
         let members = || rows.iter().copied().filter(move |&row| !(without_held && self.is_held(row)));
         if !self.by_subject {
@@ -175,22 +178,22 @@ impl<'a> Count<'a> {
         Tally { size: size as u32, counts }
     }
 
-    fn is_held(&self, row: usize) -> bool {
-        matches!(self.batch.order[row], RowRef::Held(_))
+    fn is_held(&self, row: u32) -> bool {
+        matches!(self.batch.order[row as usize], RowRef::Held(_))
     }
 
     #[inline]
-    fn subject(&self, row: usize) -> u64 {
-        let (rows, i) = self.batch.source(self.batch.order[row]);
+    fn subject(&self, row: u32) -> u64 {
+        let (rows, i) = self.batch.source(self.batch.order[row as usize]);
         rows.subject(i)
     }
 
     #[inline]
-    fn code(&self, facet: Facet, row: usize) -> Code {
+    fn code(&self, facet: Facet, row: u32) -> Code {
         if facet == Facet::Profile {
-            return self.profile[row];
+            return self.profile[row as usize];
         }
-        let (rows, i) = self.batch.source(self.batch.order[row]);
+        let (rows, i) = self.batch.source(self.batch.order[row as usize]);
         facet.code(rows, i)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::count::{Count, canonical_cells};
 use super::{Reading, Refusal, Release, counted};
 use crate::generalize::{GeneralizedBatch, RowRef};
-use crate::model::batch::{Rows, Spans};
+use crate::model::batch::{Covering, Rows, Spans};
 use crate::model::counting::Values;
 use crate::model::domain::Code;
 use crate::privacy::Rules;
@@ -25,8 +25,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// What was published of these positions: rows, and the index of each.
     pub fn rows_at(&self, positions: &Spans) -> Vec<(&Rows, usize)> {
-        let at = rows_at(&self.batch, &self.looks.positions.within(positions));
-        at.into_iter().map(|at| self.batch.source(self.batch.order[at])).collect()
+        let at = rows_at((&self.batch, &self.looks), &self.looks.positions.within(positions));
+        at.into_iter().map(|at| self.batch.source(self.batch.order[at as usize])).collect()
     }
 
     /// How many rows were published.
@@ -76,7 +76,7 @@ fn compare_both(last: Looking<'_>, now: Looking<'_>, rules: &Rules) -> Result<()
 
 /// The rows of a batch that the other one lacks, class by class at the join.
 fn compare((batch, looks): Looking<'_>, other: &Looks, join: &mut [Alike], rules: &Rules) -> Result<(), Refusal> {
-    let only = rows_at(batch, &looks.positions.without(&other.positions));
+    let only = rows_at((batch, looks), &looks.positions.without(&other.positions));
     if only.is_empty() {
         return Ok(());
     }
@@ -87,38 +87,66 @@ fn compare((batch, looks): Looking<'_>, other: &Looks, join: &mut [Alike], rules
         .map(drop)
 }
 
-/// The rows of `batch` that stand at `positions`, by their number in the order of sending.
-fn rows_at(batch: &GeneralizedBatch, positions: &Spans) -> Vec<usize> {
-    if positions.is_empty() {
-        return Vec::new();
+/// The rows of a batch that stand at `positions`, by their number in the order of sending.
+fn rows_at((batch, looks): Looking<'_>, positions: &Spans) -> Vec<u32> {
+    let mut found = Vec::new();
+    if !positions.is_empty() {
+        let mut finder = positions.finder();
+        looks.places.each(batch, |rows, i, at| {
+            if finder.contains(rows.position(i)) {
+                found.push(at);
+            }
+        });
     }
-    // Looked up in the order of reading, in which neighbours stand together.
-    let mut finder = positions.finder();
-    let mut found = |rows: &Rows| -> Vec<bool> { rows.positions().iter().map(|&p| finder.contains(p)).collect() };
-    let (fresh, held) = (found(&batch.fresh), found(&batch.held));
-    let is_found = |at: &usize| match batch.order[*at] {
-        RowRef::Fresh(i) => fresh[i as usize],
-        RowRef::Held(i) => held[i as usize],
-    };
-    (0..batch.len()).filter(is_found).collect()
+    found.sort_unstable();
+    found
 }
 
-/// The rows that are sent, in the order of reading.
-fn sent(batch: &GeneralizedBatch) -> impl Iterator<Item = (&Rows, usize)> {
-    let (mut fresh, mut held) = (vec![false; batch.fresh.len()], vec![false; batch.held.len()]);
-    for row in &batch.order {
-        match row {
-            RowRef::Fresh(i) => fresh[*i as usize] = true,
-            RowRef::Held(i) => held[*i as usize] = true,
+/// What is not sent has no number; no batch has as many rows.
+const UNSENT: u32 = u32::MAX;
+
+/// The number of each row in the order of sending, so that rows can be gone through in the order of reading, in which neighbours
+/// stand together.
+#[derive(Debug)]
+struct Places {
+    fresh: Vec<u32>,
+    held: Vec<u32>,
+    /// The numbers of rows that were sent before.
+    again: Vec<u32>,
+}
+
+impl Places {
+    fn of(batch: &GeneralizedBatch) -> Self {
+        let (mut fresh, mut held) = (vec![UNSENT; batch.fresh.len()], vec![UNSENT; batch.held.len()]);
+        let mut again = Vec::new();
+        for (at, row) in (0..).zip(&batch.order) {
+            let place = match row {
+                RowRef::Fresh(i) => &mut fresh[*i as usize],
+                RowRef::Held(i) => &mut held[*i as usize],
+            };
+            if *place == UNSENT { *place = at } else { again.push(at) }
+        }
+        Self { fresh, held, again }
+    }
+
+    /// Shows `see` every row that is sent: the rows, its index there, and its number in the order of sending.
+    fn each(&self, batch: &GeneralizedBatch, mut see: impl FnMut(&Rows, usize, u32)) {
+        for (rows, places) in [(&batch.fresh, &self.fresh), (&batch.held, &self.held)] {
+            for (i, &at) in places.iter().enumerate().filter(|(_, at)| **at != UNSENT) {
+                see(rows, i, at);
+            }
+        }
+        for &at in &self.again {
+            let (rows, i) = batch.source(batch.order[at as usize]);
+            see(rows, i, at);
         }
     }
-    let all = [(&*batch.fresh, fresh), (&*batch.held, held)];
-    all.into_iter().flat_map(|(rows, sent)| (0..rows.len()).filter(move |&i| sent[i]).map(move |i| (rows, i)))
 }
 
 /// What a batch looks like to whoever compares it with another, read off its rows once.
 #[derive(Debug)]
 pub(super) struct Looks {
+    places: Places,
     /// Where its rows stood.
     positions: Spans,
     /// Per attribute.
@@ -130,19 +158,22 @@ pub(super) struct Looks {
 impl Looks {
     /// `cells` holds one code per text, class by class.
     fn of(batch: &GeneralizedBatch, cells: &[Code]) -> Self {
-        let positions = Spans::covering(sent(batch).map(|(rows, i)| rows.position(i)));
+        let places = Places::of(batch);
         let width = batch.quasi.len();
+        let mut positions = Covering::default();
         let mut written: Vec<Written> = vec![Written::default(); width];
-        for (&row, &class) in batch.order.iter().zip(&batch.classes) {
-            let (rows, i) = batch.source(row);
-            let texts = &cells[class as usize * width..(class as usize + 1) * width];
+        places.each(batch, |rows, i, at| {
+            positions.add(rows.position(i));
+            let class = batch.classes[at as usize] as usize;
+            let texts = &cells[class * width..(class + 1) * width];
             for ((written, &leaf), &text) in written.iter_mut().zip(rows.quasi(i)).zip(texts) {
                 written.add(leaf, text);
             }
-        }
+        });
         let leaf = |(cell, &text): (usize, &Code)| *place(&mut written[cell % width].stands_for, text);
         let leaves = cells.iter().enumerate().map(leaf).map(Option::unwrap_or_default).collect();
-        Self { positions, alike: written.into_iter().map(|written| written.alike).collect(), leaves }
+        let positions = positions.spans();
+        Self { places, positions, alike: written.into_iter().map(|written| written.alike).collect(), leaves }
     }
 
     /// The cells of every class at the join, class by class.
@@ -229,8 +260,9 @@ mod tests {
     /// A row: its leaves, what is written for them, whose it is, and whether it was held.
     type Line = ([Code; 2], [Code; 2], u64, bool);
 
-    /// Of rows by their offsets, every other one in another partition. One text has two codes.
-    fn batch(lines: &[(i64, Line)], unsent: usize) -> GeneralizedBatch {
+    /// Of rows by their offsets, every other one in another partition. One text has two codes. `again`: a row that is sent once
+    /// more, written as another.
+    fn batch(lines: &[(i64, Line)], unsent: usize, again: Option<(usize, usize)>) -> GeneralizedBatch {
         let mut rows = Rows::new(2, 0);
         let mut cells = Vec::new();
         for &(offset, (leaves, texts, subject, _)) in lines {
@@ -249,6 +281,10 @@ mod tests {
         let sent = lines.len().saturating_sub(unsent);
         batch.order.truncate(sent);
         batch.classes.truncate(sent);
+        if let Some((row, class)) = again.filter(|_| sent > 0) {
+            batch.order.push(batch.order[row % sent]);
+            batch.classes.push(batch.classes[class % sent]);
+        }
         batch
     }
 
@@ -277,7 +313,8 @@ mod tests {
     fn refused(last: &GeneralizedBatch, now: &GeneralizedBatch, k: usize) -> Option<u32> {
         let names = [0, 1].map(|attribute| joined([last, now], attribute));
         for (batch, other) in [(last, now), (now, last)] {
-            let others: HashSet<Position> = sent(other).map(|(rows, i)| rows.position(i)).collect();
+            let sent = other.order.iter().map(|&row| other.source(row));
+            let others: HashSet<Position> = sent.map(|(rows, i)| rows.position(i)).collect();
             let mut classes: Vec<([Code; 2], BTreeSet<u64>)> = Vec::new();
             for (rows, i) in batch.order.iter().map(|&row| batch.source(row)) {
                 if !others.contains(&rows.position(i)) {
@@ -309,6 +346,7 @@ mod tests {
         #[test]
         fn who_left_and_who_came_is_counted_as_row_by_row(
             last in lines(), now in lines(), same in any::<bool>(), unsent in (0usize..3, 0usize..3), k in 1u32..4,
+            again in [prop::option::of((0usize..24, 0usize..24)), prop::option::of((0usize..24, 0usize..24))],
         ) {
             // Often the same rows again: a difference of a few.
             let mut now = now;
@@ -319,7 +357,7 @@ mod tests {
             }
             let quasi = ["a", "b"].map(|name| (name, Hierarchy::prefix(PrefixSpec::new(1)).unwrap()));
             let rules = Rules::new(&policy(quasi.into(), &[("who", Role::Subject)], k));
-            let (last, now) = (batch(&last, unsent.0), batch(&now, unsent.1));
+            let (last, now) = (batch(&last, unsent.0, again[0]), batch(&now, unsent.1, again[1]));
             let looks = |batch: &GeneralizedBatch| Looks::of(batch, &canonical_cells(batch));
             let verdict = compare_both((&last, &looks(&last)), (&now, &looks(&now)), &rules);
             prop_assert_eq!(verdict.err().map(|refusal| refusal.size), refused(&last, &now, k as usize));

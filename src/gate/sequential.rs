@@ -158,11 +158,11 @@ pub fn verify_recurring(
 /// Each subject's candidate values by this batch alone.
 fn shown(batch: &GeneralizedBatch, count: &Count<'_>, field: usize) -> FxHashMap<u64, Values> {
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
-    let row = |at: &usize| {
-        let (rows, i) = batch.source(batch.order[*at]);
+    let row = |at: &u32| {
+        let (rows, i) = batch.source(batch.order[*at as usize]);
         (rows.subject(i), rows.sensitive(i)[field])
     };
-    let classes = count.groups(&count.everything(), &all);
+    let classes = count.groups(count.everything(), &all);
     candidates(classes.iter().map(|class| class.iter().map(row).collect::<Vec<_>>()))
 }
 

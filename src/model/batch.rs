@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::domain::Code;
 use super::event::{Millis, Position};
-pub use super::spans::{Finder, Span, Spans};
+pub use super::spans::{Covering, Finder, Span, Spans};
 
 /// A keyed hash of the subject; meaningless outside the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -23,22 +23,9 @@ impl Spans {
     /// The spans that cover exactly these positions. A log is read forwards, so they mostly come as runs already, those of
     /// several partitions in turn.
     pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
-        let mut lanes: Vec<(Partition, Vec<Span>)> = Vec::new();
-        let mut at = 0;
-        for Position { partition, offset } in positions {
-            if lanes.get(at).is_none_or(|lane| lane.0 != partition) {
-                at = lanes.iter().position(|lane| lane.0 == partition).unwrap_or_else(|| {
-                    lanes.push((partition, Vec::new()));
-                    lanes.len() - 1
-                });
-            }
-            match lanes[at].1.last_mut() {
-                Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
-                _ => lanes[at].1.push(Span { first: offset, last: offset }),
-            }
-        }
-        lanes.iter_mut().for_each(|(_, spans)| merge(spans));
-        Self(lanes.into_iter().collect())
+        let mut covering = Covering::default();
+        positions.into_iter().for_each(|position| covering.add(position));
+        covering.spans()
     }
 
     /// These spans, which are ascending and disjoint in each partition.
@@ -99,12 +86,44 @@ impl Spans {
 
     /// Answers the same for one position after the other, at a step each where they come in order.
     pub fn finder(&self) -> Finder<'_> {
-        let lanes = self.iter().map(|(partition, runs)| Lane { partition, runs, at: 0 });
+        let lanes =
+            self.iter().map(|(partition, runs)| Lane { partition, runs, at: 0, from: 1, to: 0, is_covered: false });
         Finder { lanes: lanes.collect(), lane: 0 }
     }
 }
 
-/// Remembers where in the spans of each partition the last position was looked for: the next one is near.
+/// Spans that grow by one position after the other, at a step each where they come in order.
+#[derive(Default)]
+pub struct Covering {
+    lanes: Vec<(Partition, Vec<Span>)>,
+    lane: usize,
+}
+
+impl Covering {
+    /// Covers the position too.
+    #[inline]
+    pub fn add(&mut self, Position { partition, offset }: Position) {
+        let Self { lanes, lane } = self;
+        if lanes.get(*lane).is_none_or(|lane| lane.0 != partition) {
+            *lane = lanes.iter().position(|lane| lane.0 == partition).unwrap_or_else(|| {
+                lanes.push((partition, Vec::new()));
+                lanes.len() - 1
+            });
+        }
+        match lanes[*lane].1.last_mut() {
+            Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
+            _ => lanes[*lane].1.push(Span { first: offset, last: offset }),
+        }
+    }
+
+    /// What is covered.
+    pub fn spans(mut self) -> Spans {
+        self.lanes.iter_mut().for_each(|(_, spans)| merge(spans));
+        Spans(self.lanes.into_iter().collect())
+    }
+}
+
+/// Remembers the last answer in each partition, and which offsets around it have the same one: the next position is near.
 pub struct Finder<'a> {
     lanes: Vec<Lane<'a>>,
     lane: usize,
@@ -115,6 +134,10 @@ struct Lane<'a> {
     runs: &'a [Span],
     /// The runs before this one ended before the last offset.
     at: usize,
+    /// The offsets with the last answer, both ends included; none at first.
+    from: i64,
+    to: i64,
+    is_covered: bool,
 }
 
 impl Finder<'_> {
@@ -126,16 +149,33 @@ impl Finder<'_> {
             let Some(lane) = found else { return false };
             self.lane = lane;
         }
-        let Lane { runs, at, .. } = &mut self.lanes[self.lane];
-        let ended = |run: usize| runs.get(run).is_some_and(|run| run.last < position.offset);
+        let lane = &mut self.lanes[self.lane];
+        if position.offset.0 < lane.from || lane.to < position.offset.0 {
+            lane.look_up(position.offset);
+        }
+        lane.is_covered
+    }
+}
+
+impl Lane<'_> {
+    fn look_up(&mut self, offset: Offset) {
+        let Self { runs, at, .. } = self;
+        let ended = |run: usize| runs.get(run).is_some_and(|run| run.last < offset);
         let is_first = |run: usize| !ended(run) && (run == 0 || ended(run - 1));
         if !is_first(*at) {
             *at += 1;
             if !is_first(*at) {
-                *at = runs.partition_point(|run| run.last < position.offset);
+                *at = runs.partition_point(|run| run.last < offset);
             }
         }
-        runs.get(*at).is_some_and(|run| run.first <= position.offset)
+        let before = at.checked_sub(1).and_then(|before| runs.get(before));
+        (self.from, self.to, self.is_covered) = match runs.get(*at) {
+            Some(run) if run.first <= offset => (run.first.0, run.last.0, true),
+            next => {
+                let from = before.map_or(i64::MIN, |run| run.last.0.saturating_add(1));
+                (from, next.map_or(i64::MAX, |run| run.first.0.saturating_sub(1)), false)
+            }
+        };
     }
 }
 
