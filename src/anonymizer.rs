@@ -24,7 +24,7 @@ use crate::frequency::counter;
 use crate::frequency::store::FrequencySets;
 use crate::gate::{self, Memory, Refusal, Release};
 use crate::generalize::{ClassIndex, GeneralizedBatch, RowRef};
-use crate::model::batch::Rows;
+use crate::model::batch::{Rows, Spans};
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
 use crate::model::manifest::Named;
@@ -156,7 +156,7 @@ impl Anonymizer {
     /// Makes the release of a window.
     pub fn release(&mut self, mut window: ClosedWindow) -> Result<Closing, TooWide> {
         if let Some(slide) = window.slide.take() {
-            return Ok(self.snapshot(&window, &slide));
+            return Ok(self.snapshot(&mut window, &slide));
         }
         let replay = window.replay.take();
         if let Some(replay) = &replay
@@ -189,8 +189,10 @@ impl Anonymizer {
             let top = Recoding::from(lattice.top().clone());
             let lineage = |plan: &Plan| self.lineage(&window, &rows, plan, &top, seed, &expired, replay.as_deref());
             let plan = self.ledgers.make_room(&rows, &self.held, plan, lineage);
-            let mut batch = self.batch(&window, &rows, &plan, &top, seed, &expired, None, Vec::new());
-            batch.lineage = lineage(&plan);
+            let lineage = lineage(&plan);
+            let finished = &lineage.finished;
+            let mut batch = self.batch(&window, &rows, &plan, &top, seed, &expired, finished, None, Vec::new());
+            batch.lineage = lineage;
             return Ok(self.pass(batch, &rows, &plan, &top));
         }
         let rules = self.rules.bind(&window.dictionaries.values());
@@ -217,9 +219,10 @@ impl Anonymizer {
         }
         drop(evaluator);
         let batch = |this: &Self, plan: &Plan| {
-            let mut batch =
-                this.batch(&window, &rows, plan, &chosen.recoding, seed, &expired, Some(&chosen), losses.clone());
-            batch.lineage = lineage(this, plan);
+            let lineage = lineage(this, plan);
+            let (recoding, finished, losses) = (&chosen.recoding, &lineage.finished, losses.clone());
+            let mut batch = this.batch(&window, &rows, plan, recoding, seed, &expired, finished, Some(&chosen), losses);
+            batch.lineage = lineage;
             batch
         };
         let mut closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
@@ -282,13 +285,13 @@ impl Anonymizer {
         recoding: &Recoding,
         seed: u64,
         expired: &[Position],
+        finished: &Spans,
         chosen: Option<&Chosen>,
         losses: Vec<Named>,
     ) -> GeneralizedBatch {
         let columns: Vec<Arc<Column>> =
             recoding.columns(&window.dictionaries.quasi).into_iter().map(Arc::new).collect();
-        let finished = self.finished(window, rows, plan, expired);
-        let provenance = self.provenance(window, plan, seed, expired, &finished, chosen, losses, rows, &columns);
+        let provenance = self.provenance(window, plan, seed, expired, finished, chosen, losses, rows, &columns);
         let mut batch = GeneralizedBatch::at(
             Arc::clone(rows),
             Arc::new(self.held.clone()),

@@ -65,7 +65,6 @@ impl Account {
     /// The batch, with what the account says.
     fn of(self, mut batch: GeneralizedBatch) -> GeneralizedBatch {
         let from = &mut batch.provenance;
-        from.offsets = Anonymizer::offsets(&self.lineage.finished);
         from.records_in = self.read;
         from.records_published = self.published;
         from.records_suppressed = self.suppressed;
@@ -80,22 +79,25 @@ struct Pool {
     rows: Arc<Rows>,
     standing: Vec<Standing>,
     in_window: Spans,
+    /// How many rows are in the window; the first ones are, without those given up.
+    window: usize,
 }
 
 impl Anonymizer {
     /// Makes the snapshot of a sliding window.
-    pub(super) fn snapshot(&mut self, window: &ClosedWindow, slide: &Slide) -> Closing {
+    pub(super) fn snapshot(&mut self, window: &mut ClosedWindow, slide: &Slide) -> Closing {
         self.snapshots.slides += 1;
         if defect("no-difference") {
             (self.snapshots.last, self.last) = (None, None);
             self.snapshots.shown = Spans::default();
         }
-        let pool = self.pool(window, slide.max_hold);
+        let pool = self.pool(std::mem::take(&mut window.rows), slide.max_hold);
+        let window = &*window;
         let seed = self.seeds.next_u64();
         let policy = Arc::clone(&self.policy);
         let lattice = policy.lattice();
         let mut tried = None;
-        if !window.rows.is_empty() {
+        if pool.window > 0 {
             let rules = self.rules.bind(&window.dictionaries.values());
             let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets)).warm(Arc::clone(&self.trail));
             let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
@@ -115,11 +117,13 @@ impl Anonymizer {
                     let chosen = Chosen { recoding: recoding.clone(), ..chosen.clone() };
                     let losses = self.losses(&evaluator, &chosen, &plan);
                     let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, seed, given_up);
-                    let Some(given_up) = self.ledgers.excess(window.rows.len(), |n| account(n).lineage) else {
+                    let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else {
                         continue;
                     };
-                    let batch = self.batch(window, &pool.rows, &plan, &recoding, seed, &[], Some(&chosen), losses);
-                    let batch = account(given_up).of(batch);
+                    let account = account(given_up);
+                    let (rows, finished) = (&pool.rows, &account.lineage.finished);
+                    let batch = self.batch(window, rows, &plan, &recoding, seed, &[], finished, Some(&chosen), losses);
+                    let batch = account.of(batch);
                     if let Ok(release) = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref()) {
                         tried = Some((release, recoding));
                         break;
@@ -145,7 +149,6 @@ impl Anonymizer {
         let losses = self.losses(&evaluator, &chosen, &plan);
         drop(evaluator);
         let (rows, recoding) = (&window.rows, &chosen.recoding);
-        let batch = self.batch(window, rows, &plan, recoding, planned.seed, &[], Some(&chosen), losses);
         let own = rows.positions().iter().copied().filter(|position| planned.is_read(*position));
         let (first, gone): (Vec<Position>, Vec<Position>) = own.partition(|position| shown.contains(*position));
         let rejected = window.rejected.iter().map(|(position, _)| *position);
@@ -157,8 +160,9 @@ impl Anonymizer {
             waiting: 0,
             lineage: Lineage { epoch: window.epoch, plan: planned.clone(), replayed: true, finished, since: None },
         };
-        let batch = account.of(batch);
-        match gate::verify(batch, &self.rules) {
+        let finished = &account.lineage.finished;
+        let batch = self.batch(window, rows, &plan, recoding, planned.seed, &[], finished, Some(&chosen), losses);
+        match gate::verify(account.of(batch), &self.rules) {
             Ok(release) => {
                 self.snapshots = Snapshots::default();
                 self.ledgers.made(&release.lineage().finished);
@@ -170,24 +174,27 @@ impl Anonymizer {
     }
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
-    fn pool(&mut self, window: &ClosedWindow, max_hold: u64) -> Pool {
+    fn pool(&mut self, mut rows: Arc<Rows>, max_hold: u64) -> Pool {
         let Snapshots { last, shown, left, slides, given_up, .. } = &mut self.snapshots;
-        let in_window = Spans::covering(window.rows.positions().iter().copied());
+        let window = rows.len();
+        let in_window = Spans::covering(rows.positions().iter().copied());
         let gone = shown.without(&in_window);
-        let wanted = |i: usize| !given_up.contains(window.rows.position(i));
-        let room = gone.count() as usize;
-        let mut rows = if given_up.is_empty() { window.rows.with_room(room) } else { window.rows.filtered(wanted) };
+        if !given_up.is_empty() {
+            rows = Arc::new(rows.filtered(|i| !given_up.contains(rows.position(i))));
+        }
         let mut is_shown = shown.finder();
         let of = |&position: &Position| if is_shown.contains(position) { Standing::Shown } else { Standing::New };
         let mut standing: Vec<Standing> = rows.positions().iter().map(of).collect();
+        // Nobody else has the window's rows, so that nothing is copied.
+        let pool = Arc::make_mut(&mut rows);
         for (of, i) in last.iter().flat_map(|last| last.rows_at(&gone)) {
             let since = *left.entry(of.position(i)).or_insert(*slides);
-            rows.push_from(of, i);
+            pool.push_from(of, i);
             let overdue = slides.saturating_sub(since) >= max_hold;
             standing.push(if overdue { Standing::Overdue } else { Standing::Due });
         }
         left.retain(|position, _| shown.contains(*position));
-        Pool { rows: Arc::new(rows), standing, in_window }
+        Pool { rows, standing, in_window, window }
     }
 
     fn settled(&self, candidates: &Candidates<'_>, window: &ClosedWindow, recoding: &Recoding) -> Option<Plan> {
@@ -197,7 +204,13 @@ impl Anonymizer {
         let again = last.as_ref() == Some(recoding);
         let join = last.filter(|_| !again).map(|last| recoding.join(&last, domains).columns(domains));
         let shown = candidates.settle(&columns, join.as_ref().unwrap_or(&columns), again)?;
-        Some(Plan { published: shown.into_iter().map(RowRef::Fresh).collect(), ..Plan::default() })
+        let is_in_window = |standing: &Standing| matches!(standing, Standing::New | Standing::Shown);
+        let window = candidates.standing.partition_point(is_in_window) as u32;
+        let gone = shown.len() - shown.partition_point(|&i| i < window);
+        let mut published: Vec<RowRef> = shown.into_iter().map(RowRef::Fresh).collect();
+        // Who has left the window stood before it, mostly: so there is less to sort.
+        published.rotate_right(gone);
+        Some(Plan { published, ..Plan::default() })
     }
 
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.
@@ -205,11 +218,13 @@ impl Anonymizer {
         let top = Recoding::from(self.policy.lattice().top().clone());
         let plan = Plan::default();
         let account = |given_up| self.account(window, slide, pool, &plan, &top, seed, given_up);
-        let everybody = window.rows.len();
+        let everybody = pool.window;
         let given_up = self.ledgers.excess(everybody, |n| account(n).lineage).unwrap_or(everybody);
-        let mut batch = self.batch(window, &pool.rows, &plan, &top, seed, &[], None, Vec::new());
-        batch = account(given_up).of(batch);
-        batch.provenance.work.skipped = !window.rows.is_empty();
+        let account = account(given_up);
+        let finished = &account.lineage.finished;
+        let mut batch = self.batch(window, &pool.rows, &plan, &top, seed, &[], finished, None, Vec::new());
+        batch = account.of(batch);
+        batch.provenance.work.skipped = pool.window > 0;
         match gate::verify(batch, &self.rules) {
             Ok(release) => {
                 self.remember(window, &pool.in_window, &release);
@@ -242,7 +257,7 @@ impl Anonymizer {
         let waits = waiting.count() as usize;
         let given_up = if window.reason == CloseReason::Drained { waits } else { given_up.min(waits) };
         let mut is_waiting = waiting.finder();
-        let oldest = window.rows.positions().iter().copied().filter(|position| is_waiting.contains(*position));
+        let oldest = pool.rows.positions().iter().copied().filter(|position| is_waiting.contains(*position));
         let left = slide.left.iter().copied().filter(|position| !settled.contains(*position));
         let gone: Vec<Position> = left.chain(oldest.take(given_up)).collect();
         let rejected = window.rejected.iter().map(|(position, _)| *position);

@@ -16,6 +16,9 @@ const COUNT_BATCH: usize = 1024;
 /// A sliding window's counts remember tuples whose rows have left. Larger holds more of them; smaller counts the window
 /// anew more often than once in about as many turnovers.
 const STALE: usize = 4;
+/// A snapshot may show rows that have left, and whoever makes it puts them behind the window's. Room for those of so many slides:
+/// larger asks for memory that is not used; smaller copies the rows where more of them stay.
+const STAYING: usize = 4;
 
 /// A window that still fills.
 pub struct OpenWindow {
@@ -254,6 +257,7 @@ impl OpenWindow {
         }
         let dictionaries = encoder.dictionaries();
         let sets = self.counter.store(&dictionaries.quasi);
+        let room = (STAYING * gone).min(self.rows.len());
         let window = ClosedWindow {
             id: self.id,
             opened: self.opened,
@@ -261,7 +265,7 @@ impl OpenWindow {
             rejected: std::mem::take(&mut self.rejected),
             suppressed: std::mem::take(&mut self.suppressed),
             slide: Some(Slide { left, ..Slide::default() }),
-            ..ClosedWindow::of(Arc::new(self.rows.clone()), sets, dictionaries, now)
+            ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);
         self.opened = now;
