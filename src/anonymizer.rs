@@ -6,6 +6,7 @@
 
 mod difference;
 mod lanes;
+mod numbering;
 mod provenance;
 mod room;
 mod sequential;
@@ -23,7 +24,7 @@ use crate::failpoint::defect;
 use crate::frequency::counter;
 use crate::frequency::store::FrequencySets;
 use crate::gate::{self, Memory, Refusal, Release};
-use crate::generalize::{ClassIndex, GeneralizedBatch, RowRef};
+use crate::generalize::{ClassIndex, GeneralizedBatch, Numbers, RowRef};
 use crate::model::batch::{Rows, Spans};
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
@@ -292,10 +293,12 @@ impl Anonymizer {
         let columns: Vec<Arc<Column>> =
             recoding.columns(&window.dictionaries.quasi).into_iter().map(Arc::new).collect();
         let provenance = self.provenance(window, plan, seed, expired, finished, chosen, losses, rows, &columns);
-        let mut batch = GeneralizedBatch::at(
+        let looked_up = || Arc::new(Numbers::of(rows, &self.held, &plan.published, &columns));
+        let mut batch = GeneralizedBatch::numbered(
             Arc::clone(rows),
             Arc::new(self.held.clone()),
             plan.published.clone(),
+            &plan.numbers.clone().unwrap_or_else(looked_up),
             &columns,
             &window.dictionaries,
             seed,
@@ -337,19 +340,20 @@ impl Anonymizer {
             (0..rows.len() as u32).for_each(|i| plan.leave_out(self.policy.action, i));
             return plan;
         }
-        let classes = PublishedClasses::new(evaluator, &chosen.recoding);
-        for i in 0..rows.len() as u32 {
-            if classes.contains(rows.quasi(i as usize)) || defect("publish-all") {
+        let mut classes = PublishedClasses::new(evaluator, &chosen.recoding);
+        let mut number = |rows: &Rows| (0..rows.len()).map(|i| classes.number(rows.quasi(i))).collect::<Vec<u32>>();
+        let (fresh, held) = (number(rows), number(&self.held));
+        for (i, &class) in (0..).zip(&fresh) {
+            if classes.is_published(class) || defect("publish-all") {
                 plan.published.push(RowRef::Fresh(i));
             } else {
                 plan.leave_out(self.policy.action, i);
             }
         }
-        for i in 0..self.held.len() as u32 {
-            if classes.contains(self.held.quasi(i as usize)) {
-                plan.published.push(RowRef::Held(i));
-            }
-        }
+        let joins = (0..).zip(&held).filter(|(_, class)| classes.is_published(**class));
+        plan.published.extend(joins.map(|(i, _)| RowRef::Held(i)));
+        let (cells, count) = classes.index.into_cells();
+        plan.numbers = Some(Arc::new(Numbers { fresh, held, cells, count }));
         plan
     }
 
@@ -402,6 +406,8 @@ struct Plan {
     suppressed: Vec<u32>,
     /// Indices into the held rows: those that are suppressed because there is no room for them.
     expired: Vec<u32>,
+    /// The classes of all rows by the recoding, where they were looked up.
+    numbers: Option<Arc<Numbers>>,
 }
 
 impl Plan {
@@ -413,10 +419,11 @@ impl Plan {
     }
 }
 
-/// The classes of a recoding that satisfy the policy, looked up by leaf codes.
+/// The classes of a recoding. Those that satisfy the policy have the first numbers; the others get theirs as they are looked up.
 struct PublishedClasses {
     columns: Vec<Column>,
-    classes: ClassIndex,
+    index: ClassIndex,
+    published: usize,
 }
 
 impl PublishedClasses {
@@ -424,14 +431,19 @@ impl PublishedClasses {
         let columns = recoding.columns(evaluator.sets().domains());
         let set = evaluator.sets().regroup(recoding, &columns);
         let published = evaluator.published(&*set);
-        let mut classes = ClassIndex::new(columns.iter().map(Column::len));
+        let mut index = ClassIndex::new(columns.iter().map(Column::len));
         for class in (0..set.len()).filter(|&class| published[class]) {
-            classes.number((0..columns.len()).map(|attribute| set.code(class, attribute)));
+            index.number((0..columns.len()).map(|attribute| set.code(class, attribute)));
         }
-        Self { columns, classes }
+        Self { columns, published: index.len(), index }
     }
 
-    fn contains(&self, leaves: &[u32]) -> bool {
-        self.classes.find(leaves.iter().zip(&self.columns).map(|(&leaf, column)| column.map()[leaf as usize])).is_some()
+    /// The class with these leaf codes.
+    fn number(&mut self, leaves: &[u32]) -> u32 {
+        self.index.number(leaves.iter().zip(&self.columns).map(|(&leaf, column)| column.map()[leaf as usize]))
+    }
+
+    fn is_published(&self, class: u32) -> bool {
+        (class as usize) < self.published
     }
 }

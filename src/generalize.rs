@@ -6,6 +6,7 @@
 //! nothing yet: only the gate makes a release of it.
 
 mod index;
+mod numbers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::model::plan::ReleasePlan;
 use crate::model::recoding::Column;
 
 pub(crate) use index::ClassIndex;
+pub(crate) use numbers::Numbers;
 
 /// The label table of one column of a batch.
 #[derive(Clone)]
@@ -93,7 +95,24 @@ impl GeneralizedBatch {
     pub fn at(
         fresh: Arc<Rows>,
         held: Arc<Rows>,
+        order: Vec<RowRef>,
+        columns: &[Arc<Column>],
+        dictionaries: &Dictionaries,
+        seed: u64,
+        rejected: Vec<(Position, Reject)>,
+        provenance: Provenance,
+    ) -> Self {
+        let numbers = Numbers::of(&fresh, &held, &order, columns);
+        Self::numbered(fresh, held, order, &numbers, columns, dictionaries, seed, rejected, provenance)
+    }
+
+    /// The same, where the classes of the rows have numbers by `columns` already.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn numbered(
+        fresh: Arc<Rows>,
+        held: Arc<Rows>,
         mut order: Vec<RowRef>,
+        numbers: &Numbers,
         columns: &[Arc<Column>],
         dictionaries: &Dictionaries,
         seed: u64,
@@ -107,18 +126,10 @@ impl GeneralizedBatch {
         };
         // Mostly a few runs that are sorted already, which a stable sort merges.
         order.sort_by_key(position);
-        let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
-        let mut place = |row: RowRef| {
-            let codes = match row {
-                RowRef::Fresh(i) => fresh.quasi(i as usize),
-                RowRef::Held(i) => held.quasi(i as usize),
-            };
-            (row, index.number(codes.iter().zip(columns).map(|(&code, column)| column.map()[code as usize])))
-        };
-        let mut places: Vec<(RowRef, u32)> = order.into_iter().map(&mut place).collect();
-        places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-        let (order, classes) = places.into_iter().unzip();
-        let (class_cells, class_count) = index.into_cells();
+        debug_assert!(numbers.are_of(&fresh, &held, &order, columns));
+        let (names, class_cells, class_count) = numbers.in_order(&order, columns.len());
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        let classes = order.iter().map(|&row| names[numbers.get(row) as usize]).collect();
         let quasi = columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect();
         let sensitive = dictionaries.sensitive.clone();
         let lineage = Lineage::default();

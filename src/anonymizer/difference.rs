@@ -4,7 +4,10 @@
 //! leaves and whoever is new comes, if those who do satisfy the policy together; else newcomers are held out, or leavers
 //! kept in, and as a last resort the whole class goes. Only a plan: the gate counts for itself, and has the last word.
 
-use crate::generalize::ClassIndex;
+use std::sync::Arc;
+
+use super::numbering::Numbering;
+use crate::generalize::{ClassIndex, Numbers};
 use crate::model::batch::Rows;
 use crate::model::counting::{Facet, Histogram};
 use crate::model::domain::Code;
@@ -26,7 +29,7 @@ pub(super) enum Standing {
 
 /// The rows that could be shown, and by what they are judged.
 pub(super) struct Candidates<'a> {
-    pub(super) rows: &'a Rows,
+    pub(super) rows: &'a Arc<Rows>,
     pub(super) standing: &'a [Standing],
     pub(super) rules: &'a Rules,
 }
@@ -43,28 +46,40 @@ enum Leave {
 }
 
 impl Candidates<'_> {
-    /// The rows to show by `columns`, where the comparison is made by `join`; `None` if some class cannot be settled.
-    /// `again`: the last snapshot was made by the same columns, of classes that hold.
-    pub(super) fn settle(&self, columns: &[Column], join: &[Column], again: bool) -> Option<Vec<u32>> {
-        let classes = Classes::new(self.rows, columns, join);
+    /// The rows to show by `columns`, where the comparison is made by `join`, or by the same columns, and the classes of all;
+    /// `None` if some class cannot be settled. `again`: the last snapshot was made by the same columns, of classes that hold.
+    pub(super) fn settle(
+        &self,
+        numbering: &mut Numbering,
+        columns: &[Column],
+        join: Option<&[Column]>,
+        again: bool,
+    ) -> Option<(Vec<u32>, Arc<Numbers>)> {
+        let (numbers, leaves) = numbering.number(self.rows, columns);
+        let classes = Classes::new(&numbers, leaves, join);
         // Whether a class holds that is what it was need not be asked again, unless it is judged by what is around it.
         let compares = self.rules.of(Scope::Within).next().is_some();
         let mut is_open = vec![!again || compares; classes.joined.len()];
-        for (standing, &class) in self.standing.iter().zip(&classes.of_row) {
+        for (standing, &class) in self.standing.iter().zip(classes.of_row) {
             if *standing != Standing::Shown {
                 is_open[classes.join_of[class as usize] as usize] = true;
             }
         }
-        let mut shown: Vec<bool> =
-            classes.of_row.iter().map(|&class| !is_open[classes.join_of[class as usize] as usize]).collect();
+        let is_open: Vec<bool> = classes.join_of.iter().map(|&joined| is_open[joined as usize]).collect();
+        let mut shown: Vec<bool> = classes.of_row.iter().map(|&class| !is_open[class as usize]).collect();
         let everything: Vec<u32> = if compares { (0..self.rows.len() as u32).collect() } else { Vec::new() };
         let release = Counts::new(self.rows, &everything, self.rules);
         let members = classes.members(&is_open);
-        for (joined, _) in classes.joined.iter().zip(&is_open).filter(|(_, open)| **open) {
-            let parts: Vec<&[u32]> = joined.iter().map(|&class| members.of(class)).collect();
-            self.settle_class(&parts, &release)?.into_iter().for_each(|i| shown[i as usize] = true);
+        for joined in &classes.joined {
+            let parts = joined.iter().map(|&class| members.of(class)).filter(|part| !part.is_empty());
+            let parts: Vec<&[u32]> = parts.collect();
+            if !parts.is_empty() {
+                self.settle_class(&parts, &release)?.into_iter().for_each(|i| shown[i as usize] = true);
+            }
         }
-        Some((0..).zip(shown).filter(|(_, shown)| *shown).map(|(i, _)| i).collect())
+        let mut rows = Vec::with_capacity(shown.len());
+        rows.extend((0..).zip(shown).filter(|(_, shown)| *shown).map(|(i, _)| i));
+        Some((rows, numbers))
     }
 
     /// What is shown of a class at the join, of which these are the classes by the columns.
@@ -84,18 +99,28 @@ impl Candidates<'_> {
             Standing::Shown => leave != Leave::Everybody,
             Standing::Due | Standing::Overdue => leave == Leave::Nobody,
         };
-        let (mut shown, mut left) = (Vec::new(), Vec::new());
+        let (mut left, mut came) = (Vec::new(), Vec::new());
+        let mut shown = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         for part in parts {
-            let before = shown.len();
-            shown.extend(part.iter().copied().filter(stays));
-            if self.holds(&shown[before..], release) {
-                left.extend(part.iter().copied().filter(|i| was(i) && !stays(i)));
-            } else {
-                shown.truncate(before);
+            let before = (shown.len(), left.len(), came.len());
+            for i in *part {
+                match (was(i), stays(i)) {
+                    (true, true) => shown.push(*i),
+                    (true, false) => left.push(*i),
+                    (false, true) => {
+                        shown.push(*i);
+                        came.push(*i);
+                    }
+                    (false, false) => {}
+                }
+            }
+            if !self.holds(&shown[before.0..], release) {
+                shown.truncate(before.0);
+                left.truncate(before.1);
+                came.truncate(before.2);
                 left.extend(part.iter().copied().filter(was));
             }
         }
-        let came: Vec<u32> = shown.iter().copied().filter(|i| !was(i)).collect();
         let safe = |rows: &[u32]| rows.is_empty() || self.holds(rows, release);
         (safe(&left) && safe(&came)).then_some(shown)
     }
@@ -117,10 +142,10 @@ impl Candidates<'_> {
     }
 }
 
-/// The classes of the candidates, by the columns and at the join.
-struct Classes {
+/// The classes of the candidates, by the columns and at the join. Some have no rows any more.
+struct Classes<'a> {
     /// The class of every row.
-    of_row: Vec<u32>,
+    of_row: &'a [u32],
     /// Which class at the join each class is part of.
     join_of: Vec<u32>,
     /// The classes that each class at the join consists of.
@@ -134,39 +159,41 @@ struct Members {
     ends: Vec<usize>,
 }
 
-impl Classes {
-    fn new(rows: &Rows, columns: &[Column], join: &[Column]) -> Self {
-        let mut index = ClassIndex::new(columns.iter().map(Column::len));
-        let mut joins = ClassIndex::new(join.iter().map(Column::len));
-        let mut classes = Self { of_row: Vec::with_capacity(rows.len()), join_of: Vec::new(), joined: Vec::new() };
-        for i in 0..rows.len() {
-            let leaves = rows.quasi(i);
-            let codes = |columns| {
-                leaves.iter().zip(columns).map(|(&leaf, column): (&Code, &Column)| column.map()[leaf as usize])
+impl<'a> Classes<'a> {
+    /// `leaves` are those of some row of every class: at the join, all of its rows are alike.
+    fn new(numbers: &'a Numbers, leaves: &[Code], join: Option<&[Column]>) -> Self {
+        let count = numbers.count as u32;
+        let of_row = &numbers.fresh;
+        let Some(join) = join else {
+            return Self {
+                of_row,
+                join_of: (0..count).collect(),
+                joined: (0..count).map(|class| vec![class]).collect(),
             };
-            let class = index.number(codes(columns));
-            if class as usize == classes.join_of.len() {
-                let joined = joins.number(codes(join));
-                if joined as usize == classes.joined.len() {
-                    classes.joined.push(Vec::new());
-                }
-                classes.joined[joined as usize].push(class);
-                classes.join_of.push(joined);
+        };
+        let mut joins = ClassIndex::new(join.iter().map(Column::len));
+        let (mut join_of, mut joined) = (Vec::new(), Vec::<Vec<u32>>::new());
+        for class in 0..count {
+            let leaves = &leaves[class as usize * join.len()..(class as usize + 1) * join.len()];
+            let codes = leaves.iter().zip(join).map(|(&leaf, column)| column.map()[leaf as usize]);
+            let at = joins.number(codes);
+            if at as usize == joined.len() {
+                joined.push(Vec::new());
             }
-            classes.of_row.push(class);
+            joined[at as usize].push(class);
+            join_of.push(at);
         }
-        classes
+        Self { of_row, join_of, joined }
     }
 
-    /// The rows of the classes at the join that are asked for; of the others none.
+    /// The rows of the classes that are asked for; of the others none.
     fn members(&self, asked: &[bool]) -> Members {
-        let is_asked = |class: u32| asked[self.join_of[class as usize] as usize];
-        let mut ends = vec![0; self.join_of.len()];
-        self.of_row.iter().filter(|&&class| is_asked(class)).for_each(|&class| ends[class as usize] += 1);
+        let mut ends = vec![0; asked.len()];
+        self.of_row.iter().filter(|&&class| asked[class as usize]).for_each(|&class| ends[class as usize] += 1);
         let mut start = 0;
         ends.iter_mut().for_each(|end| start += std::mem::replace(end, start));
         let mut rows = vec![0; start];
-        for (i, &class) in (0..).zip(&self.of_row).filter(|(_, class)| is_asked(**class)) {
+        for (i, &class) in (0..).zip(self.of_row).filter(|(_, class)| asked[**class as usize]) {
             rows[ends[class as usize]] = i;
             ends[class as usize] += 1;
         }
@@ -310,6 +337,7 @@ mod tests {
             let rules = table.rules.bind(&table.dictionaries.values());
             let (mut first, mut end, mut level) = (0, 0, 0);
             let mut last: Option<(Vec<usize>, u8)> = None;
+            let mut numbering = Numbering::default();
             for (come, leave, die) in slides {
                 end = (end + come).min(people.len());
                 first = (first + leave).min(end);
@@ -326,11 +354,14 @@ mod tests {
                 }).collect();
                 let mut rows = table.rows.filtered(|_| false);
                 numbers.iter().for_each(|&i| rows.push_from(&table.rows, i));
+                let rows = Arc::new(rows);
                 let candidates = Candidates { rows: &rows, standing: &standing, rules: &rules };
                 let at = |level: u8| Recoding::from(Node::new([level])).columns(&table.dictionaries.quasi);
                 let join = at(last.as_ref().map_or(level, |(_, last)| level.max(*last)));
                 let again = last.as_ref().is_some_and(|(_, last)| *last == level);
-                let shown = candidates.settle(&at(level), &join, again);
+                let same = last.as_ref().is_none_or(|(_, last)| *last == level);
+                let settled = candidates.settle(&mut numbering, &at(level), (!same).then_some(&join), again);
+                let shown = settled.map(|(shown, _)| shown);
                 prop_assert_eq!(&shown, &slow(&candidates, &at(level), &join));
                 let Some(shown) = shown else { continue };
                 if !shown.is_empty() {

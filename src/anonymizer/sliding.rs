@@ -15,6 +15,7 @@ use rand::Rng;
 use rustc_hash::FxHashMap;
 
 use super::difference::{Candidates, Standing};
+use super::numbering::Numbering;
 use super::{Anonymizer, Closing, Plan};
 use crate::failpoint::defect;
 use crate::gate::{self, Release, Snapshot};
@@ -43,6 +44,7 @@ pub(super) struct Snapshots {
     waiting: usize,
     /// Rows of the window that are never shown, for want of room to write down that they wait.
     given_up: Spans,
+    numbering: Numbering,
 }
 
 impl Snapshots {
@@ -197,20 +199,21 @@ impl Anonymizer {
         Pool { rows, standing, in_window, window }
     }
 
-    fn settled(&self, candidates: &Candidates<'_>, window: &ClosedWindow, recoding: &Recoding) -> Option<Plan> {
+    fn settled(&mut self, candidates: &Candidates<'_>, window: &ClosedWindow, recoding: &Recoding) -> Option<Plan> {
         let domains = &window.dictionaries.quasi;
         let columns: Vec<Column> = recoding.columns(domains);
         let last = self.last.as_ref().map(|last| last.extended(domains, self.policy.lattice().top()));
         let again = last.as_ref() == Some(recoding);
         let join = last.filter(|_| !again).map(|last| recoding.join(&last, domains).columns(domains));
-        let shown = candidates.settle(&columns, join.as_ref().unwrap_or(&columns), again)?;
+        let numbering = &mut self.snapshots.numbering;
+        let (shown, numbers) = candidates.settle(numbering, &columns, join.as_deref(), again)?;
         let is_in_window = |standing: &Standing| matches!(standing, Standing::New | Standing::Shown);
         let window = candidates.standing.partition_point(is_in_window) as u32;
         let gone = shown.len() - shown.partition_point(|&i| i < window);
         let mut published: Vec<RowRef> = shown.into_iter().map(RowRef::Fresh).collect();
         // Who has left the window stood before it, mostly: so there is less to sort.
         published.rotate_right(gone);
-        Some(Plan { published, ..Plan::default() })
+        Some(Plan { published, numbers: Some(numbers), ..Plan::default() })
     }
 
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.

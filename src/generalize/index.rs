@@ -26,23 +26,14 @@ struct Step {
 impl ClassIndex {
     /// No classes yet, over columns of so many published codes each.
     pub(crate) fn new(sizes: impl Iterator<Item = usize>) -> Self {
-        let mut steps = vec![Step::default()];
-        let (mut used, mut room, mut width) = (0, u64::BITS, 0);
-        for size in sizes {
-            let bits = (usize::BITS - size.saturating_sub(1).leading_zeros()).min(Code::BITS);
-            if used + bits > room {
-                steps.push(Step::default());
-                // The number of the step before takes the other half.
-                (used, room) = (0, u64::BITS - u32::BITS);
-            }
-            if let Some(step) = steps.last_mut() {
-                // A column of one code takes no bits; any shift will do for its 0.
-                step.shifts.push(used.min(u64::BITS - 1));
-            }
-            used += bits;
-            width += 1;
-        }
+        let (steps, width) = steps(sizes);
         Self { steps, width, cells: Vec::new(), len: 0 }
+    }
+
+    /// True if codes of columns of these sizes can be looked up too.
+    pub(crate) fn fits(&self, sizes: impl Iterator<Item = usize>) -> bool {
+        let shifts = |steps: &[Step]| steps.iter().map(|step| step.shifts.clone()).collect::<Vec<_>>();
+        shifts(&steps(sizes).0) == shifts(&self.steps)
     }
 
     /// The number of the class with these codes, one per column; a new one if there was none.
@@ -61,10 +52,14 @@ impl ClassIndex {
         number
     }
 
-    /// The number of the class with these codes, if there is one.
-    pub(crate) fn find(&self, mut codes: impl Iterator<Item = Code>) -> Option<u32> {
-        let step = |number, step: &Step| step.table.get(&key(number, &step.shifts, &mut codes)).copied();
-        self.steps.iter().try_fold(0, step)
+    /// How many classes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The codes of all classes, class by class.
+    pub(crate) fn cells(&self) -> &[Code] {
+        &self.cells
     }
 
     /// The codes of all classes, class by class, and how many classes there are.
@@ -72,6 +67,27 @@ impl ClassIndex {
         debug_assert_eq!(self.cells.len(), self.width * self.len as usize);
         (self.cells, self.len as usize)
     }
+}
+
+/// The steps for columns of these sizes, and how many columns there are.
+fn steps(sizes: impl Iterator<Item = usize>) -> (Vec<Step>, usize) {
+    let mut steps = vec![Step::default()];
+    let (mut used, mut room, mut width) = (0, u64::BITS, 0);
+    for size in sizes {
+        let bits = (usize::BITS - size.saturating_sub(1).leading_zeros()).min(Code::BITS);
+        if used + bits > room {
+            steps.push(Step::default());
+            // The number of the step before takes the other half.
+            (used, room) = (0, u64::BITS - u32::BITS);
+        }
+        if let Some(step) = steps.last_mut() {
+            // A column of one code takes no bits; any shift will do for its 0.
+            step.shifts.push(used.min(u64::BITS - 1));
+        }
+        used += bits;
+        width += 1;
+    }
+    (steps, width)
 }
 
 #[inline]
@@ -101,7 +117,6 @@ mod tests {
                 // Small codes and the largest ones.
                 let code = |(&size, &die): (&usize, &u32)| if die == 2 { size as u32 - 1 } else { die.min(size as u32 - 1) };
                 let row: Vec<Code> = sizes.iter().zip(dice).map(code).collect();
-                prop_assert_eq!(index.find(row.iter().copied()), naive.get(&row).copied());
                 let next = naive.len() as u32;
                 let expected = *naive.entry(row.clone()).or_insert(next);
                 prop_assert_eq!(index.number(row.iter().copied()), expected);
