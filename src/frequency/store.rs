@@ -410,9 +410,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         if self.book.is_some() {
             return self.outline(node, least, 0);
         }
-        // Where outlines are followed, one more is little work, and likely to be asked for again.
-        let glance = self.kept(|sieve| sieve.outline(self, node, least, 0)).or_else(|| self.glance_at(node, least));
-        glance.or_else(|| self.find(node, false).outline(least).cloned())
+        self.glance_at(node, least).or_else(|| self.find(node, false).outline(least).cloned())
     }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {
         if let Some(node) = recoding.node() {
