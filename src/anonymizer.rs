@@ -15,7 +15,6 @@ mod sliding;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -25,7 +24,8 @@ use crate::frequency::counter;
 use crate::frequency::store::FrequencySets;
 use crate::gate::{self, Memory, Refusal, Release};
 use crate::generalize::{ClassIndex, GeneralizedBatch, Numbers, RowRef};
-use crate::model::batch::{Rows, Spans};
+use crate::loss::{self, RAW_GLM};
+use crate::model::batch::Rows;
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
 use crate::model::manifest::Named;
@@ -79,7 +79,7 @@ pub enum Closing {
 }
 
 impl Anonymizer {
-    /// `name` starts every release id; `seed` fixes shuffles and searches.
+    /// `name` starts every release id; `seed` fixes searches.
     pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
         let empty = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
         Self {
@@ -176,8 +176,8 @@ impl Anonymizer {
         let (rows, sets) = self.with_carried(&window)?;
         let policy = Arc::clone(&self.policy);
         let lattice = policy.lattice();
-        let planned = replay.as_ref().filter(|_| !defect("fresh-seed")).map(|replay| replay.plan.seed);
-        let seed = planned.unwrap_or_else(|| self.seeds.next_u64());
+        let planned = replay.as_ref().filter(|_| !defect("fresh-id")).map(|replay| replay.plan.id);
+        let id = planned.unwrap_or_else(rand::random);
         // The policy has changed since the plan was made: the same bytes cannot be made again, and others must not be.
         let obsolete = replay.as_ref().is_some_and(|replay| replay.plan.fingerprint != policy.fingerprint);
         if rows.is_empty() || obsolete {
@@ -188,11 +188,10 @@ impl Anonymizer {
                 self.held = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
             }
             let top = Recoding::from(lattice.top().clone());
-            let lineage = |plan: &Plan| self.lineage(&window, &rows, plan, &top, seed, &expired, replay.as_deref());
+            let lineage = |plan: &Plan| self.lineage(&window, &rows, plan, &top, id, &expired, replay.as_deref());
             let plan = self.ledgers.make_room(&rows, &self.held, plan, lineage);
             let lineage = lineage(&plan);
-            let finished = &lineage.finished;
-            let mut batch = self.batch(&window, &rows, &plan, &top, seed, &expired, finished, None, Vec::new());
+            let mut batch = self.batch(&window, &rows, &plan, &top, id, &expired, None, Vec::new());
             batch.lineage = lineage;
             return Ok(self.pass(batch, &rows, &plan, &top));
         }
@@ -203,7 +202,7 @@ impl Anonymizer {
             None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),
         };
         let lineage = |this: &Self, plan: &Plan| {
-            this.lineage(&window, &rows, plan, &chosen.recoding, seed, &expired, replay.as_deref())
+            this.lineage(&window, &rows, plan, &chosen.recoding, id, &expired, replay.as_deref())
         };
         let mut plan = self.plan(&evaluator, &chosen, &rows);
         let columns = chosen.recoding.columns(&window.dictionaries.quasi);
@@ -221,8 +220,8 @@ impl Anonymizer {
         drop(evaluator);
         let batch = |this: &Self, plan: &Plan| {
             let lineage = lineage(this, plan);
-            let (recoding, finished, losses) = (&chosen.recoding, &lineage.finished, losses.clone());
-            let mut batch = this.batch(&window, &rows, plan, recoding, seed, &expired, finished, Some(&chosen), losses);
+            let (recoding, losses) = (&chosen.recoding, losses.clone());
+            let mut batch = this.batch(&window, &rows, plan, recoding, id, &expired, Some(&chosen), losses);
             batch.lineage = lineage;
             batch
         };
@@ -254,7 +253,8 @@ impl Anonymizer {
     }
 
     /// Sends the batch through the gate; only what passes changes what waits.
-    fn pass(&mut self, batch: GeneralizedBatch, rows: &Rows, plan: &Plan, recoding: &Recoding) -> Closing {
+    fn pass(&mut self, mut batch: GeneralizedBatch, rows: &Rows, plan: &Plan, recoding: &Recoding) -> Closing {
+        self.price(&mut batch);
         let open = defect("gate-open").then(|| Rules::new(&Policy { criteria: Vec::new(), ..(*self.policy).clone() }));
         let verdict = match (&open, &mut self.memory) {
             (Some(open), _) => gate::verify(batch, open),
@@ -284,15 +284,14 @@ impl Anonymizer {
         rows: &Arc<Rows>,
         plan: &Plan,
         recoding: &Recoding,
-        seed: u64,
+        id: u64,
         expired: &[Position],
-        finished: &Spans,
         chosen: Option<&Chosen>,
         losses: Vec<Named>,
     ) -> GeneralizedBatch {
         let columns: Vec<Arc<Column>> =
             recoding.columns(&window.dictionaries.quasi).into_iter().map(Arc::new).collect();
-        let provenance = self.provenance(window, plan, seed, expired, finished, chosen, losses, rows, &columns);
+        let provenance = self.provenance(window, plan, id, expired, chosen, losses, rows, &columns);
         let looked_up = || Arc::new(Numbers::of(rows, &self.held, &plan.published, &columns));
         let mut batch = GeneralizedBatch::numbered(
             Arc::clone(rows),
@@ -301,14 +300,19 @@ impl Anonymizer {
             &plan.numbers.clone().unwrap_or_else(looked_up),
             &columns,
             &window.dictionaries,
-            seed,
-            window.rejected.clone(),
-            provenance,
         );
+        (batch.rejected, batch.provenance) = (window.rejected.clone(), provenance);
         render(&mut batch, self.policy.render, &columns, &self.policy.quasi);
         batch
     }
 
+    /// Puts down what the rows lose that are published.
+    fn price(&self, batch: &mut GeneralizedBatch) {
+        let suppressed = batch.provenance.records_suppressed;
+        batch.provenance.losses = loss::published(&self.policy, batch, suppressed);
+    }
+
+    /// What the search knows about losses, for the operator's figures.
     fn losses(&self, evaluator: &Evaluator<'_>, chosen: &Chosen, plan: &Plan) -> Vec<Named> {
         if plan.published.is_empty() {
             return Vec::new();
@@ -316,7 +320,7 @@ impl Anonymizer {
         let losses: Vec<Loss> = self.policy.losses().collect();
         let values = evaluator.losses_by(losses.iter().copied(), &chosen.recoding);
         let named = |(loss, value): (Loss, f64)| Named { name: loss.as_str().into(), value };
-        let raw = Named { name: "glm_raw".into(), value: evaluator.raw_glm(&chosen.recoding) };
+        let raw = Named { name: RAW_GLM.into(), value: evaluator.raw_glm(&chosen.recoding) };
         losses.into_iter().zip(values).map(named).chain([raw]).collect()
     }
 

@@ -3,7 +3,7 @@
 //! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
 //! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
-//! the policy without them. Where a reader can subtract the last snapshot from this one, what left and what came must
+//! the policy without them. Rows are sent in the order of what they show. Where a reader can subtract the last snapshot from this one, what left and what came must
 //! satisfy the policy too ([`verify_next`]).
 
 mod count;
@@ -85,7 +85,7 @@ fn note(without_held: bool, difference: bool) -> &'static str {
 
 /// Counts the batch by the rules; a release if every class of every rule holds.
 pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch);
+    let batch = Arc::new(batch.arranged());
     counted(&batch, &Count::new(&batch, rules), rules)
 }
 

@@ -1,19 +1,17 @@
-//! (rows, recoding) -> [`GeneralizedBatch`]: labels instead of values, in shuffled order, ready for the gate.
+//! (rows, recoding) -> [`GeneralizedBatch`]: labels instead of values, ready for the gate.
 //!
 //! What the quasi-identifiers of a row show is written down once per class of rows that show the same; a row has its class's
 //! number. The gate counts by it and the sinks write by it.
-//! Invariant: a batch holds exactly the rows that a sink would send, in the order in which it would send them. It proves
-//! nothing yet: only the gate makes a release of it.
+//! Invariant: a batch holds exactly the rows that a sink would send, in the order in which it would send them; the gate
+//! puts them into the order of what they show ([`GeneralizedBatch::arranged`]). It proves nothing yet: only the gate makes a
+//! release of it.
 
+mod arrange;
 mod index;
 mod numbers;
 
 use std::fmt;
 use std::sync::Arc;
-
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 
 use crate::encode::Dictionaries;
 use crate::model::batch::Rows;
@@ -78,6 +76,8 @@ pub struct GeneralizedBatch {
     /// The class of every row, in the order of sending.
     pub(crate) classes: Vec<u32>,
     pub(crate) quasi: Vec<Labels>,
+    /// The columns by which it was made; none for rows that were read as they stand.
+    pub(crate) columns: Vec<Arc<Column>>,
     /// Label codes, class by class.
     pub(crate) class_cells: Vec<Code>,
     /// How many classes there are by their codes. Some may read alike.
@@ -90,50 +90,45 @@ pub struct GeneralizedBatch {
 }
 
 impl GeneralizedBatch {
-    /// The rows `order` of `fresh` and `held`, published by `columns` and shuffled by `seed`.
-    #[allow(clippy::too_many_arguments)]
+    /// The rows `order` of `fresh` and `held`, published by `columns`.
     pub fn at(
         fresh: Arc<Rows>,
         held: Arc<Rows>,
         order: Vec<RowRef>,
         columns: &[Arc<Column>],
         dictionaries: &Dictionaries,
-        seed: u64,
-        rejected: Vec<(Position, Reject)>,
-        provenance: Provenance,
     ) -> Self {
         let numbers = Numbers::of(&fresh, &held, &order, columns);
-        Self::numbered(fresh, held, order, &numbers, columns, dictionaries, seed, rejected, provenance)
+        Self::numbered(fresh, held, order, &numbers, columns, dictionaries)
     }
 
     /// The same, where the classes of the rows have numbers by `columns` already.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn numbered(
         fresh: Arc<Rows>,
         held: Arc<Rows>,
-        mut order: Vec<RowRef>,
+        order: Vec<RowRef>,
         numbers: &Numbers,
         columns: &[Arc<Column>],
         dictionaries: &Dictionaries,
-        seed: u64,
-        rejected: Vec<(Position, Reject)>,
-        provenance: Provenance,
     ) -> Self {
-        // By position first: the same rows in another order of arrival give the same bytes.
-        let position = |row: &RowRef| match row {
-            RowRef::Fresh(i) => fresh.position(*i as usize),
-            RowRef::Held(i) => held.position(*i as usize),
-        };
-        // Mostly a few runs that are sorted already, which a stable sort merges.
-        order.sort_by_key(position);
         debug_assert!(numbers.are_of(&fresh, &held, &order, columns));
         let (names, class_cells, class_count) = numbers.in_order(&order, columns.len());
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         let classes = order.iter().map(|&row| names[numbers.get(row) as usize]).collect();
         let quasi = columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect();
-        let sensitive = dictionaries.sensitive.clone();
-        let lineage = Lineage::default();
-        Self { fresh, held, order, classes, quasi, class_cells, class_count, sensitive, rejected, lineage, provenance }
+        Self {
+            fresh,
+            held,
+            order,
+            classes,
+            quasi,
+            columns: columns.to_vec(),
+            class_cells,
+            class_count,
+            sensitive: dictionaries.sensitive.clone(),
+            rejected: Vec::new(),
+            lineage: Lineage::default(),
+            provenance: Provenance::default(),
+        }
     }
 
     /// Rows of a file that was generalized before, in its order: `cells` are codes of `tables`, row by row.
@@ -149,6 +144,7 @@ impl GeneralizedBatch {
             held: Arc::new(rows.filtered(|_| false)),
             fresh: Arc::new(rows),
             quasi: tables.into_iter().map(Labels::Table).collect(),
+            columns: Vec::new(),
             class_cells,
             class_count,
             sensitive,

@@ -5,7 +5,7 @@
 //!    sent: it fails closed.
 //! 2. Each input record ends as exactly one of published, suppressed, held (bounded in time) or rejected. The four counts add
 //!    up, always.
-//! 3. What leaves says no more than the policy allows: fields that it does not name are dropped, rows are shuffled, and
+//! 3. What leaves says no more than the policy allows: fields that it does not name are dropped, rows stand in the order of what they show, and
 //!    logs, errors, dead letters and metrics carry positions and codes, never values.
 //!
 //! # The walk, and the type at each hop
@@ -50,7 +50,7 @@
 //! # Who may use whom
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
-//! anonymizer -> encode, failpoint, frequency, gate, generalize, model, privacy, render, search, window
+//! anonymizer -> encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window
 //! cli        -> anonymizer, codec, config, encode, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
 //! codec      -> model
 //! config     -> codec, kafka, model, search, window
@@ -60,7 +60,7 @@
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
 //! kafka      -> codec, failpoint, model, source
-//! loss       -> frequency, model
+//! loss       -> frequency, generalize, model
 //! model      ->
 //! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
 //! plot       ->

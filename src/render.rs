@@ -148,7 +148,6 @@ mod tests {
     use crate::generalize::RowRef;
     use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy, IntervalSpec, PrefixSpec};
     use crate::model::lattice::Node;
-    use crate::model::manifest::Provenance;
     use crate::model::recoding::Recoding;
     use crate::search::fixture::{Table, policy};
 
@@ -165,8 +164,7 @@ mod tests {
         let order = (0..table.rows.len() as u32).map(RowRef::Fresh).collect();
         let rows = Arc::clone(&table.rows);
         let dictionaries = &table.dictionaries;
-        let mut batch =
-            GeneralizedBatch::at(rows, held, order, &columns, dictionaries, 7, Vec::new(), Provenance::default());
+        let mut batch = GeneralizedBatch::at(rows, held, order, &columns, dictionaries);
         render(&mut batch, how, &columns, &table.policy.quasi);
         batch
     }

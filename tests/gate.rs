@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use veilstream::gate::{Refusal, Release, verify};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::lattice::Node;
-use veilstream::model::manifest::Provenance;
 use veilstream::model::policy::Loss;
 use veilstream::model::recoding::{Cut, Recoding};
 use veilstream::privacy::Rules;
@@ -41,16 +40,8 @@ fn batch_under(table: &Table, places: &[Place], recoding: &Recoding, rules: &[Ru
     let dictionaries = encoder.dictionaries();
     let columns: Vec<_> = recoding.columns(&dictionaries.quasi).into_iter().map(Arc::new).collect();
     let (fresh, held) = (Arc::clone(&rows), rows);
-    let batch = GeneralizedBatch::at(
-        fresh,
-        held,
-        order.collect(),
-        &columns,
-        &dictionaries,
-        11,
-        Vec::new(),
-        Provenance { release_id: "test-1".into(), ..Provenance::default() },
-    );
+    let mut batch = GeneralizedBatch::at(fresh, held, order.collect(), &columns, &dictionaries);
+    batch.provenance.release_id = "test-1".into();
     (batch, Rules::new(&policy))
 }
 

@@ -91,7 +91,7 @@ impl Instance {
         let plan = state.plan.as_ref().map(|part| {
             let spans = |runs| Spans::from_runs([(P, state.needed(runs).spans().collect())]);
             ReleasePlan {
-                seed: part.seed,
+                id: part.id,
                 levels: part.levels.clone(),
                 closed: Some(part.closed),
                 fingerprint: part.fingerprint.clone(),
@@ -207,7 +207,7 @@ impl Published {
             }
             // A release is known by its seed: made again, it has as many rows.
             let rows = vec![rows];
-            assert_eq!(self.releases.entry(lineage.plan.seed).or_insert_with(|| rows.clone()), &rows);
+            assert_eq!(self.releases.entry(lineage.plan.id).or_insert_with(|| rows.clone()), &rows);
             if crash {
                 return;
             }

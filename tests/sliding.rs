@@ -18,7 +18,6 @@ use veilstream::gate::{Release, verify, verify_next};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::lattice::Node;
-use veilstream::model::manifest::Provenance;
 use veilstream::model::policy::{Fallback, Loss, Policy};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::Value;
@@ -160,8 +159,9 @@ impl Books {
         self.suppressed += p.records_suppressed;
         self.rejected += p.records_rejected;
         assert_eq!(p.records_held, waiting as u64);
-        let spans = p.offsets.iter().flat_map(|partition| &partition.spans);
-        for offset in spans.flat_map(|&[first, last]| first..=last) {
+        assert!(p.offsets.is_empty(), "single records come and go");
+        let spans = release.lineage().finished.iter().flat_map(|(_, spans)| spans);
+        for offset in spans.flat_map(|span| span.first.0..=span.last.0) {
             assert!(self.finished.insert(offset), "{offset} is finished twice");
         }
         assert_eq!(self.finished.len() as u64, self.published + self.suppressed + self.rejected);
@@ -312,7 +312,7 @@ fn batch(table: &Table, lines: &[u32], level: u8) -> GeneralizedBatch {
         Recoding::from(Node::new([level])).columns(&dictionaries.quasi).into_iter().map(Arc::new).collect();
     let (fresh, held) = (Arc::new(rows), Arc::default());
     let order = lines.iter().copied().map(RowRef::Fresh).collect();
-    GeneralizedBatch::at(fresh, held, order, &columns, &dictionaries, 3, Vec::new(), Provenance::default())
+    GeneralizedBatch::at(fresh, held, order, &columns, &dictionaries)
 }
 
 #[test]

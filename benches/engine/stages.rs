@@ -15,7 +15,6 @@ use veilstream::gate::{self, Release};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Event, Millis};
 use veilstream::model::lattice::Node;
-use veilstream::model::manifest::Provenance;
 use veilstream::model::recoding::Recoding;
 use veilstream::search::choose::choose;
 use veilstream::search::evaluator::Evaluator;
@@ -143,16 +142,7 @@ fn generalize_and_gate(case: &Case, closed: &ClosedWindow, recoding: &Recoding, 
         let held = Arc::new(closed.rows.filtered(|_| false));
         timed(|| {
             let columns: Vec<_> = recoding.columns(&closed.dictionaries.quasi).into_iter().map(Arc::new).collect();
-            GeneralizedBatch::at(
-                Arc::clone(&closed.rows),
-                held,
-                order,
-                &columns,
-                &closed.dictionaries,
-                7,
-                Vec::new(),
-                Provenance::default(),
-            )
+            GeneralizedBatch::at(Arc::clone(&closed.rows), held, order, &columns, &closed.dictionaries)
         })
     };
     let generalize = shortest(RUNS, batch).0;

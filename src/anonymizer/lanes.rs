@@ -29,7 +29,7 @@ pub struct Anonymizers {
 }
 
 impl Anonymizers {
-    /// `name` starts every release id; `seed` fixes shuffles and searches.
+    /// `name` starts every release id; `seed` fixes searches.
     pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
         let seeds = ChaCha8Rng::seed_from_u64(!seed);
         let name = name.into();

@@ -1,13 +1,14 @@
 //! What a release says of itself: where its rows come from, what became of the others, and what the search did.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Anonymizer, Plan};
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
-use crate::model::batch::{Rows, Span, Spans};
-use crate::model::event::{Partition, Position};
-use crate::model::manifest::{AttributeLevel, Named, PartitionSpans, Provenance, Work};
+use crate::model::batch::Rows;
+use crate::model::event::Position;
+use crate::model::manifest::{AttributeLevel, Named, OffsetRange, Provenance, Work};
 use crate::model::recoding::Column;
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
@@ -18,9 +19,8 @@ impl Anonymizer {
         &self,
         window: &ClosedWindow,
         plan: &Plan,
-        seed: u64,
+        id: u64,
         expired: &[Position],
-        finished: &Spans,
         chosen: Option<&Chosen>,
         losses: Vec<Named>,
         rows: &Rows,
@@ -34,12 +34,12 @@ impl Anonymizer {
         };
         let released_held = plan.published.iter().filter(|r| matches!(r, RowRef::Held(_))).count();
         Provenance {
-            release_id: format!("{}-{seed:016x}", self.name),
+            release_id: format!("{}-{id:016x}", self.name),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
-            offsets: Self::offsets(finished),
+            offsets: ranges(window),
             recoding: levels.iter().flat_map(|node| node.levels().iter().enumerate().map(level)).collect(),
-            losses,
+            losses: Vec::new(),
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
             records_published: plan.published.len() as u64,
             records_suppressed: (plan.suppressed.len() + plan.expired.len() + expired.len() + window.suppressed.len())
@@ -54,11 +54,11 @@ impl Anonymizer {
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
-            work: self.work(plan, rows, chosen),
+            work: self.work(plan, rows, chosen, losses),
         }
     }
 
-    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
+    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>, losses: Vec<Named>) -> Work {
         let arrived = |row: &RowRef| match row {
             RowRef::Fresh(i) => rows.arrived(*i as usize).0,
             RowRef::Held(i) => self.held.arrived(*i as usize).0,
@@ -71,15 +71,8 @@ impl Anonymizer {
             sets_cached: origins.cached,
             skipped: false,
             waiting_elsewhere: self.elsewhere,
+            losses,
         }
-    }
-
-    pub(super) fn offsets(finished: &Spans) -> Vec<PartitionSpans> {
-        let spans = |(partition, spans): (Partition, &[Span])| PartitionSpans {
-            partition: partition.0,
-            spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect(),
-        };
-        finished.iter().map(spans).collect()
     }
 
     /// The labels of one attribute that occur among the published rows, in the order of the cut.
@@ -95,4 +88,17 @@ impl Anonymizer {
         let codes = (0..column.len()).filter(|&code| occurs[code]);
         codes.map(|code| column.label(code as u32).to_owned()).collect()
     }
+}
+
+/// From the first to the last record that was read into the window, by partition. Nothing that depends on what became of one of
+/// them.
+fn ranges(window: &ClosedWindow) -> Vec<OffsetRange> {
+    let rejected = window.rejected.iter().map(|(position, _)| position);
+    let mut ranges: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    for position in window.rows.positions().iter().chain(&window.suppressed).chain(rejected) {
+        let at = position.offset.0;
+        let (first, last) = ranges.entry(position.partition.0).or_insert((at, at));
+        (*first, *last) = ((*first).min(at), (*last).max(at));
+    }
+    ranges.into_iter().map(|(partition, (first, last))| OffsetRange { partition, first, last }).collect()
 }

@@ -101,7 +101,7 @@ impl Anonymizer {
         rows: &Rows,
         plan: &Plan,
         recoding: &Recoding,
-        seed: u64,
+        id: u64,
         expired: &[Position],
         replay: Option<&Replayed>,
     ) -> Lineage {
@@ -110,7 +110,7 @@ impl Anonymizer {
         Lineage {
             epoch: window.epoch,
             plan: ReleasePlan {
-                seed,
+                id,
                 levels: recoding.coarsest().levels().to_vec(),
                 closed: Some(window.closed),
                 fingerprint: self.policy.fingerprint.clone(),

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use rand::Rng;
 use rustc_hash::FxHashMap;
 
 use super::difference::{Candidates, Standing};
@@ -67,6 +66,8 @@ impl Account {
     /// The batch, with what the account says.
     fn of(self, mut batch: GeneralizedBatch) -> GeneralizedBatch {
         let from = &mut batch.provenance;
+        // Records come and go one by one here, so any range would begin or end with a single one.
+        from.offsets = Vec::new();
         from.records_in = self.read;
         from.records_published = self.published;
         from.records_suppressed = self.suppressed;
@@ -95,7 +96,7 @@ impl Anonymizer {
         }
         let pool = self.pool(std::mem::take(&mut window.rows), slide.max_hold);
         let window = &*window;
-        let seed = self.seeds.next_u64();
+        let id = rand::random();
         let policy = Arc::clone(&self.policy);
         let lattice = policy.lattice();
         let mut tried = None;
@@ -118,14 +119,14 @@ impl Anonymizer {
                     let Some(plan) = plan else { continue };
                     let chosen = Chosen { recoding: recoding.clone(), ..chosen.clone() };
                     let losses = self.losses(&evaluator, &chosen, &plan);
-                    let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, seed, given_up);
+                    let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, id, given_up);
                     let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else {
                         continue;
                     };
                     let account = account(given_up);
-                    let (rows, finished) = (&pool.rows, &account.lineage.finished);
-                    let batch = self.batch(window, rows, &plan, &recoding, seed, &[], finished, Some(&chosen), losses);
-                    let batch = account.of(batch);
+                    let batch = self.batch(window, &pool.rows, &plan, &recoding, id, &[], Some(&chosen), losses);
+                    let mut batch = account.of(batch);
+                    self.price(&mut batch);
                     if let Ok(release) = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref()) {
                         tried = Some((release, recoding));
                         break;
@@ -133,7 +134,7 @@ impl Anonymizer {
                 }
             }
         }
-        let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, seed) };
+        let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, id) };
         self.snapshots.last = Some(release.snapshot());
         self.last = Some(recoding);
         self.remember(window, &pool.in_window, &release);
@@ -162,9 +163,10 @@ impl Anonymizer {
             waiting: 0,
             lineage: Lineage { epoch: window.epoch, plan: planned.clone(), replayed: true, finished, since: None },
         };
-        let finished = &account.lineage.finished;
-        let batch = self.batch(window, rows, &plan, recoding, planned.seed, &[], finished, Some(&chosen), losses);
-        match gate::verify(account.of(batch), &self.rules) {
+        let batch = self.batch(window, rows, &plan, recoding, planned.id, &[], Some(&chosen), losses);
+        let mut batch = account.of(batch);
+        self.price(&mut batch);
+        match gate::verify(batch, &self.rules) {
             Ok(release) => {
                 self.snapshots = Snapshots::default();
                 self.ledgers.made(&release.lineage().finished);
@@ -217,15 +219,14 @@ impl Anonymizer {
     }
 
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.
-    fn skipped(&mut self, window: &ClosedWindow, slide: &Slide, pool: &Pool, seed: u64) -> Closing {
+    fn skipped(&mut self, window: &ClosedWindow, slide: &Slide, pool: &Pool, id: u64) -> Closing {
         let top = Recoding::from(self.policy.lattice().top().clone());
         let plan = Plan::default();
-        let account = |given_up| self.account(window, slide, pool, &plan, &top, seed, given_up);
+        let account = |given_up| self.account(window, slide, pool, &plan, &top, id, given_up);
         let everybody = pool.window;
         let given_up = self.ledgers.excess(everybody, |n| account(n).lineage).unwrap_or(everybody);
         let account = account(given_up);
-        let finished = &account.lineage.finished;
-        let mut batch = self.batch(window, &pool.rows, &plan, &top, seed, &[], finished, None, Vec::new());
+        let mut batch = self.batch(window, &pool.rows, &plan, &top, id, &[], None, Vec::new());
         batch = account.of(batch);
         batch.provenance.work.skipped = pool.window > 0;
         match gate::verify(batch, &self.rules) {
@@ -246,7 +247,7 @@ impl Anonymizer {
         pool: &Pool,
         plan: &Plan,
         recoding: &Recoding,
-        seed: u64,
+        id: u64,
         given_up: usize,
     ) -> Account {
         let Snapshots { published: seen, given_up: given_up_before, .. } = &self.snapshots;
@@ -268,7 +269,7 @@ impl Anonymizer {
         let finished = first.union(&others);
         let refused = window.rejected.iter().filter(|(_, reject)| reject.code == RejectCode::UnknownSchema);
         let plan = ReleasePlan {
-            seed,
+            id,
             levels: recoding.coarsest().levels().to_vec(),
             closed: Some(window.closed),
             fingerprint: self.policy.fingerprint.clone(),

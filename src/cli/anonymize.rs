@@ -44,7 +44,7 @@ pub struct AnonymizeArgs {
     /// The search [default: `search.algorithm` of the configuration]
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub algorithm: Option<Algorithm>,
-    /// The same seed gives the same bytes [default: `search.seed` of the configuration, else a new one]
+    /// The seed of randomised searches; the same one gives the same bytes [default: `search.seed` of the configuration]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -66,7 +66,7 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     if let Some(rejections) = batch.rejections() {
         eprintln!("{rejections}");
     }
-    let report = Report::new(&release, seed);
+    let report = Report::new(&release);
     if let Some(path) = &args.report {
         let text = if page {
             report::html::page(&report, &batch, &release, insight.as_ref())

@@ -204,7 +204,7 @@ fn header(loss: &str) -> String {
 fn row(number: usize, manifest: &Manifest, loss: &str) -> String {
     let from = &manifest.provenance;
     let levels: Vec<String> = from.recoding.iter().map(|attribute| attribute.level.to_string()).collect();
-    let loss = from.losses.iter().find(|named| named.name == loss).map(|named| format!("{:.3}", named.value));
+    let loss = from.loss(loss).map(|value| format!("{value:.3}"));
     let none = || "-".to_owned();
     format!(
         "{number:>3} {:>8} {:>9} {:>10} {:>6} {:>5} {:>6}  {:<12} {:>7} {:>6.1} ms",

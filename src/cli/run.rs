@@ -80,7 +80,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
         scope: config.window.scope,
         choice: config.choice(),
         name: name(config),
-        seed: seed(config),
+        seed: config.search.seed.unwrap_or_else(rand::random),
         telemetry: Arc::clone(&telemetry),
         clock: now,
     };
@@ -105,15 +105,6 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let sink = AnySink::open(config, &preamble)?;
     telemetry.set_ready(true);
     Ok(pipeline.run(source, decoder, sink, stop).await?)
-}
-
-/// The seed of shuffles and searches. Never a given one with Kafka: it also names releases and their plans, which must
-/// differ between instances and from start to start.
-fn seed(config: &Config) -> u64 {
-    match config.source {
-        SourceConfig::Kafka(_) => rand::random(),
-        _ => config.search.seed.unwrap_or_else(rand::random),
-    }
 }
 
 /// The first part of every release id: the same on every instance of a group, because any of them may have to carry out
@@ -251,10 +242,10 @@ impl AnySink {
         let encoder =
             |format| -> Result<Box<dyn Encode>, SinkError> { Ok(preamble.encoder(&config.policy.schema, format)?) };
         Ok(match &config.sink {
-            SinkConfig::File { path, format, manifest } => {
-                Self::File(file_sink::create(path, manifest.as_deref(), encoder(*format)?)?)
+            SinkConfig::File { path, format, manifest, journal } => {
+                Self::File(file_sink::create(path, manifest.as_deref(), journal.as_deref(), encoder(*format)?)?)
             }
-            SinkConfig::Stdio { format } => Self::Stdout(file_sink::stdout(None, encoder(*format)?)?),
+            SinkConfig::Stdio { format } => Self::Stdout(file_sink::stdout(encoder(*format)?)?),
             // Never without a Kafka source: the configuration is checked.
             SinkConfig::Kafka(_) => return Err(SinkError::Closed),
         })

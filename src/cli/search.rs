@@ -78,7 +78,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         progress.set_message(format!("searching, {}", algorithm.as_str()));
         let mut choice = config.choice();
         choice.algorithm = algorithm;
-        reports.push(Report::new(&batch.release(choice, seed.unwrap_or_default())?, seed));
+        reports.push(Report::exact(&batch.release(choice, seed.unwrap_or_default())?));
     }
     progress.finish_and_clear();
     if let Some(rejections) = batch.rejections() {

@@ -166,7 +166,7 @@ mod tests {
     use crate::codec::avro::parse_schema;
     use crate::model::dead_letter::DeadLetter;
     use crate::model::event::RejectCode;
-    use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Named, PartitionSpans, Provenance};
+    use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance};
     use crate::model::schema::{Role, Schema};
 
     fn manifest() -> Manifest {
@@ -175,7 +175,7 @@ mod tests {
             provenance: Provenance {
                 release_id: "g-1".into(),
                 window_id: 3,
-                offsets: vec![PartitionSpans { partition: u32::MAX, spans: vec![[0, 9], [12, i64::MAX]] }],
+                offsets: vec![OffsetRange { partition: u32::MAX, first: 0, last: i64::MAX }],
                 recoding: vec![recoding(None), recoding(Some(vec!["20-39".into()]))],
                 losses: vec![Named { name: "glm".into(), value: 0.25 }],
                 records_in: 12,

@@ -120,13 +120,10 @@ pub(super) fn sink(
     };
     let manifests = beside(&raw.manifests, "manifests", problems);
     let dead_letters = beside(&raw.dead_letters, "dead_letters", problems);
-    let journal = beside(&raw.journal, "journal", problems).filter(|_| around.journal.is_some());
+    let journal = beside(&raw.journal, "journal", problems);
     if around.journal.is_some() && raw.journal.as_deref() == Some(NONE) {
         let message = "a release of `sequential` or `sliding` cannot be made again after a crash without the journal: name a \
                        topic";
-        problems.add(at.key("journal").line, message);
-    } else if around.journal.is_none() && raw.journal.is_some() && !around.root.lost("policy") {
-        let message = "`journal` means something only with `policy.sequential` or `window.sliding`: remove it";
         problems.add(at.key("journal").line, message);
     }
     let outputs = [
@@ -157,7 +154,7 @@ pub(super) fn sink(
         topic: topic?.to_owned(),
         manifests,
         dead_letters,
-        journal: journal.zip(around.journal).map(|(topic, releases)| JournalConfig { topic, releases }),
+        journal: journal.map(|topic| JournalConfig { topic, releases: around.journal }),
         transactional_id: transactional_id?,
         transaction_timeout: timeout,
         format: format?,

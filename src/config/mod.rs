@@ -181,6 +181,8 @@ pub enum SinkConfig {
         format: Format,
         /// Where the release manifests go.
         manifest: Option<PathBuf>,
+        /// Where it is written down which records each release finished.
+        journal: Option<PathBuf>,
     },
     /// Standard output.
     Stdio {

@@ -251,6 +251,7 @@ pub(super) fn sink(
             path: around.base.join(&raw.path),
             format: file_format(&raw.path, raw.format, at.key("file"), problems)?,
             manifest: raw.manifest.as_ref().map(|path| around.base.join(path)),
+            journal: raw.journal.as_ref().map(|path| around.base.join(path)),
         },
         Some(RawSink::Kafka(raw)) => {
             let source = match source {
@@ -292,17 +293,20 @@ pub(super) fn check_files(
         Some(RawSource::File(RawFileSource { path, .. })) => Some(real(&base.join(path))),
         _ => None,
     };
-    let Some(RawSink::File(RawFileSink { path, manifest, .. })) = sink else { return };
+    let Some(RawSink::File(RawFileSink { path, manifest, journal, .. })) = sink else { return };
     let at = root.key("sink").key("file");
     let output = real(&base.join(path));
     if input.as_ref() == Some(&output) {
         problems.add(at.key("path").line, "the sink writes the file that the source reads: write to another file");
     }
-    let Some(manifest) = manifest.as_ref().map(|m| real(&base.join(m))) else { return };
-    if manifest == output {
-        problems.add(at.key("manifest").line, "`manifest` is the file of the records: write it to another file");
-    } else if input.as_ref() == Some(&manifest) {
-        problems.add(at.key("manifest").line, "`manifest` is the file that the source reads: write it to another file");
+    let mut taken = vec![(output, "the file of the records")];
+    taken.extend(input.map(|input| (input, "the file that the source reads")));
+    for (key, path) in [("manifest", manifest), ("journal", journal)] {
+        let Some(path) = path.as_ref().map(|path| real(&base.join(path))) else { continue };
+        if let Some((_, whose)) = taken.iter().find(|(other, _)| *other == path) {
+            problems.add(at.key(key).line, format!("`{key}` is {whose}: write it to another file"));
+        }
+        taken.push((path, "the file of the manifests"));
     }
 }
 

@@ -88,7 +88,6 @@ mod tests {
     use crate::generalize::GeneralizedBatch;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::lattice::Node;
-    use crate::model::manifest::Provenance;
     use crate::model::recoding::Recoding;
     use crate::search::fixture::{Table, policy};
 
@@ -98,7 +97,6 @@ mod tests {
         fn a_batch_does_not_depend_on_the_numbers_it_is_handed(
             people in prop::collection::vec((0u8..16, 0u8..4), 1..60),
             level in 0u8..3,
-            seed in any::<u64>(),
         ) {
             let zip = Hierarchy::prefix(PrefixSpec::new(2)).unwrap();
             let records: Vec<Vec<String>> = people.iter().map(|(zip, _)| vec![format!("{}{}", zip / 4, zip % 4)]).collect();
@@ -117,11 +115,9 @@ mod tests {
             let number = |i: usize| (count - 1) as u32 - columns[0].map()[table.rows.quasi(i)[0] as usize];
             let all: Vec<u32> = (0..people.len()).map(number).collect();
             let numbers = Numbers { fresh: all.clone(), held: all, cells: (0..count as Code).rev().collect(), count };
-            let (dictionaries, provenance) = (&table.dictionaries, Provenance::default);
-            let made = GeneralizedBatch::numbered(
-                rows(), rows(), order.clone(), &numbers, &columns, dictionaries, seed, Vec::new(), provenance(),
-            );
-            let twin = GeneralizedBatch::at(rows(), rows(), order, &columns, dictionaries, seed, Vec::new(), provenance());
+            let dictionaries = &table.dictionaries;
+            let made = GeneralizedBatch::numbered(rows(), rows(), order.clone(), &numbers, &columns, dictionaries);
+            let twin = GeneralizedBatch::at(rows(), rows(), order, &columns, dictionaries);
             prop_assert_eq!((&made.order, &made.classes), (&twin.order, &twin.classes));
             prop_assert_eq!((&made.class_cells, made.class_count), (&twin.class_cells, twin.class_count));
             for (at, &row) in made.order.iter().enumerate() {

@@ -68,13 +68,13 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Where it is written down which records releases show.
+/// Where it is written down which records releases finish, and which they show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalConfig {
     /// The topic.
     pub topic: String,
-    /// Of how many releases that must be known.
-    pub releases: usize,
+    /// Of how many releases it must be known later which records they show; `None` if of none, for there is nothing to take over.
+    pub releases: Option<usize>,
 }
 
 /// The input side.
@@ -107,7 +107,7 @@ pub struct KafkaSinkConfig {
     pub manifests: Option<String>,
     /// Where positions and codes of rejected records go.
     pub dead_letters: Option<String>,
-    /// Where it is written down which records releases show, if later ones must know.
+    /// Where it is written down which records releases finish and show.
     pub journal: Option<JournalConfig>,
     /// Stable per instance: a second instance with the same id fences the first.
     pub transactional_id: String,
@@ -162,6 +162,14 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
 pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
     let mut client = group_consumer(config, 16 << 20);
     client.set("enable.partition.eof", "true");
+    client
+}
+
+/// A consumer for single entries of the journal that stand outside transactions. It does not wait for transactions that others
+/// have left open beside them.
+pub fn journal_consumer(config: &KafkaSourceConfig) -> ClientConfig {
+    let mut client = plain_consumer(config);
+    client.set("isolation.level", "read_uncommitted");
     client
 }
 

@@ -1,8 +1,10 @@
-//! The journal: which records each release shows, by position, where later releases must know.
+//! The journal, for operators and for whoever takes over. It holds two kinds of entries, both by position.
 //!
-//! An entry is written before the plan of its release is committed, and the plan, then the commit, say where it stands. An
-//! entry that no commit speaks of belongs to a release that never was. Entries hold positions and levels, never a value or
-//! a hash of one: who was shown is read from the input again. Deliberately absent: any reading from the beginning.
+//! Which records each release finished ([`JournalEntry`](crate::model::manifest::JournalEntry)) is written in the transaction of the
+//! release: together these entries account for every record of the input. Which records a release shows ([`Entry`]) is written
+//! where later releases must know: before the plan of its release is committed; the plan, then the commit, say where it
+//! stands. An entry that no commit speaks of belongs to a release that never was. Entries hold positions and levels, never a
+//! value or a hash of one: who was shown is read from the input again. Deliberately absent: any reading from the beginning.
 
 use std::time::{Duration, Instant};
 
@@ -24,14 +26,14 @@ const APPEND: Duration = Duration::from_secs(20);
 /// How long one poll for an entry waits.
 const POLL: Duration = Duration::from_millis(50);
 /// Entries of all releases are in one partition, whose offsets name them.
-const PARTITION: i32 = 0;
+pub(crate) const PARTITION: i32 = 0;
 const VERSION: u32 = 1;
 
 /// What a release shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// The seed of the release.
-    pub seed: u64,
+    /// The release's number.
+    pub id: u64,
     /// The policy's fingerprint.
     pub fingerprint: String,
     /// Level per quasi-identifier.
@@ -66,7 +68,7 @@ impl Entry {
         };
         let text = Text {
             version: VERSION,
-            release: format!("{:016x}", self.seed),
+            release: format!("{:016x}", self.id),
             policy: self.fingerprint.clone(),
             levels: self.levels.clone(),
             shown: self.shown.iter().filter_map(part).collect(),
@@ -84,7 +86,7 @@ impl Entry {
         let shown: Option<Vec<_>> = text.shown.iter().map(part).collect();
         (text.version == VERSION).then_some(())?;
         Some(Self {
-            seed: u64::from_str_radix(&text.release, 16).ok()?,
+            id: u64::from_str_radix(&text.release, 16).ok()?,
             fingerprint: text.policy,
             levels: text.levels,
             shown: Spans::from_runs(shown?),
@@ -168,7 +170,7 @@ mod tests {
         fn comes_back_as_it_was(
             shown in prop::collection::vec((0u32..2, 0i32..3, 0i64..1 << 50), 0..80),
             levels in prop::collection::vec(any::<u8>(), 0..9),
-            seed in any::<u64>(),
+            id in any::<u64>(),
         ) {
             let topics = topics();
             let place = |(topic, partition, offset): &(u32, i32, i64)| {
@@ -176,7 +178,7 @@ mod tests {
                 Position { partition, offset: crate::model::event::Offset(*offset) }
             };
             let shown = Spans::covering(shown.iter().map(place));
-            let entry = Entry { seed, fingerprint: "00ff".into(), levels, shown };
+            let entry = Entry { id, fingerprint: "00ff".into(), levels, shown };
             prop_assert_eq!(Entry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
         }
 

@@ -1,6 +1,6 @@
 //! The text of a commit's metadata: short, plain ASCII, versioned, and refused as a whole if anything in it is odd.
 //!
-//! `2;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the committed one; those of the
+//! `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the committed one; those of the
 //! journal to each other. How much may wait is bounded so that it always fits: see [`MAX_WAITING_BYTES`].
 
 use super::runs::Runs;
@@ -13,7 +13,10 @@ pub const MAX_BYTES: usize = 4096;
 /// more, would not fit beside it. Less: records are suppressed that could still have waited.
 pub const MAX_WAITING_BYTES: usize = 1600;
 
-const VERSION: &str = "2";
+const VERSION: &str = "3";
+
+/// Its plans ordered rows in another way, so that they cannot be carried out again; everything else is as it is now.
+const VERSION_BEFORE: &str = "2";
 
 /// What a commit says beside its offset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,8 +38,8 @@ pub struct CommitState {
 /// One partition's part of a release plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanPart {
-    /// Shuffles the rows, and names the release.
-    pub seed: u64,
+    /// Names the release; random.
+    pub id: u64,
     /// When the window closed.
     pub closed: Millis,
     /// The policy's fingerprint.
@@ -89,7 +92,7 @@ impl CommitState {
         if let Some(plan) = &self.plan {
             text += &format!(
                 ";t={:x},{},{},{},{},{},{},{},{},{}",
-                plan.seed,
+                plan.id,
                 plan.closed.0,
                 plan.fingerprint,
                 join(&plan.levels),
@@ -114,9 +117,7 @@ impl CommitState {
             return Some(state);
         }
         let mut parts = text.split(';');
-        if parts.next() != Some(VERSION) {
-            return None;
-        }
+        let version = parts.next().filter(|version| [VERSION, VERSION_BEFORE].contains(version))?;
         for part in parts {
             let (key, value) = part.split_once('=')?;
             match key {
@@ -125,7 +126,7 @@ impl CommitState {
                 "a" => state.since = Some(Millis(value.parse().ok()?)),
                 "l" => state.last = Some(split(value)?),
                 "j" => state.journal = offsets(value)?,
-                "t" => state.plan = Some(PlanPart::parse(value, committed)?),
+                "t" if version == VERSION => state.plan = Some(PlanPart::parse(value, committed)?),
                 _ => return None,
             }
         }
@@ -137,11 +138,11 @@ impl PlanPart {
     fn parse(text: &str, committed: i64) -> Option<Self> {
         let mut fields: Vec<&str> = text.split(',').collect();
         let journal = if fields.len() == 11 { Some(fields.pop()?.parse().ok()?) } else { None };
-        let [seed, closed, fingerprint, levels, schema, home, members, fresh, held, refused] = fields[..] else {
+        let [id, closed, fingerprint, levels, schema, home, members, fresh, held, refused] = fields[..] else {
             return None;
         };
         Some(Self {
-            seed: u64::from_str_radix(seed, 16).ok()?,
+            id: u64::from_str_radix(id, 16).ok()?,
             closed: Millis(closed.parse().ok()?),
             fingerprint: fingerprint.to_owned(),
             levels: split(levels)?,
@@ -198,11 +199,11 @@ mod tests {
             pending in prop::collection::vec(any::<bool>(), 0..50),
             fresh in prop::collection::vec(any::<bool>(), 0..50),
             levels in prop::collection::vec(any::<u8>(), 1..9),
-            seed in any::<u64>(),
+            id in any::<u64>(),
             planned in any::<bool>(),
         ) {
             let plan = PlanPart {
-                seed,
+                id,
                 closed: Millis(committed - 7),
                 fingerprint: "00ff".into(),
                 levels: levels.clone(),

@@ -179,7 +179,7 @@ impl Progress {
             let mut others = self.lanes.get(&partition)?.unfinished.clone();
             fresh.iter().for_each(|(first, last)| others.remove(first, last));
             commit.state.plan = Some(PlanPart {
-                seed: plan.seed,
+                id: plan.id,
                 closed: plan.closed.unwrap_or(Millis(0)),
                 fingerprint: plan.fingerprint.clone(),
                 levels: plan.levels.clone(),
@@ -335,7 +335,7 @@ mod tests {
         fresh.insert(2, 4);
         fresh.insert(7, 8);
         let plan = PlanPart {
-            seed: 1,
+            id: 1,
             closed: Millis(0),
             fingerprint: String::new(),
             levels: vec![0],
@@ -393,14 +393,14 @@ mod tests {
             (0..4).for_each(|offset| assert_eq!(progress.deliver(Position::new(number, offset)), Delivered::Fresh));
         }
         let records = [(1, 0), (1, 2), (2, 1)].map(|(partition, offset)| Position::new(partition, offset));
-        let plan = ReleasePlan { seed: 7, fresh: Spans::covering(records), ..ReleasePlan::default() };
+        let plan = ReleasePlan { id: 7, fresh: Spans::covering(records), ..ReleasePlan::default() };
         let commits = progress.planned(&plan).unwrap();
         let runs = |runs: &Runs| runs.iter().collect::<Vec<_>>();
         let parts: Vec<_> = commits
             .iter()
             .map(|(partition, commit)| {
                 let part = commit.state.plan.as_ref().unwrap();
-                (partition.0, part.seed, part.home.0, runs(&part.members), runs(&part.fresh))
+                (partition.0, part.id, part.home.0, runs(&part.members), runs(&part.fresh))
             })
             .collect();
         assert_eq!(parts, [(1, 7, 1, vec![(1, 2)], vec![(0, 0), (2, 2)]), (2, 7, 1, vec![], vec![(1, 1)])]);

@@ -107,9 +107,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// True if the commit speaks of the plan with this seed.
-    pub fn is_planned(&self, seed: u64) -> bool {
-        self.state.plan.as_ref().is_some_and(|plan| plan.seed == seed)
+    /// True if the commit speaks of the plan with this id.
+    pub fn is_planned(&self, id: u64) -> bool {
+        self.state.plan.as_ref().is_some_and(|plan| plan.id == id)
     }
 }
 

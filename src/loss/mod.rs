@@ -8,12 +8,14 @@ mod cells;
 mod cm;
 mod dm;
 mod entropy;
+mod published;
 mod ql;
 mod score;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub use published::published;
 pub use ql::Quality;
 
 use crate::frequency::set::Classes;
@@ -21,6 +23,9 @@ use crate::model::counting::Facet;
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
 use crate::model::policy::{Loss, Policy};
+
+/// The name of the sum of `glm` over all cells, as papers print it.
+pub const RAW_GLM: &str = "glm_raw";
 
 /// One counted node: its classes, and which of them are published.
 pub struct Counted<'a> {

@@ -10,6 +10,7 @@ use super::{Counted, LossMetric, by_published_code};
 use crate::model::domain::DomainView;
 use crate::model::lattice::Node;
 use crate::model::policy::Policy;
+use crate::model::recoding::Column;
 
 /// The quality of every node of a window's domains.
 pub struct Quality {
@@ -29,6 +30,15 @@ impl Quality {
         let kept: Vec<Vec<Vec<f64>>> = domains.iter().zip(policy.quasi.iter().map(|q| q.weight)).map(levels).collect();
         let column = kept.iter().map(|levels| levels.iter().map(|codes| codes.iter().sum()).collect()).collect();
         Self { kept, column }
+    }
+
+    /// ql of what these columns show.
+    pub(super) fn of_columns(&self, columns: &[Arc<Column>]) -> f64 {
+        let of = |((column, kept), whole): ((&Arc<Column>, &Vec<Vec<f64>>), &Vec<f64>)| match column.values() {
+            Some(cut) => cut.iter().map(|v| kept[usize::from(v.level)][v.code as usize]).sum(),
+            None => whole[usize::from(column.value(0).level)],
+        };
+        columns.iter().zip(&self.kept).zip(&self.column).map(of).sum::<f64>()
     }
 
     /// ql of the node, in [0, 1]; nothing suppressed.

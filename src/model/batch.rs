@@ -202,8 +202,9 @@ impl Rows {
         self.kept_text(i).split_terminator('\n')
     }
 
+    /// The kept values of row i one after the other.
     #[inline]
-    fn kept_text(&self, i: usize) -> &str {
+    pub(crate) fn kept_text(&self, i: usize) -> &str {
         let start = if i == 0 { 0 } else { self.kept_ends[i - 1] as usize };
         &self.kept[start..self.kept_ends[i] as usize]
     }

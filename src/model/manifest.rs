@@ -1,4 +1,6 @@
-//! The release manifest: what was released, how, and what it cost. Totals only; nothing in it moves with one person.
+//! The release manifest: what was released, how, and what it cost. For readers, so it holds totals, whole ranges of offsets, and
+//! figures that follow from the published rows; nothing in it moves with one person. Which records a release finished is in
+//! the [`JournalEntry`], for operators.
 
 use serde::Serialize;
 
@@ -11,11 +13,11 @@ pub struct Provenance {
     pub window_id: u64,
     /// Why the window closed.
     pub close_reason: String,
-    /// The offsets that this release finishes, per partition.
-    pub offsets: Vec<PartitionSpans>,
+    /// From where to where the window was read, per partition; none for a sliding window.
+    pub offsets: Vec<OffsetRange>,
     /// Level, or cut, per quasi-identifier, in policy order.
     pub recoding: Vec<AttributeLevel>,
-    /// Normalised losses by metric.
+    /// Normalised losses of the published rows and the suppressed records, by metric, to three digits.
     pub losses: Vec<Named>,
     /// Records read into the window.
     pub records_in: u64,
@@ -49,7 +51,7 @@ pub struct Provenance {
 }
 
 /// What a release took, beside what its manifest says.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
     /// When the oldest of its records came in, in milliseconds since the epoch; none without a record.
     pub oldest_arrival: Option<i64>,
@@ -63,15 +65,60 @@ pub struct Work {
     pub skipped: bool,
     /// Records that wait in lanes other than the release's.
     pub waiting_elsewhere: u64,
+    /// Losses as the search counted them, over all records of the window: some of them follow from values that are not
+    /// published.
+    pub losses: Vec<Named>,
 }
 
-/// Offsets of one partition.
-#[derive(Debug, Clone, Serialize, PartialEq)]
-pub struct PartitionSpans {
+/// Where the records of one partition stand that were read into a window, others between them.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct OffsetRange {
     /// The partition's number in the source.
+    pub partition: u32,
+    /// The first.
+    pub first: i64,
+    /// The last.
+    pub last: i64,
+}
+
+/// What a release finished, for operators: every record of the input is in the journal once.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// The release.
+    pub release_id: String,
+    /// The window's number in this run.
+    pub window_id: u64,
+    /// When the window closed, in milliseconds since the epoch.
+    pub closed_at: i64,
+    /// Rows published.
+    pub rows: u64,
+    /// Records published for the first time.
+    pub records_published: u64,
+    /// Records left out for good.
+    pub records_suppressed: u64,
+    /// Records turned away.
+    pub records_rejected: u64,
+    /// Records that wait after it.
+    pub records_held: u64,
+    /// The records that it finished: published, suppressed or rejected.
+    pub finished: Vec<PartitionSpans>,
+}
+
+/// Records of one partition.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct PartitionSpans {
+    /// The topic, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// The partition.
     pub partition: u32,
     /// First and last offset of each run, both included.
     pub spans: Vec<[i64; 2]>,
+}
+
+/// A figure to three digits: what more would tell belongs to single records.
+pub fn rounded(figure: f64) -> f64 {
+    format!("{figure:.2e}").parse().unwrap_or(figure)
 }
 
 /// The level of one attribute, or its cut.
@@ -120,4 +167,12 @@ pub struct Manifest {
     pub classes: u64,
     /// Rows published: the snapshot of a sliding window shows records again that count as published once.
     pub rows: u64,
+}
+
+impl Provenance {
+    /// A loss by its name: of the published rows if it can be known from them, else as the search counted it.
+    pub fn loss(&self, name: &str) -> Option<f64> {
+        let of = |losses: &[Named]| losses.iter().find(|loss| loss.name == name).map(|loss| loss.value);
+        of(&self.losses).or_else(|| of(&self.work.losses))
+    }
 }

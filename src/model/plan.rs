@@ -7,7 +7,7 @@ use super::event::{Millis, Partition, Position};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReleasePlan {
     /// Shuffles the rows, and names the release.
-    pub seed: u64,
+    pub id: u64,
     /// Level per quasi-identifier.
     pub levels: Vec<u8>,
     /// When its window closed.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Stdout, Write};
 use std::path::Path;
 
-use super::{Delivery, Sink, SinkError};
+use super::{Delivery, Sink, SinkError, journal_entry};
 use crate::codec::Encode;
 use crate::gate::Release;
 
@@ -13,26 +13,33 @@ pub struct WriterSink<W> {
     encoder: Box<dyn Encode>,
     out: W,
     manifest: Option<File>,
+    journal: Option<File>,
     buffer: Vec<u8>,
     started: bool,
 }
 
-/// Starts a file; `manifest` names a second one for the manifests.
-pub fn create(path: &Path, manifest: Option<&Path>, encoder: Box<dyn Encode>) -> Result<WriterSink<File>, SinkError> {
+/// Starts a file; `manifest` and `journal` name others for the manifests and for the operators' journal.
+pub fn create(
+    path: &Path,
+    manifest: Option<&Path>,
+    journal: Option<&Path>,
+    encoder: Box<dyn Encode>,
+) -> Result<WriterSink<File>, SinkError> {
     let create = |path: &Path| File::create(path).map_err(|source| SinkError::Create { path: path.to_owned(), source });
-    Ok(WriterSink::new(create(path)?, manifest.map(create).transpose()?, encoder))
+    let mut sink = WriterSink::new(create(path)?, manifest.map(create).transpose()?, encoder);
+    sink.journal = journal.map(create).transpose()?;
+    Ok(sink)
 }
 
-/// Starts stdout; `manifest` names a file for the manifests.
-pub fn stdout(manifest: Option<&Path>, encoder: Box<dyn Encode>) -> Result<WriterSink<Stdout>, SinkError> {
-    let create = |path: &Path| File::create(path).map_err(|source| SinkError::Create { path: path.to_owned(), source });
-    Ok(WriterSink::new(std::io::stdout(), manifest.map(create).transpose()?, encoder))
+/// Starts stdout.
+pub fn stdout(encoder: Box<dyn Encode>) -> Result<WriterSink<Stdout>, SinkError> {
+    Ok(WriterSink::new(std::io::stdout(), None, encoder))
 }
 
 impl<W: Write + Send> WriterSink<W> {
     /// Rows go to `out`, manifests to `manifest`.
     pub fn new(out: W, manifest: Option<File>, encoder: Box<dyn Encode>) -> Self {
-        Self { encoder, out, manifest, buffer: Vec::new(), started: false }
+        Self { encoder, out, manifest, journal: None, buffer: Vec::new(), started: false }
     }
 
     /// Writes the rows of a release, and its manifest.
@@ -42,10 +49,12 @@ impl<W: Write + Send> WriterSink<W> {
         let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
         release.labelled_rows(&labels, |labels, values| encoder.labelled(labels, values, buffer))?;
         self.flush()?;
-        if let Some(file) = &mut self.manifest {
-            let mut line = serde_json::to_vec(release.manifest()).map_err(std::io::Error::other)?;
-            line.push(b'\n');
-            file.write_all(&line)?;
+        if let Some(file) = &mut self.journal {
+            write_line(file, &journal_entry(release, |partition| (None, partition.0)))?;
+        }
+        // Without rows there is nothing to tell a reader: it would be about the few records that were left out.
+        if let Some(file) = self.manifest.as_mut().filter(|_| !release.is_empty()) {
+            write_line(file, release.manifest())?;
         }
         Ok(())
     }
@@ -63,6 +72,12 @@ impl<W: Write + Send> WriterSink<W> {
         self.buffer.clear();
         Ok(())
     }
+}
+
+fn write_line(file: &mut File, entry: &impl serde::Serialize) -> Result<(), SinkError> {
+    let mut line = serde_json::to_vec(entry).map_err(std::io::Error::other)?;
+    line.push(b'\n');
+    Ok(file.write_all(&line)?)
 }
 
 impl<W: Write + Send> Sink for WriterSink<W> {

@@ -20,12 +20,12 @@ use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use producer::{CALL, Fault, PATIENCE, Transactions, bounded, classify};
 
-use super::{Delivery, Sink, SinkError};
+use super::{Delivery, Sink, SinkError, journal_entry};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::{defect, step};
 use crate::gate::Release;
 use crate::kafka::client::{KafkaSinkConfig, RESEND};
-use crate::kafka::journal::{Entry, Journal};
+use crate::kafka::journal::{self, Entry, Journal};
 use crate::kafka::metadata::MAX_BYTES;
 use crate::kafka::output::{Output, Rows};
 use crate::kafka::progress::{Commit, Leaves};
@@ -83,10 +83,14 @@ impl KafkaSink {
         if let Some(topic) = &config.dead_letters {
             transactions.partitions(topic)?;
         }
-        let journal = config.journal.as_ref().map(|journal| {
+        if let Some(journal) = &config.journal {
             transactions.partitions(&journal.topic)?;
-            Journal::open(&config.cluster, &journal.topic).map_err(SinkError::Kafka)
-        });
+        }
+        let journal = config
+            .journal
+            .as_ref()
+            .filter(|journal| journal.releases.is_some())
+            .map(|journal| Journal::open(&config.cluster, &journal.topic).map_err(SinkError::Kafka));
         let journal = journal.transpose()?;
         let publisher = Publisher {
             config,
@@ -208,7 +212,7 @@ impl Publisher {
         let plan = &release.lineage().plan;
         let (Some(journal), Some(shown)) = (&self.journal, &plan.shown) else { return Ok(None) };
         let entry = Entry {
-            seed: plan.seed,
+            id: plan.id,
             fingerprint: plan.fingerprint.clone(),
             levels: plan.levels.clone(),
             shown: shown.clone(),
@@ -266,7 +270,8 @@ impl Publisher {
             OwnedHeaders::new_with_capacity(1).insert(header)
         };
         let mut payload = Vec::new();
-        let mut at = release.lineage().plan.seed;
+        // The same partitions when the release is carried out again. The id is public, and the order follows from the rows.
+        let mut at = release.lineage().plan.id;
         let time = provenance.closed_at;
         let (rows, transactions) = (&mut self.rows, &mut self.transactions);
         let labels = release.labels(|quasi, out| {
@@ -289,11 +294,21 @@ impl Publisher {
             Ok(())
         })?;
         step("produced");
-        if let Some(topic) = &self.config.manifests {
+        // Without rows there is nothing to tell a reader: it would be about the few records that were left out.
+        if let Some(topic) = self.config.manifests.as_ref().filter(|_| !release.is_empty()) {
             let manifest = self.output.manifest(release.manifest()).map_err(|error| Fault::Fatal(error.into()))?;
-            let partition = (release.lineage().plan.seed % self.manifest_partitions as u64) as i32;
+            let partition = (release.lineage().plan.id % self.manifest_partitions as u64) as i32;
             let record = BaseRecord::<(), [u8]>::to(topic).payload(&manifest).partition(partition);
             self.transactions.send(record.timestamp(time).headers(headers()))?;
+        }
+        if let Some(journal) = &self.config.journal {
+            let place = |partition| {
+                let place = self.session.topics.place(partition);
+                place.map_or((None, partition.0), |(topic, number)| (Some(topic.to_owned()), number as u32))
+            };
+            let entry = serde_json::to_vec(&journal_entry(release, place)).unwrap_or_default();
+            let record = BaseRecord::<(), [u8]>::to(&journal.topic).payload(&entry).partition(journal::PARTITION);
+            self.transactions.send(record.timestamp(time))?;
         }
         if let Some(topic) = &self.config.dead_letters {
             for (position, reject) in release.rejected() {
@@ -384,7 +399,7 @@ impl Publisher {
     fn leaves<'r>(&self, release: &'r Release) -> Leaves<'r> {
         let lineage = release.lineage();
         let levels = (!release.is_empty()).then_some(lineage.plan.levels.as_slice());
-        let releases = self.config.journal.as_ref().map(|journal| journal.releases);
+        let releases = self.config.journal.as_ref().and_then(|journal| journal.releases);
         Leaves { levels, since: lineage.since, journal: self.entry.zip(releases) }
     }
 

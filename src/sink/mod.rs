@@ -8,6 +8,30 @@ use std::path::PathBuf;
 
 use crate::codec::{CodecError, EncodeError};
 use crate::gate::Release;
+use crate::model::batch::Span;
+use crate::model::event::Partition;
+use crate::model::manifest::{JournalEntry, PartitionSpans};
+
+/// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
+fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {
+    let manifest = release.manifest();
+    let from = &manifest.provenance;
+    let part = |(partition, spans): (Partition, &[Span])| {
+        let (topic, partition) = place(partition);
+        PartitionSpans { topic, partition, spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect() }
+    };
+    JournalEntry {
+        release_id: from.release_id.clone(),
+        window_id: from.window_id,
+        closed_at: from.closed_at,
+        rows: manifest.rows,
+        records_published: from.records_published,
+        records_suppressed: from.records_suppressed,
+        records_rejected: from.records_rejected,
+        records_held: from.records_held,
+        finished: release.lineage().finished.iter().map(part).collect(),
+    }
+}
 
 /// Somewhere to publish.
 pub trait Sink {

@@ -366,7 +366,7 @@ impl Poller {
                 // Follows its home: carried out with it, or by its owner.
                 match own.get(&plan.home) {
                     None => drop(plans.insert(found.partition, Plan::Foreign)),
-                    Some(home) if !home.is_planned(plan.seed) => {
+                    Some(home) if !home.is_planned(plan.id) => {
                         plans.insert(found.partition, Plan::Incomplete);
                     }
                     Some(_) => {}
@@ -376,7 +376,7 @@ impl Poller {
             let mut members = Vec::new();
             for number in plan.members.iter().flat_map(|(first, last)| first..=last) {
                 let member = self.look_up(Partition(number as u32), &own)?;
-                match member.filter(|m| m.is_planned(plan.seed)) {
+                match member.filter(|m| m.is_planned(plan.id)) {
                     Some(member) => members.push(member),
                     None => {
                         members.clear();
@@ -418,10 +418,10 @@ impl Poller {
             let Some(plan) = &was.state.plan else { continue };
             let home = self.session.found(&self.consumer, &self.list([plan.home]))?.pop();
             let now = self.session.found(&self.consumer, &list)?.pop();
-            let abandoned = home.is_some_and(|home| !home.is_planned(plan.seed));
+            let abandoned = home.is_some_and(|home| !home.is_planned(plan.id));
             match now {
-                Some(mut now) if !now.is_planned(plan.seed) || abandoned => {
-                    if now.is_planned(plan.seed) {
+                Some(mut now) if !now.is_planned(plan.id) || abandoned => {
+                    if now.is_planned(plan.id) {
                         now.state.plan = None;
                     }
                     if now.state.plan.is_some() {

@@ -12,9 +12,6 @@ use crate::plot::{count, escape, figure};
 use crate::search::insight::{Insight, Seen};
 use crate::search::objectives::{Front, Objective};
 
-/// Runs of offsets of a manifest that are shown. More says little to a person; a manifest itself has them all.
-const MAX_SPANS: usize = 8;
-
 /// The page.
 pub fn page(view: &View) -> String {
     let mut html = Html::default();
@@ -300,7 +297,7 @@ fn release(view: &View, recent: &Recent) -> String {
     html.raw(&format!("<details id=\"release-{}\"><summary>", escape(&from.release_id)));
     html.text("code", &from.release_id);
     let k = recent.manifest.k_achieved.map_or("-".into(), |k| k.to_string());
-    let loss = from.losses.iter().find(|l| l.name == view.policy.loss.as_str()).map_or("-".into(), |l| figure(l.value));
+    let loss = from.loss(view.policy.loss.as_str()).map_or("-".into(), figure);
     let said = format!(
         " {}: {} rows, {} suppressed, k {k}, {} {loss}",
         time(recent.at),
@@ -312,11 +309,7 @@ fn release(view: &View, recent: &Recent) -> String {
     if recent.class_sizes.iter().any(|(_, classes)| *classes > 0) {
         html.picture(pictures::class_sizes(&format!("sizes-{}", from.release_id), &recent.class_sizes), "");
     }
-    let mut manifest = recent.manifest.clone();
-    for partition in &mut manifest.provenance.offsets {
-        partition.spans.truncate(MAX_SPANS);
-    }
-    if let Ok(json) = serde_json::to_string_pretty(&manifest) {
+    if let Ok(json) = serde_json::to_string_pretty(&recent.manifest) {
         html.raw("<pre tabindex=\"0\">").raw(&escape(&json)).raw("</pre>");
     }
     html.raw("</details>");

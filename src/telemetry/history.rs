@@ -90,7 +90,7 @@ impl History {
         }
         self.moments.push_back(Moment {
             at: now,
-            loss: from.losses.iter().find(|named| named.name == loss).map(|named| named.value),
+            loss: from.loss(loss),
             achieved: manifest.criteria.iter().map(|c| c.achieved).collect(),
             read,
             lag,

@@ -196,10 +196,10 @@ impl Metrics {
         self.releases.with_label_values(&[outcome]).inc();
         // Figures that are no metric of their own, such as sums as papers print them, are for reports.
         for loss in Loss::ALL {
-            let Some(named) = from.losses.iter().find(|named| named.name == loss.as_str()) else { continue };
-            self.loss.with_label_values(&[loss.as_str()]).set(named.value);
+            let Some(value) = from.loss(loss.as_str()) else { continue };
+            self.loss.with_label_values(&[loss.as_str()]).set(value);
             if loss.is_share() {
-                self.losses.with_label_values(&[loss.as_str()]).observe(named.value);
+                self.losses.with_label_values(&[loss.as_str()]).observe(value);
             }
         }
         for criterion in &manifest.criteria {

@@ -14,7 +14,6 @@ use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::manifest::Provenance;
 use veilstream::model::policy::{
     Criterion, Distance, Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
 };
@@ -140,16 +139,7 @@ impl Engine {
             Recoding::from(node.clone()).columns(&self.dictionaries.quasi).into_iter().map(Arc::new).collect();
         let order = rows.iter().map(|&i| RowRef::Fresh(i as u32)).collect();
         let held = Arc::new(Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len()));
-        let batch = GeneralizedBatch::at(
-            Arc::clone(&self.rows),
-            held,
-            order,
-            &columns,
-            &self.dictionaries,
-            7,
-            Vec::new(),
-            Provenance::default(),
-        );
+        let batch = GeneralizedBatch::at(Arc::clone(&self.rows), held, order, &columns, &self.dictionaries);
         // The gate binds the rules itself.
         gate::verify(batch, &Rules::new(&self.policy))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gate::Release;
-use crate::model::manifest::{Achieved, AttributeLevel, Manifest};
+use crate::model::manifest::{Achieved, AttributeLevel, Manifest, rounded};
 
 /// A release in figures.
 #[derive(Debug, Clone, Serialize)]
@@ -43,23 +43,30 @@ pub struct Report {
     pub elapsed_ms: f64,
     /// Why it ended.
     pub stop: String,
-    /// The seed of searches and of the row order, if the user gave one: an unknown one keeps the shuffle safe.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
     /// Which policy this was.
     pub policy_fingerprint: String,
 }
 
 impl Report {
-    /// The report of a release made with `seed`.
-    pub fn new(release: &Release, seed: Option<u64>) -> Self {
+    /// The report of a release, with its losses to three digits: a report is often handed on with the rows.
+    pub fn new(release: &Release) -> Self {
+        let mut report = Self::exact(release);
+        let from = &release.manifest().provenance;
+        for (name, loss) in &mut report.loss {
+            *loss = json!(from.loss(name).map(rounded));
+        }
+        report
+    }
+
+    /// The report of a search, with losses as it counted them.
+    pub fn exact(release: &Release) -> Self {
         let Manifest { provenance, criteria, k_achieved, classes, .. } = release.manifest();
         Self {
             algorithm: provenance.algorithm.clone(),
             recoding: provenance.recoding.iter().map(|a| (a.attribute.clone(), level(a))).collect(),
             // Nothing asked for, nothing refused.
             satisfies: !release.is_empty() || provenance.records_in == 0,
-            loss: provenance.losses.iter().map(|loss| (loss.name.clone(), json!(loss.value))).collect(),
+            loss: provenance.work.losses.iter().map(|loss| (loss.name.clone(), json!(loss.value))).collect(),
             k_achieved: *k_achieved,
             criteria: criteria.clone(),
             classes: *classes,
@@ -72,7 +79,6 @@ impl Report {
             nodes_predicted: provenance.nodes_predicted,
             elapsed_ms: provenance.search_ms,
             stop: provenance.stop.clone(),
-            seed,
             policy_fingerprint: provenance.policy_fingerprint.clone(),
         }
     }

@@ -53,8 +53,10 @@ pub struct RawKafkaSink {
     pub manifests: Option<String>,
     /// Where positions and codes of rejected records go, or `none`. Default: the topic's name and `-dead-letters`.
     pub dead_letters: Option<String>,
-    /// With `policy.sequential` or `window.sliding`: where it is kept which records a release shows, by position and never by
-    /// value, so that an instance that takes over knows who was published. Default: the topic's name and `-journal`.
+    /// Where it is written down for operators which records each release finished, by position and never by value, or `none`.
+    /// Let only operators read it: positions of single records tell which of them were held. With `policy.sequential` or
+    /// `window.sliding` it also says which records a release shows, so that an instance that takes over knows who was published.
+    /// Default: the topic's name and `-journal`.
     pub journal: Option<String>,
     /// Names this instance to the brokers. Must stay the same when the instance starts again, so that what it left open is
     /// ended, and must be another one on every instance of the group: of two with the same id the older one is fenced

@@ -302,6 +302,10 @@ pub struct RawFileSink {
     /// Where the release manifests go, one JSON object per line. Default: nowhere.
     #[serde(default)]
     pub manifest: Option<PathBuf>,
+    /// Where it is written down for operators which records each release finished, by position and never by value, one JSON
+    /// object per line. Not for readers of the rows: positions of single records tell which of them were held. Default: nowhere.
+    #[serde(default)]
+    pub journal: Option<PathBuf>,
 }
 
 /// Metrics, health and console over HTTP.

@@ -53,7 +53,7 @@ fn what_does_not_go_with_a_sliding_window_is_refused() {
     let SinkConfig::Kafka(sink) = load(&policy(&format!("{window}{kafka}"))).unwrap().sink else {
         panic!("another sink")
     };
-    assert_eq!(sink.journal, Some(JournalConfig { topic: "safe-journal".into(), releases: 0 }));
+    assert_eq!(sink.journal, Some(JournalConfig { topic: "safe-journal".into(), releases: Some(0) }));
 }
 
 #[test]
@@ -81,12 +81,13 @@ fn sequential_needs_somebody_and_something() {
         SinkConfig::Kafka(sink) => sink.journal,
         _ => panic!("another sink"),
     };
-    let expected = JournalConfig { topic: "safe-journal".into(), releases: 2 };
+    let expected = JournalConfig { topic: "safe-journal".into(), releases: Some(2) };
     assert_eq!(journal(format!("{more}{kafka}")), Some(expected.clone()));
     let named = kafka.replace("topic: safe", "topic: safe, journal: j");
     assert_eq!(journal(format!("{more}{named}")), Some(JournalConfig { topic: "j".into(), ..expected }));
-    assert_eq!(journal(policy(kafka)), None);
-    one(&policy(&named), 8, "only with `policy.sequential` or");
+    let for_operators = JournalConfig { releases: None, ..expected.clone() };
+    assert_eq!(journal(policy(kafka)), Some(for_operators));
+    assert_eq!(journal(policy(&kafka.replace("topic: safe", "topic: safe, journal: none"))), None);
     one(&format!("{more}{}", named.replace("journal: j", "journal: none")), 10, "without the journal");
     one(&format!("{more}{}", named.replace("journal: j", "journal: safe")), 10, "the same topic as `topic`");
 }

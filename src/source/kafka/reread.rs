@@ -42,7 +42,7 @@ impl Poller {
         step("rereading");
         let mut shown: Option<Spans> = None;
         if let Some(entry) = part.journal {
-            let Some(found) = self.entry(&consumer, entry)? else { return Ok(None) };
+            let Some(found) = self.entry(entry)? else { return Ok(None) };
             shown = Some(found.ok_or(SourceError::Reread)?.shown);
         }
         let mut events: Vec<Event> = Vec::new();
@@ -61,7 +61,7 @@ impl Poller {
             schemas.settle(&events);
         }
         let plan = ReleasePlan {
-            seed: part.seed,
+            id: part.id,
             levels: part.levels.clone(),
             closed: Some(part.closed),
             fingerprint: part.fingerprint.clone(),
@@ -104,7 +104,7 @@ impl Poller {
         let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
         step("recalling");
         for (at, (later, partitions)) in entries {
-            let Some(entry) = self.entry(&consumer, at)? else { return Ok(false) };
+            let Some(entry) = self.entry(at)? else { return Ok(false) };
             let Some(entry) = entry else {
                 self.forgotten(topic, 1)?;
                 continue;
@@ -135,12 +135,13 @@ impl Poller {
     }
 
     /// The journal's entry, if it is there. None if the assignment is gone meanwhile.
-    fn entry(&mut self, consumer: &BaseConsumer, at: i64) -> Result<Option<Option<Entry>>, SourceError> {
+    fn entry(&mut self, at: i64) -> Result<Option<Option<Entry>>, SourceError> {
         let Some(topic) = self.journal.clone() else {
             return Ok(Some(None));
         };
         let session = std::sync::Arc::clone(&self.session);
-        let read = journal::read(consumer, &topic, at, &session.topics, || {
+        let consumer: BaseConsumer = client::journal_consumer(&self.config).create()?;
+        let read = journal::read(&consumer, &topic, at, &session.topics, || {
             self.take(Duration::ZERO)?;
             if self.epoch == self.session.epoch() { Ok(()) } else { Err(SourceError::Reread) }
         });

@@ -1,0 +1,138 @@
+//! The order in which the rows of a release are sent: by a hash of what they show, and by nothing else.
+//!
+//! So the order is a function of the published rows alone. It says nothing about the order in which records were read, not even
+//! where a kept value counts up; there is no secret to guess; and a release that is carried out again comes out the same. The
+//! hash has no key and is written here, because another one would send a planned release in another order.
+
+use std::cmp::Ordering;
+
+use super::{GeneralizedBatch, RowRef};
+
+/// A row on its way: the hash of what it shows, its class, its place.
+type Arranged = (u64, u32, RowRef);
+
+impl GeneralizedBatch {
+    /// The same rows in the order in which they are sent.
+    #[must_use]
+    pub fn arranged(mut self) -> Self {
+        let classes: Vec<u64> = (0..self.class_count).map(|class| self.class_hash(class)).collect();
+        let row = |(&class, &row): (&u32, &RowRef)| (self.row_hash(classes[class as usize], row), class, row);
+        let rows: Vec<Arranged> = self.classes.iter().zip(&self.order).map(row).collect();
+        // About one row to a bucket, so that next to nothing is left to compare.
+        let shift = u64::BITS - rows.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
+        let bucket = |row: &Arranged| (row.0 >> shift) as usize;
+        let mut rows = in_buckets(&rows, bucket, bucket(&(u64::MAX, 0, RowRef::Fresh(0))) + 1);
+        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| rows.len() > 1) {
+            rows.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.by_text(a, b)));
+        }
+        (self.classes, self.order) = rows.into_iter().map(|(_, class, row)| (class, row)).unzip();
+        self
+    }
+
+    fn class_hash(&self, class: usize) -> u64 {
+        let texts = self.quasi.iter().zip(self.class_cells(class)).map(|(labels, &code)| labels.text(code));
+        texts.fold(0, hash)
+    }
+
+    fn row_hash(&self, class: u64, row: RowRef) -> u64 {
+        let (rows, i) = self.source(row);
+        let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
+        spread(texts.chain([rows.kept_text(i)]).fold(class, hash))
+    }
+
+    /// Rows of one hash that do not show the same are as good as never met; then their texts decide.
+    fn by_text(&self, a: &Arranged, b: &Arranged) -> Ordering {
+        let labels = |class: u32| {
+            let cells = self.class_cells(class as usize);
+            self.quasi.iter().zip(cells).map(|(labels, &code)| labels.text(code))
+        };
+        let values = |row: RowRef| {
+            let (rows, i) = self.source(row);
+            let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
+            texts.chain([rows.kept_text(i)])
+        };
+        labels(a.1).cmp(labels(b.1)).then_with(|| values(a.2).cmp(values(b.2)))
+    }
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// `state` after one more text.
+#[inline]
+fn hash(state: u64, text: &str) -> u64 {
+    let step = |state: u64, word: u64| (state ^ word).wrapping_mul(MULTIPLIER).rotate_left(29);
+    let mut words = text.as_bytes().chunks_exact(8);
+    let whole = words
+        .by_ref()
+        .fold(state, |state, word| step(state, word.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))));
+    let rest = words.remainder().iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    // With its length, so that texts do not run into one another.
+    step(step(whole, rest), text.len() as u64)
+}
+
+/// The same hash with every bit of it in the first bits, by which rows are put into buckets.
+#[inline]
+fn spread(hash: u64) -> u64 {
+    let mixed = (hash ^ hash >> 32).wrapping_mul(MULTIPLIER);
+    mixed ^ mixed >> 29
+}
+
+/// The rows bucket by bucket, in linear time.
+fn in_buckets(rows: &[Arranged], bucket: impl Fn(&Arranged) -> usize, count: usize) -> Vec<Arranged> {
+    let mut ends = vec![0u32; count + 1];
+    rows.iter().for_each(|row| ends[bucket(row) + 1] += 1);
+    (0..count).for_each(|bucket| ends[bucket + 1] += ends[bucket]);
+    let mut sorted = vec![(0, 0, RowRef::Fresh(0)); rows.len()];
+    for row in rows {
+        let end = &mut ends[bucket(row)];
+        sorted[*end as usize] = *row;
+        *end += 1;
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::hierarchy::{Hierarchy, PrefixSpec};
+    use crate::model::lattice::Node;
+    use crate::model::recoding::{Column, Recoding};
+    use crate::model::schema::Role;
+    use crate::search::fixture::{Table, policy};
+
+    proptest! {
+        /// Whatever the order of reading was, the same rows are sent in the same order.
+        #[test]
+        fn the_order_of_reading_does_not_show(
+            people in prop::collection::vec((0u8..4, 0u8..3), 1..80).prop_shuffle(),
+            level in 0u8..2,
+            turns in any::<u64>(),
+        ) {
+            let shown = |people: &[(u8, u8)]| {
+                let record = |(zip, job): &(u8, u8)| vec![format!("{zip}{zip}"), format!("j{job}")];
+                let records: Vec<Vec<String>> = people.iter().map(record).collect();
+                let zip = Hierarchy::prefix(PrefixSpec::new(2)).unwrap();
+                let table = Table::new(policy(vec![("zip", zip)], &[("job", Role::Sensitive)], 1), &records);
+                let columns: Vec<Arc<Column>> = Recoding::from(Node::new([level]))
+                    .columns(&table.dictionaries.quasi).into_iter().map(Arc::new).collect();
+                let order = (0..people.len() as u32).map(RowRef::Fresh).collect();
+                let held = Arc::new(table.rows.filtered(|_| false));
+                let batch = GeneralizedBatch::at(Arc::clone(&table.rows), held, order, &columns, &table.dictionaries).arranged();
+                let text = |at: usize| {
+                    let (rows, i) = batch.source(batch.order[at]);
+                    let label = batch.quasi[0].text(batch.cells(at)[0]).to_owned();
+                    (label, batch.sensitive[0].level(0).label(rows.sensitive(i)[0]).to_owned())
+                };
+                (0..batch.len()).map(text).collect::<Vec<_>>()
+            };
+            let mut turned = people.clone();
+            turned.rotate_left((turns % people.len() as u64) as usize);
+            turned.reverse();
+            prop_assert_eq!(shown(&people), shown(&turned));
+        }
+    }
+}
