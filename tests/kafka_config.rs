@@ -57,7 +57,13 @@ fn broker() -> &'static Names {
         let names = names(&dir);
         create(
             &names["BOOTSTRAP"],
-            &[("people", &[]), ("safe", &[]), ("safe-manifests", &[]), ("safe-dead-letters", &[])],
+            &[
+                ("people", &[]),
+                ("safe", &[]),
+                ("safe-manifests", &[]),
+                ("safe-journal", &[]),
+                ("safe-dead-letters", &[]),
+            ],
         );
         create(&names["BOOTSTRAP"], &[("generated", &[]), ("compacted", &[("cleanup.policy", "compact")])]);
         names

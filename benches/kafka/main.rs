@@ -27,7 +27,12 @@ fn main() {
     let broker = Broker::up();
     broker.create(&["people", "live", "passed"]);
     for topic in ["safe", "calm"] {
-        broker.create(&[topic, &format!("{topic}-manifests"), &format!("{topic}-dead-letters")]);
+        broker.create(&[
+            topic,
+            &format!("{topic}-manifests"),
+            &format!("{topic}-journal"),
+            &format!("{topic}-dead-letters"),
+        ]);
     }
     let window = number("VEILSTREAM_BENCH_WINDOW", 50_000);
     if wanted("rate") {

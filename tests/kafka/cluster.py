@@ -100,7 +100,8 @@ class Space:
             old.unlink()
         self.instances = {}
         self.people = None
-        wanted = [(self.source, partitions), (self.sink, 3), (f"{self.sink}-manifests", 1), (f"{self.sink}-dead-letters", 1)]
+        wanted = [(self.source, partitions), (self.sink, 3), (f"{self.sink}-manifests", 1), (f"{self.sink}-dead-letters", 1),
+                  (f"{self.sink}-journal", 1)]
         threads = [threading.Thread(target=self.create, args=topic) for topic in wanted]
         for thread in threads:
             thread.start()

@@ -1,7 +1,7 @@
 """The oracle: judges a run by what kcat reads from the topics. Shares no code with the engine.
 
 Statements (see the README's promise):
-  I1 nothing lost     every input offset is covered by exactly one release manifest, or still held; the counts add up
+  I1 nothing lost     every input offset is covered by exactly one entry of the journal, or still held; the counts add up
   I2 nothing twice    no input record is published twice under read_committed
   I3 nothing unsafe   every class of every release has at least k distinct subjects, and l distinct sensitive values
   I4 replay identical every physical copy of a published record, aborted ones included, has the same bytes and the same release
@@ -97,27 +97,44 @@ def offsets_of(bootstrap, topic):
     return [tuple(map(int, line.split())) for line in consume(bootstrap, topic, "%p %o\n").decode().splitlines()]
 
 
-def outcomes(verdict, bootstrap, manifests):
-    """What the manifests say: how many rows each release has, in their order; which offsets are done; totals by outcome."""
+def outcomes(verdict, bootstrap, output):
+    """What the journal says: how many records each release published, in their order; which offsets are done; totals by outcome.
+    Entries of another kind say which records a release shows, for instances that take over."""
     published, covered, counts = {}, defaultdict(set), defaultdict(int)
-    for _, _, _, payload in read(bootstrap, manifests):
-        manifest = json.loads(payload)
-        name = manifest["release_id"]
+    entries = (json.loads(payload) for _, _, _, payload in read(bootstrap, f"{output}-journal"))
+    for entry in (entry for entry in entries if "finished" in entry):
+        name = entry["release_id"]
         if name in published:
             verdict.fail("I2", f"release {name} was committed twice")
-        published[name] = manifest["records_published"]
+        published[name] = entry["records_published"]
         for outcome in ("published", "suppressed", "rejected"):
-            counts[outcome] += manifest[f"records_{outcome}"]
-        for part in manifest["offsets"]:
+            counts[outcome] += entry[f"records_{outcome}"]
+        for part in entry["finished"]:
             for first, last in part["spans"]:
                 for offset in range(first, last + 1):
                     if offset in covered[part["partition"]]:
                         verdict.fail("I1", f"offset {part['partition']}:{offset} has two outcomes")
                     covered[part["partition"]].add(offset)
+    judge_manifests(verdict, bootstrap, output, published)
     return published, covered, counts
 
 
-def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
+def judge_manifests(verdict, bootstrap, output, published):
+    """What readers are told: totals of releases that have rows, whole ranges of offsets, figures of three digits. Nothing else."""
+    for _, _, _, payload in read(bootstrap, f"{output}-manifests"):
+        manifest = json.loads(payload)
+        name = manifest["release_id"]
+        if published.get(name) != manifest["records_published"]:
+            verdict.fail("I1", f"release {name}: the manifest and the journal differ")
+        if not manifest["rows"]:
+            verdict.fail("I7", f"release {name}: a manifest about nothing but records that were left out")
+        if any(set(part) != {"partition", "first", "last"} for part in manifest["offsets"]):
+            verdict.fail("I7", f"release {name}: a manifest tells of single records")
+        if any(float(f"{loss['value']:.2e}") != loss["value"] for loss in manifest["losses"]):
+            verdict.fail("I7", f"release {name}: a loss has more than three digits")
+
+
+def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
     verdict = Verdict()
     inputs = {}
     offsets = defaultdict(set)
@@ -133,7 +150,7 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
             pass  # garbage is covered by its offset alone
     total = sum(len(o) for o in offsets.values())
 
-    published_by_release, covered, counts = outcomes(verdict, bootstrap, manifests)
+    published_by_release, covered, counts = outcomes(verdict, bootstrap, output)
     left = {p: o - covered[p] for p, o in offsets.items()}
     for partition, extra in ((p, covered[p] - offsets[p]) for p in covered):
         if extra:
@@ -155,7 +172,7 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
             verdict.fail("I2", "a record was published that was never in the input")
     for name, records in rows.items():
         if published_by_release.get(name) != len(records):
-            verdict.fail("I1", f"release {name}: {len(records)} rows, the manifest says {published_by_release.get(name)}")
+            verdict.fail("I1", f"release {name}: {len(records)} rows, the journal says {published_by_release.get(name)}")
         classes = defaultdict(list)
         for record in records:
             classes[tuple(record[q] for q in quasi)].append(record)
@@ -185,7 +202,7 @@ def judge(bootstrap, source, output, manifests, quasi, sensitive, k, l, subject=
     return verdict
 
 
-def judge_sequential(verdict, bootstrap, source, output, manifests, quasi, sensitive, releases, candidates, subject="user_id",
+def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, releases, candidates, subject="user_id",
                      key="ts"):
     """I3, for a reader who finds somebody in several of the last releases and intersects the values of their classes. The
     releases are in the order of their manifests: one instance at a time, one partition of manifests."""
@@ -198,7 +215,7 @@ def judge_sequential(verdict, bootstrap, source, output, manifests, quasi, sensi
         record = json.loads(payload)
         classes[release_of(headers)][tuple(record[q] for q in quasi)].append(record)
     past, returned = [], 0
-    for _, _, _, payload in read(bootstrap, manifests):
+    for _, _, _, payload in read(bootstrap, f"{output}-manifests"):
         seen = {}
         for members in classes[json.loads(payload)["release_id"]].values():
             values = {r[sensitive] for r in members}
@@ -216,10 +233,10 @@ def judge_sequential(verdict, bootstrap, source, output, manifests, quasi, sensi
     verdict.figures["returned"] = returned
 
 
-def judge_snapshots(verdict, bootstrap, source, output, manifests, quasi, sensitive, k, l, subject="user_id", key="ts"):
+def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts"):
     """The statements for a sliding window, where a record may be in many snapshots: each in one way, and what left and came
     between two of them at least k people and l values in every class, by the coarser of each pair of labels. Snapshots are in
-    the order of their manifests: one instance at a time. Labels are those of the policy of these tests."""
+    the order of their journal: one instance at a time. Labels are those of the policy of these tests."""
     inputs = {}
     offsets = defaultdict(set)
     for partition, offset, _, payload in read(bootstrap, source):
@@ -240,14 +257,14 @@ def judge_snapshots(verdict, bootstrap, source, output, manifests, quasi, sensit
     unfinished = {name for name, _ in copies} - set(snapshots)
     if unfinished:
         verdict.fail("I4", f"{len(unfinished)} snapshots were begun and never carried out")
-    order, covered, counts = outcomes(verdict, bootstrap, manifests)
+    order, covered, counts = outcomes(verdict, bootstrap, output)
     total = sum(len(o) for o in offsets.values())
     verdict.missing = sum(len(offsets[p] - covered[p]) for p in offsets)
     if sum(counts.values()) + verdict.missing != total:
         verdict.fail("I1", f"{dict(counts)} and {verdict.missing} open do not add up to {total}")
     shown = {name for rows in snapshots.values() for name in rows}
     if counts["published"] != len(shown):
-        verdict.fail("I1", f"{len(shown)} records were shown, the manifests say {counts['published']}")
+        verdict.fail("I1", f"{len(shown)} records were shown, the journal says {counts['published']}")
 
     def check(records, labels, what):
         classes = defaultdict(list)

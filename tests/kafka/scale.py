@@ -240,7 +240,7 @@ def main():
         for instance in space.instances.values():
             instance.kill(signal.SIGTERM)
         space.settle()
-        verdict = oracle.judge(space.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis",
+        verdict = oracle.judge(space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis",
                                K_BEFORE, 2)
         print(verdict.text())
         assert verdict.ok and not verdict.missing, "a statement is violated"

@@ -267,7 +267,7 @@ class Soak:
         space, exits = self.space, self.exits
         for instance in self.instances:
             exits[f"log of {instance.number}"] = instance.path.read_bytes()
-        for topic in (space.sink, f"{space.sink}-manifests", f"{space.sink}-dead-letters"):
+        for topic in (space.sink, f"{space.sink}-manifests", f"{space.sink}-journal", f"{space.sink}-dead-letters"):
             exits[topic] = oracle.raw(space.bootstrap, topic)
         exits["commit metadata"] = oracle.raw(space.bootstrap, "__consumer_offsets")
         exits["transactional ids"] = space.cluster.tool("transactions", "list").encode()
@@ -280,7 +280,7 @@ def percentile(times, share):
 
 def judge(space, soak, few, seen):
     """I1 to I4 from the topics; I2 also from what the reader saw; I6 from those who were too few; I7 from all that left."""
-    verdict = oracle.judge(space.bootstrap, space.source, space.sink, f"{space.sink}-manifests", c.QUASI, "diagnosis", K, L)
+    verdict = oracle.judge(space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", K, L)
     oracle.judge_reader(verdict, space.bootstrap, space.sink, seen)
     oracle.judge_few(verdict, space.bootstrap, space.sink, few)
     soak.collect()
@@ -355,7 +355,7 @@ def soak(args, cluster, between):
             reader.process.wait()
         print("PASSED" if passed else f"FAILED; what the instances said is in {space.dir}", flush=True)
         if args.brokers and passed:
-            for end in ("", "-manifests", "-dead-letters"):
+            for end in ("", "-manifests", "-journal", "-dead-letters"):
                 cluster.tool("topics", "--delete", "--topic", space.sink + end)
             cluster.tool("topics", "--delete", "--topic", space.source)
 
