@@ -209,7 +209,7 @@ impl Pipeline {
                     let past = self.recall(&recalled, &mut *decoder, &mut encoder);
                     sent = to_search.blocking_send(Closed::Past(Box::new(past))).is_ok();
                 }
-                Ok(Some(SourceItem::Idle)) | Err(_) => {
+                Err(_) => {
                     sent = close_due(&mut windows, &mut held, now, &encoder, epoch, self.scope, to_search)?;
                 }
                 Ok(Some(SourceItem::End) | None) => {

@@ -24,11 +24,6 @@ impl Stopper {
 }
 
 impl Stop {
-    /// True once a stop was asked for.
-    pub fn is_asked(&self) -> bool {
-        *self.0.borrow()
-    }
-
     /// Waits until a stop is asked for; for ever if the asking side is gone.
     pub async fn asked(&mut self) {
         if self.0.wait_for(|stop| *stop).await.is_err() {

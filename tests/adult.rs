@@ -1,7 +1,8 @@
 //! The census table of the literature: 30,162 records, nine quasi-identifiers, 12,960 nodes. `optimal` and `bottom-up`
 //! against `exhaustive`, with the number of nodes each of them counts.
 //!
-//! The data lies in the folder that `VEILSTREAM_DATA` names, or in `../shared/data`; without it there is nothing to test.
+//! The data lies in the folder that `VEILSTREAM_DATA` names, or in `../shared/data`; without it this says that it was skipped. It has
+//! no harness, because a harness would call a skipped test passed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;
@@ -102,13 +103,18 @@ fn run(algorithm: Algorithm, policy: &Policy, sets: Arc<dyn FrequencySets>) -> (
     (outcome, checks)
 }
 
-#[test]
-fn adult_optimum_is_proven_in_few_checks() {
-    let Some(folder) = data() else {
-        println!("skipped: no folder `adult` in VEILSTREAM_DATA or ../shared/data");
-        return;
-    };
-    let (policy, sets) = adult(&folder);
+fn main() {
+    match data() {
+        Some(folder) => {
+            optimum_is_proven_in_few_checks(&folder);
+            println!("adult: 1 passed, 0 failed");
+        }
+        None => println!("adult: SKIPPED, no folder `adult` in VEILSTREAM_DATA or ../shared/data"),
+    }
+}
+
+fn optimum_is_proven_in_few_checks(folder: &std::path::Path) {
+    let (policy, sets) = adult(folder);
     assert_eq!(policy.lattice().size(), 12_960);
     // Frequency sets do not depend on the limit: the slow twin rolls up each node once for all four.
     let shared = sets();

@@ -218,9 +218,12 @@ fn a_time_from_1970_moves_nothing() {
 fn the_first_record_may_have_any_time() {
     for time in [i64::MIN, -1, 0, i64::MAX] {
         let (mut stream, line) = plain(by_event_time(777, 10));
-        stream.add(&line, Some(time), NOW);
-        stream.add(&line, Some(NOW), NOW);
-        stream.drain(NOW);
+        let mut closed = stream.add(&line, Some(time), NOW);
+        closed.extend(stream.add(&line, Some(NOW), NOW));
+        closed.extend(stream.drain(NOW));
+        let mut read: Vec<i64> = closed.iter().flat_map(offsets).collect();
+        read.sort_unstable();
+        assert_eq!(read, [0, 1], "{time}");
     }
 }
 

@@ -11,10 +11,6 @@ use super::domain::Code;
 use super::event::{Millis, Position};
 pub use super::spans::{Covering, Finder, Span, Spans};
 
-/// A keyed hash of the subject; meaningless outside the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Subject(pub u64);
-
 /// One encoded record on its way into a window.
 #[derive(Clone, Default)]
 pub struct Row {

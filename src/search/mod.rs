@@ -8,7 +8,6 @@ pub mod auto;
 pub mod bottom_up;
 mod chain;
 pub mod choose;
-pub mod compare;
 mod cover;
 pub mod evaluator;
 pub mod exhaustive;

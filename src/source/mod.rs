@@ -48,8 +48,6 @@ pub enum SourceItem {
     Recalled(Box<Recalled>),
     /// A release that was planned before a crash, with the records it was made of.
     Replay(Box<Replay>),
-    /// Nothing for now.
-    Idle,
     /// Nothing ever again.
     End,
 }
