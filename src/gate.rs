@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use crate::generalize::{GeneralizedBatch, Lineage};
 use crate::model::counting::Values;
 use crate::model::event::{Position, Reject};
-use crate::model::manifest::{Achieved, Manifest};
+use crate::model::manifest::{Achieved, Manifest, rounded};
 use crate::privacy::{Class, Rule, Rules, Scope};
 use count::{Count, Groups};
 use difference::Looks;
@@ -248,7 +248,7 @@ impl Reading<'_> {
         let achieved = |(rule, achieved): (&dyn Rule, Option<f64>)| Achieved {
             criterion: rule.name(),
             required: rule.required(),
-            achieved,
+            achieved: achieved.map(|figure| public(rule, figure)),
         };
         Ok(Checked { criteria: self.rules.iter().zip(weakest).map(achieved).collect(), class_sizes })
     }
@@ -330,6 +330,13 @@ impl Reading<'_> {
             class,
         }
     }
+}
+
+/// What readers are told of a figure: counts as they are, the rest to three digits, and never on the wrong side of what is
+/// required.
+fn public(rule: &dyn Rule, figure: f64) -> f64 {
+    let figure = if figure.fract() == 0.0 { figure } else { rounded(figure) };
+    if rule.meets(figure) { figure } else { rule.required() }
 }
 
 impl GeneralizedBatch {
