@@ -54,7 +54,11 @@ impl Anonymizer {
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
-            work: self.work(plan, rows, chosen),
+            work: Work {
+                tombstones: window.tombstones.len() as u64,
+                retracted: window.retracted,
+                ..self.work(plan, rows, chosen)
+            },
         }
     }
 
@@ -69,8 +73,8 @@ impl Anonymizer {
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
-            skipped: false,
             waiting_elsewhere: self.elsewhere,
+            ..Work::default()
         }
     }
 

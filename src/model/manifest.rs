@@ -63,6 +63,10 @@ pub struct Work {
     pub skipped: bool,
     /// Records that wait in lanes other than the release's.
     pub waiting_elsewhere: u64,
+    /// Tombstones that have a key: no record that they retract is in this release or a later one.
+    pub tombstones: u64,
+    /// Records that they have retracted.
+    pub retracted: u64,
 }
 
 /// Offsets of one partition.
