@@ -172,6 +172,11 @@ impl Anonymizer {
             None => expired = self.expire(window.closed),
         }
         (0..window.held.len()).for_each(|i| self.held.push_from(&window.held, i));
+        if !window.tombstones.is_empty() {
+            window.waited = self.take_waiting(|rows, i| window.tombstones.retracts(rows, i));
+            window.retracted += window.waited.len() as u64;
+            expired.extend_from_slice(&window.waited);
+        }
         self.dictionaries = Some(window.dictionaries.clone());
         let (rows, sets) = self.with_carried(&window)?;
         let policy = Arc::clone(&self.policy);
@@ -371,15 +376,20 @@ impl Anonymizer {
     fn expire(&mut self, now: Millis) -> Vec<Position> {
         let SuppressionAction::Hold { max_hold } = self.policy.action else { return Vec::new() };
         let oldest = now.0.saturating_sub(max_hold.as_millis() as i64);
-        let mut expired = Vec::new();
+        self.take_waiting(|rows, i| rows.arrived(i).0 < oldest)
+    }
+
+    /// Takes some of what waits out; returns where it stood.
+    fn take_waiting(&mut self, goes: impl Fn(&Rows, usize) -> bool) -> Vec<Position> {
+        let mut gone = Vec::new();
         for rows in [&mut self.held, &mut self.carried] {
-            let old = |i: usize| rows.arrived(i).0 < oldest;
-            if (0..rows.len()).any(old) {
-                expired.extend((0..rows.len()).filter(|&i| old(i)).map(|i| rows.position(i)));
-                *rows = rows.filtered(|i| !old(i));
+            let before = gone.len();
+            gone.extend((0..rows.len()).filter(|&i| goes(rows, i)).map(|i| rows.position(i)));
+            if gone.len() > before {
+                *rows = rows.filtered(|i| !goes(rows, i));
             }
         }
-        expired
+        gone
     }
 
     /// Moves the rows that wait to where they wait.

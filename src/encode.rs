@@ -19,6 +19,7 @@ use crate::model::event::{Millis, Reject, RejectCode};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Policy};
 use crate::model::record::{Record, Value, canonical_text, write_json_string};
+use crate::model::tombstone::Retracts;
 
 /// What became of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum Encoded {
     Suppressed,
     /// It is turned away.
     Rejected(Reject),
+    /// It is none, and is turned away; records that wait may be retracted by it.
+    Tombstone(Retracts),
 }
 
 /// The dictionaries as they were when a window closed.
@@ -88,6 +91,30 @@ impl Encoder {
         }
     }
 
+    /// Gives the row that was encoded last its message's key.
+    #[inline]
+    pub fn set_key(&mut self, key: Option<&[u8]>) {
+        self.row.key = key.map_or(0, |key| self.key(key));
+    }
+
+    /// What becomes of a message with this key and no payload.
+    pub fn tombstone(&self, key: &[u8]) -> Encoded {
+        let text = std::str::from_utf8(key).ok().filter(|_| self.policy.schema.subject.is_some());
+        let subject = text.and_then(|text| self.subject(&Value::Text(text.into())));
+        Encoded::Tombstone(Retracts { key: self.key(key), subject })
+    }
+
+    /// A keyed hash of a key; never 0.
+    fn key(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key).max(1)
+    }
+
+    /// A keyed hash of a subject's name, whatever it is written as.
+    fn subject(&self, value: &Value<'_>) -> Option<u64> {
+        let name = value.canonical().filter(|name| !name.is_empty())?;
+        Some(self.hasher.hash_one(&*name))
+    }
+
     /// The row that was encoded last.
     pub fn row(&self) -> &Row {
         &self.row
@@ -113,6 +140,7 @@ impl Encoder {
         self.row.quasi.clear();
         self.row.sensitive.clear();
         self.row.kept.clear();
+        self.row.key = 0;
         for ((domain, recent), &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
             let value = &record.values[slot];
             let code = match value {
@@ -159,9 +187,8 @@ impl Encoder {
             self.row.profile = self.profiler.code(&self.row.sensitive, json);
         }
         if let Some(slot) = schema.subject {
-            let subject = record.values[slot].canonical().filter(|s| !s.is_empty());
-            let subject = subject.ok_or(Reject::field(RejectCode::NoSubject, slot))?;
-            self.row.subject = self.hasher.hash_one(&*subject);
+            let subject = self.subject(&record.values[slot]);
+            self.row.subject = subject.ok_or(Reject::field(RejectCode::NoSubject, slot))?;
         }
         self.row.event_time = match schema.event_time {
             Some(slot) => Some(event_time(&record.values[slot]).ok_or(Reject::field(RejectCode::BadEventTime, slot))?),

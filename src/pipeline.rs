@@ -233,16 +233,22 @@ impl Pipeline {
 
     /// Event -> Record -> Row.
     fn read(&self, event: &Event, decoder: &mut dyn Decode, encoder: &mut Encoder) -> Encoded {
-        let decoded = match &event.payload {
-            Some(payload) => decoder.decode(payload),
-            None => Err(Reject::record(RejectCode::Tombstone)),
+        let key = event.key.as_deref();
+        let encoded = match (&event.payload, key) {
+            (Some(payload), _) => match decoder.decode(payload) {
+                Ok(record) => encoder.encode(&record, event.timestamp),
+                Err(reject) => Encoded::Rejected(reject),
+            },
+            (None, Some(key)) => encoder.tombstone(key),
+            (None, None) => Encoded::Rejected(Reject::record(RejectCode::Tombstone)),
         };
-        let encoded = match decoded {
-            Ok(record) => encoder.encode(&record, event.timestamp),
-            Err(reject) => Encoded::Rejected(reject),
-        };
-        if let Encoded::Rejected(reject) = &encoded {
-            self.telemetry.rejected(event.position, reject);
+        match &encoded {
+            Encoded::Row => encoder.set_key(key),
+            Encoded::Rejected(reject) => self.telemetry.rejected(event.position, reject),
+            Encoded::Tombstone(_) => {
+                self.telemetry.rejected(event.position, &Reject::record(RejectCode::Tombstone));
+            }
+            Encoded::Suppressed => {}
         }
         encoded
     }

@@ -24,6 +24,7 @@ use veilstream::model::counting::Counting;
 use veilstream::model::event::{Millis, Partition, Position, Reject, RejectCode};
 use veilstream::model::plan::ReleasePlan;
 use veilstream::model::policy::{Loss, Policy};
+use veilstream::model::record::Value;
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
@@ -32,10 +33,17 @@ use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId};
 const HOUR: Duration = Duration::from_secs(3600);
 const P: Partition = Partition(0);
 
-/// One partition of a log, with offsets that hold no record, and garbage.
+/// One partition of a log, with offsets that hold no record.
 struct Log {
-    /// The leaf of the record at an offset; `None` is garbage.
-    records: BTreeMap<i64, Option<usize>>,
+    records: BTreeMap<i64, Message>,
+}
+
+#[derive(Clone, Copy)]
+enum Message {
+    Garbage,
+    /// A record of a leaf, under a key.
+    Record(usize, u16),
+    Tombstone(u16),
 }
 
 /// What the broker keeps.
@@ -105,13 +113,19 @@ impl Instance {
         (this, plan)
     }
 
-    fn encode(&mut self, record: Option<usize>) -> Encoded {
-        match record {
-            Some(leaf) => {
+    /// A record's sensitive value says where it stands.
+    fn encode(&mut self, offset: i64, message: Message) -> Encoded {
+        match message {
+            Message::Record(leaf, key) => {
                 let line = Line { leaves: vec![leaf], sensitive: vec![0], subject: 0 };
-                self.encoder.encode(&self.table.record(&line), None)
+                let mut record = self.table.record(&line);
+                record.values[1] = Value::Text(offset.to_string().into());
+                let encoded = self.encoder.encode(&record, None);
+                self.encoder.set_key(Some(&key.to_le_bytes()));
+                encoded
             }
-            None => Encoded::Rejected(Reject::record(RejectCode::Malformed)),
+            Message::Tombstone(key) => self.encoder.tombstone(&key.to_le_bytes()),
+            Message::Garbage => Encoded::Rejected(Reject::record(RejectCode::Malformed)),
         }
     }
 
@@ -133,7 +147,7 @@ impl Instance {
     /// Reads a window's worth and makes a release of it.
     fn read(&mut self, log: &Log, records: usize, now: Millis) {
         let mut window = self.open(now);
-        let batch: Vec<(i64, Option<usize>)> =
+        let batch: Vec<(i64, Message)> =
             log.records.range(self.next..).take(records).map(|(offset, record)| (*offset, *record)).collect();
         for (offset, record) in batch {
             self.next = offset + 1;
@@ -142,7 +156,7 @@ impl Instance {
             if delivered == Delivered::Done {
                 continue;
             }
-            let encoded = self.encode(record);
+            let encoded = self.encode(offset, record);
             match delivered {
                 Delivered::Held(_) if encoded == Encoded::Row => self.held.push(position, now, self.encoder.row()),
                 _ => window.add(&self.encoder, position, now, encoded).unwrap(),
@@ -161,7 +175,7 @@ impl Instance {
                 continue;
             }
             found.push(position);
-            let encoded = self.encode(record);
+            let encoded = self.encode(offset, record);
             if encoded == Encoded::Row && plan.held.contains(position) {
                 held.push(position, closed, self.encoder.row());
             } else {
@@ -181,32 +195,45 @@ struct Published {
     releases: BTreeMap<u64, Vec<i64>>,
     published: u64,
     suppressed: u64,
+    /// The last tombstone of each key that has its outcome.
+    deleted: BTreeMap<u16, i64>,
+    /// Records that were retracted.
+    retracted: u64,
 }
 
 impl Published {
     /// Publishes the oldest release that is under way; `crash` stops after its plan was written down.
-    fn publish(&mut self, instance: &mut Instance, broker: &mut Broker, crash: bool) {
+    fn publish(&mut self, log: &Log, instance: &mut Instance, broker: &mut Broker, crash: bool) {
         let release = instance.under_way.remove(0);
         let lineage = release.lineage();
-        let rows = {
-            let mut rows = 0;
-            release
-                .rows(|_, _| {
-                    rows += 1;
-                    Ok::<(), ()>(())
-                })
-                .unwrap();
-            rows
-        };
+        let mut rows: Vec<i64> = Vec::new();
+        release
+            .rows(|_, values| {
+                rows.push(values[0].trim_matches('"').parse().unwrap());
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        rows.sort_unstable();
         let finished: Vec<i64> = lineage.finished.of(P).iter().flat_map(|span| span.first.0..=span.last.0).collect();
+        self.retracted += release.manifest().provenance.work.retracted;
+        for &offset in &finished {
+            if let Message::Tombstone(key) = log.records[&offset] {
+                let last = self.deleted.entry(key).or_default();
+                *last = offset.max(*last);
+            }
+        }
+        for &offset in &rows {
+            let Message::Record(_, key) = log.records[&offset] else { panic!("{offset} is no record") };
+            let deleted = self.deleted.get(&key).copied().unwrap_or(-1);
+            assert!(deleted < offset, "{offset} was deleted by {deleted}, and is published");
+        }
         if !release.is_empty() {
             if !lineage.replayed {
                 for (_, commit) in instance.session.progress().planned(&lineage.plan).expect("ours") {
                     broker.commit(&commit);
                 }
             }
-            // A release is known by its seed: made again, it has as many rows.
-            let rows = vec![rows];
+            // A release is known by its id: made again, it has the same rows.
             assert_eq!(self.releases.entry(lineage.plan.id).or_insert_with(|| rows.clone()), &rows);
             if crash {
                 return;
@@ -244,6 +271,8 @@ proptest! {
         window in 50usize..1500,
         holes in 1u64..9,
         garbage in 0u64..30,
+        tombstones in 0u64..20,
+        keys in 100u64..5000,
         seed in any::<u64>(),
         steps in prop::collection::vec((0u8..8, 1usize..4), 4..14),
     ) {
@@ -253,8 +282,12 @@ proptest! {
         let records = (0..30_000i64)
             .filter_map(|offset| {
                 let leaf = (dice() % leaves as u64) as usize;
-                let record = (dice() % 100 >= garbage).then_some(leaf);
-                (dice() % 10 >= holes - 1).then_some((offset, record))
+                let message = match dice() % 100 {
+                    die if die < garbage => Message::Garbage,
+                    die if die < garbage + tombstones => Message::Tombstone((dice() % keys) as u16),
+                    _ => Message::Record(leaf, (dice() % keys) as u16),
+                };
+                (dice() % 10 >= holes - 1).then_some((offset, message))
             })
             .collect();
         let log = Log { records };
@@ -267,24 +300,24 @@ proptest! {
             for _ in 0..windows {
                 instance.read(&log, window, now);
                 if instance.under_way.len() > 2 {
-                    published.publish(&mut instance, &mut broker, false);
+                    published.publish(&log, &mut instance, &mut broker, false);
                 }
             }
             if step > 4 {
                 // Dies, with or without a plan on the broker.
                 if step > 5 {
-                    published.publish(&mut instance, &mut broker, step == 7);
+                    published.publish(&log, &mut instance, &mut broker, step == 7);
                 }
                 let (fresh, plan) = Instance::start(&table, &policy, &broker, 2 + turn as u64);
                 instance = fresh;
                 if let Some(plan) = plan {
                     instance.replay(&log, plan);
-                    published.publish(&mut instance, &mut broker, false);
+                    published.publish(&log, &mut instance, &mut broker, false);
                 }
             }
         }
         while !instance.under_way.is_empty() {
-            published.publish(&mut instance, &mut broker, false);
+            published.publish(&log, &mut instance, &mut broker, false);
         }
         prop_assert!(published.finished.values().all(|times| *times == 1), "an outcome twice");
         prop_assert!(published.finished.keys().all(|offset| log.records.contains_key(offset)));
@@ -301,16 +334,48 @@ proptest! {
 fn the_oldest_give_way() {
     let (table, policy) = crowd(1500);
     let leaf = |offset: i64| ((offset as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize % 1500;
-    let log = Log { records: (0..20_000).map(|offset| (offset, Some(leaf(offset)))).collect() };
+    let log = Log { records: (0..20_000).map(|offset| (offset, Message::Record(leaf(offset), 0))).collect() };
     let mut broker = Broker { offset: 0, metadata: String::new() };
     let mut published = Published::default();
     let (mut instance, _) = Instance::start(&table, &policy, &broker, 1);
     for turn in 0..10 {
         instance.read(&log, 2000, Millis(turn));
-        published.publish(&mut instance, &mut broker, false);
+        published.publish(&log, &mut instance, &mut broker, false);
     }
     assert!(published.suppressed > 0, "the room was never short: this proves nothing");
     assert!(published.published > 0);
     let state = CommitState::parse(&broker.metadata, broker.offset).unwrap();
     assert!(state.pending.count() > 100, "all of it was thrown out");
+}
+
+/// Somebody is held, and deleted in a window whose release is planned when the process dies: the plan names both, so that
+/// who is read again is retracted again. Nobody may be left with a tombstone that has its outcome.
+#[test]
+fn who_is_held_and_deleted_is_finished_with_the_tombstone() {
+    let (table, policy) = crowd(3);
+    let alike = |from: i64, leaf: usize| (from..from + 5).map(move |offset| (offset, Message::Record(leaf, 9)));
+    // Offset 0 is held by the first window, and would join the second and the third.
+    let named = [(0, Message::Record(1, 7)), (11, Message::Tombstone(7))];
+    let log = Log { records: alike(1, 0).chain(named).chain(alike(6, 1)).chain(alike(12, 1)).collect() };
+    for crash in [false, true] {
+        let mut broker = Broker { offset: 0, metadata: String::new() };
+        let mut published = Published::default();
+        let (mut instance, _) = Instance::start(&table, &policy, &broker, 1);
+        instance.read(&log, 6, Millis(0));
+        published.publish(&log, &mut instance, &mut broker, false);
+        assert_eq!(CommitState::parse(&broker.metadata, broker.offset).unwrap().pending.first(), Some(0), "held");
+        instance.read(&log, 6, Millis(1));
+        published.publish(&log, &mut instance, &mut broker, crash);
+        let (mut instance, plan) = Instance::start(&table, &policy, &broker, 2);
+        assert_eq!(plan.is_some(), crash);
+        if let Some(plan) = plan {
+            instance.replay(&log, plan);
+            published.publish(&log, &mut instance, &mut broker, false);
+        }
+        assert_eq!((broker.offset, published.finished.contains_key(&0)), (12, true), "finished with its tombstone");
+        instance.read(&log, 20, Millis(2));
+        published.publish(&log, &mut instance, &mut broker, false);
+        assert_eq!((published.published, published.suppressed), (15, 1));
+        assert_eq!(published.retracted, 1 + u64::from(crash), "counted each time that it is made");
+    }
 }

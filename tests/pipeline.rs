@@ -31,7 +31,8 @@ impl Source for Batches {
 
 fn event(partition: u32, offset: i64, age: u32, who: u32) -> Event {
     let json = format!(r#"{{"age":{age},"job":"j{}","id":"p{who}"}}"#, who % 5);
-    Event { position: Position::new(partition, offset), timestamp: None, payload: Some(json.into_bytes().into()) }
+    let position = Position::new(partition, offset);
+    Event { position, timestamp: None, key: None, payload: Some(json.into_bytes().into()) }
 }
 
 fn config(more: &str) -> Config {

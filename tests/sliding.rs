@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use veilstream::anonymizer::{Anonymizer, Closing};
-use veilstream::encode::Encoder;
+use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::{Release, verify, verify_next};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Millis, Position};
@@ -76,6 +76,17 @@ impl Stream {
 
     fn add_values(&mut self, record: veilstream::model::record::Record<'_>, now: i64) -> Option<ClosedWindow> {
         let encoded = self.encoder.encode(&record, None);
+        self.encoder.set_key(Some(&self.next.to_le_bytes()));
+        self.take(encoded, now)
+    }
+
+    /// A tombstone for the record at an offset.
+    fn tombstone(&mut self, offset: i64, now: i64) -> Option<ClosedWindow> {
+        let encoded = self.encoder.tombstone(&offset.to_le_bytes());
+        self.take(encoded, now)
+    }
+
+    fn take(&mut self, encoded: Encoded, now: i64) -> Option<ClosedWindow> {
         self.window.add(&self.encoder, Position::new(0, self.next), Millis(now), encoded).expect("narrow enough");
         self.next += 1;
         self.due(now)
@@ -249,6 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     /// Whatever the policy, nothing is found; the four counts add up after every slide, and every record is finished once.
+    /// Whoever is deleted is in no snapshot from then on.
     #[test]
     fn every_snapshot_is_safe_and_the_books_balance(
         (table, rules, limit) in cases(1..=2, 120),
@@ -267,8 +279,16 @@ proptest! {
         let mut anonymizer = Anonymizer::new(Arc::clone(&policy), choice(levels), "test", 5);
         let (mut books, mut snapshots, mut now) = (Books::default(), Vec::new(), NOW);
         let mut windows = Vec::new();
+        // Whom the tombstone at an offset names.
+        let mut named: BTreeMap<i64, i64> = BTreeMap::new();
         for (line, (kind, pass)) in table.lines.iter().zip(kinds) {
             now += if pass == 39 { -500 } else { pass };
+            if kind == 2 && stream.next > 0 {
+                let offset = (stream.next - 1 - pass).max(0);
+                named.insert(stream.next, offset);
+                windows.extend(stream.tombstone(offset, now));
+                continue;
+            }
             let mut record = table.record(line);
             record.values.push(Value::Text(stream.next.to_string().into()));
             match kind {
@@ -281,7 +301,9 @@ proptest! {
         windows.extend(stream.due(now + 1000));
         windows.extend(stream.drain(now + 1000));
         prop_assert!(stream.window.is_empty());
+        let mut gone: BTreeSet<usize> = BTreeSet::new();
         for window in windows {
+            gone.extend(window.tombstones.positions().iter().map(|position| named[&position.offset.0] as usize));
             // Its frequency sets count just its rows.
             let base = window.sets.base();
             let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
@@ -293,7 +315,9 @@ proptest! {
             prop_assert_eq!(sets, counted);
             let release = released(anonymizer.release(window).expect("narrow enough"));
             books.enter(&release, anonymizer.waiting());
-            snapshots.extend(seen(&release, table.sensitive));
+            let seen = seen(&release, table.sensitive);
+            prop_assert!(seen.iter().all(|seen| seen.rows.is_disjoint(&gone)), "somebody deleted is shown");
+            snapshots.extend(seen);
         }
         prop_assert_eq!(attack(&table, &snapshots, &rules), 0);
         prop_assert_eq!(anonymizer.waiting(), 0);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Line, Rule, Table, flat, hold, tables};
 use proptest::prelude::*;
 use veilstream::anonymizer::{Anonymizer, Closing};
-use veilstream::encode::Encoder;
+use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Partition, Position};
 use veilstream::model::policy::{Fallback, Loss, Policy, SuppressionAction};
@@ -45,12 +45,37 @@ impl Stream {
     }
 
     fn add_record(&mut self, partition: u32, record: &Record<'_>, time: Option<i64>, now: i64) -> Vec<ClosedWindow> {
-        let offset = self.next.entry(partition).or_default();
-        let position = Position::new(partition, *offset);
-        *offset += 1;
+        self.add_keyed(partition, record, None, time, now)
+    }
+
+    fn add_keyed(
+        &mut self,
+        partition: u32,
+        record: &Record<'_>,
+        key: Option<u8>,
+        time: Option<i64>,
+        now: i64,
+    ) -> Vec<ClosedWindow> {
         let encoded = self.encoder.encode(record, time.map(Millis));
+        self.encoder.set_key(key.as_ref().map(std::slice::from_ref));
+        self.take(partition, encoded, now)
+    }
+
+    fn tombstone(&mut self, partition: u32, key: u8, now: i64) -> Vec<ClosedWindow> {
+        let encoded = self.encoder.tombstone(&[key]);
+        self.take(partition, encoded, now)
+    }
+
+    fn take(&mut self, partition: u32, encoded: Encoded, now: i64) -> Vec<ClosedWindow> {
+        let position = self.position(partition);
+        *self.next.entry(partition).or_default() += 1;
         self.windows.add(&self.encoder, position, Millis(now), encoded).expect("narrow enough");
         self.due(now)
+    }
+
+    /// Where the next record of a partition stands.
+    fn position(&self, partition: u32) -> Position {
+        Position::new(partition, self.next.get(&partition).copied().unwrap_or(0))
     }
 
     fn add(&mut self, line: &Line, time: Option<i64>, now: i64) -> Vec<ClosedWindow> {
@@ -230,11 +255,26 @@ fn the_first_record_may_have_any_time() {
 /// One step of a random stream.
 #[derive(Debug, Clone)]
 enum Step {
-    Record { line: u16, partition: u32, kind: u8, time: i64, pass: i64 },
-    Retract(u32),
+    Record {
+        line: u16,
+        partition: u32,
+        kind: u8,
+        time: i64,
+        pass: i64,
+    },
+    /// A tombstone, for the key of some lines.
+    Tombstone {
+        partition: u32,
+        key: u8,
+    },
 }
 
-fn steps(retract: u32) -> impl Strategy<Value = Vec<Step>> {
+/// Few keys, so that most tombstones name somebody.
+fn key_of(line: u16) -> u8 {
+    (line % 6) as u8
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
     // Mostly in order, sometimes hours late or early, sometimes absurd.
     let time = prop_oneof![
         12 => -1500i64..1500,
@@ -244,7 +284,8 @@ fn steps(retract: u32) -> impl Strategy<Value = Vec<Step>> {
     let pass = prop_oneof![10 => 0i64..300, 1 => -20_000i64..20_000];
     let record = (any::<u16>(), 0u32..3, 0u8..12, time, pass)
         .prop_map(|(line, partition, kind, time, pass)| Step::Record { line, partition, kind, time, pass });
-    let step = prop_oneof![60 => record, retract => (0u32..3).prop_map(Step::Retract)];
+    let tombstone = (0u32..3, 0u8..6).prop_map(|(partition, key)| Step::Tombstone { partition, key });
+    let step = prop_oneof![30 => record, 1 => tombstone];
     prop::collection::vec(step, 1..150)
 }
 
@@ -279,27 +320,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_record_is_in_exactly_one_window(table in tables(1..=2, 30), rules in close_rules(), steps in steps(1)) {
+    fn every_record_is_in_exactly_one_window(table in tables(1..=2, 30), rules in close_rules(), steps in steps()) {
         let policy = lenient(&table.policy(&[Rule::K(2)], 0.2, Loss::Glm));
-        let mut stream = Stream::new(&table, &policy, rules.clone());
+        let mut stream = Stream::new(&table, &policy, rules);
         let mut now = NOW;
         let mut expected: BTreeSet<Position> = BTreeSet::new();
+        // Who waits under which key, and who was named while waiting, by which tombstone first.
+        let (mut waits, mut named): (BTreeMap<Position, u8>, BTreeMap<Position, Position>) = Default::default();
         let mut closed: Vec<ClosedWindow> = Vec::new();
         for step in steps {
-            match step {
+            let due = match step {
                 Step::Record { line, partition, kind, time, pass } => {
                     now += pass;
-                    let offset = stream.next.get(&partition).copied().unwrap_or(0);
-                    expected.insert(Position::new(partition, offset));
+                    let (position, key) = (stream.position(partition), key_of(line));
+                    expected.insert(position);
+                    waits.extend((kind > 1).then_some((position, key)));
                     let record = record_of(&table, line, kind);
-                    closed.extend(stream.add_record(partition, &record, Some(now.saturating_add(time)), now));
+                    stream.add_keyed(partition, &record, Some(key), Some(now.saturating_add(time)), now)
                 }
-                Step::Retract(partition) => {
-                    let done: BTreeSet<Position> = closed.iter().flat_map(positions).collect();
-                    expected.retain(|p| p.partition != Partition(partition) || done.contains(p));
-                    stream.windows.retract(Partition(partition), &stream.encoder).expect("narrow enough");
+                Step::Tombstone { partition, key } => {
+                    let position = stream.position(partition);
+                    expected.insert(position);
+                    let those = waits.iter().filter(|(p, k)| p.partition == position.partition && **k == key);
+                    for (waiting, _) in those {
+                        named.entry(*waiting).or_insert(position);
+                    }
+                    stream.tombstone(partition, key, now)
                 }
-            }
+            };
+            let done: BTreeSet<Position> = due.iter().flat_map(positions).collect();
+            waits.retain(|position, _| !done.contains(position));
+            closed.extend(due);
             let waiting = expected.len() - closed.iter().map(|w| positions(w).len()).sum::<usize>();
             prop_assert_eq!(stream.windows.len(), waiting);
         }
@@ -308,7 +359,13 @@ proptest! {
         prop_assert_eq!(all.len(), expected.len());
         prop_assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), expected);
         for window in &closed {
-            prop_assert!(positions(window).len() <= rules.max_records);
+            prop_assert!(window.rows.positions().iter().all(|position| !named.contains_key(position)), "retracted");
+            let together = |(gone, tombstone): (&Position, &Position)| {
+                window.suppressed.contains(gone) == window.tombstones.positions().contains(tombstone)
+            };
+            prop_assert!(named.iter().all(together), "outcomes together");
+            prop_assert!(window.retracted <= window.suppressed.len() as u64);
+            prop_assert!(!positions(window).is_empty(), "nothing closes");
             // Its frequency sets count just its rows.
             let base = window.sets.base();
             let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
@@ -319,6 +376,7 @@ proptest! {
             let sets: BTreeMap<Vec<u32>, u32> = (0..base.len()).map(|c| (codes(c), base.rows()[c])).collect();
             prop_assert_eq!(sets, counted);
         }
+        prop_assert_eq!(closed.iter().map(|w| w.retracted).sum::<u64>(), named.len() as u64);
         let ids: BTreeSet<_> = closed.iter().map(|w| w.id).collect();
         prop_assert_eq!(ids.len(), closed.len());
     }
@@ -386,7 +444,7 @@ proptest! {
     fn the_books_balance(
         (table, criteria, limit) in common::cases(1..=2, 30),
         rules in close_rules(),
-        steps in steps(0),
+        steps in steps(),
         max_hold in prop::option::of(0u64..20_000),
         sticky in any::<bool>(),
     ) {
@@ -398,11 +456,14 @@ proptest! {
         let mut now = NOW;
         let mut windows = Vec::new();
         for step in steps {
-            if let Step::Record { line, partition, kind, time, pass } = step {
-                now += pass;
-                let record = record_of(&table, line, kind);
-                windows.extend(stream.add_record(partition, &record, Some(now.saturating_add(time)), now));
-            }
+            windows.extend(match step {
+                Step::Record { line, partition, kind, time, pass } => {
+                    now += pass;
+                    let record = record_of(&table, line, kind);
+                    stream.add_keyed(partition, &record, Some(key_of(line)), Some(now.saturating_add(time)), now)
+                }
+                Step::Tombstone { partition, key } => stream.tombstone(partition, key, now),
+            });
             for window in windows.drain(..) {
                 let release = released(anonymizer.release(window).expect("narrow enough"));
                 books.enter(&release, anonymizer.waiting());

@@ -54,11 +54,16 @@ impl Anonymizer {
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
-            work: self.work(plan, rows, chosen, losses),
+            work: Work {
+                tombstones: window.tombstones.len() as u64,
+                retracted: window.retracted,
+                losses,
+                ..self.work(plan, rows, chosen)
+            },
         }
     }
 
-    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>, losses: Vec<Named>) -> Work {
+    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
         let arrived = |row: &RowRef| match row {
             RowRef::Fresh(i) => rows.arrived(*i as usize).0,
             RowRef::Held(i) => self.held.arrived(*i as usize).0,
@@ -69,9 +74,8 @@ impl Anonymizer {
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
-            skipped: false,
             waiting_elsewhere: self.elsewhere,
-            losses,
+            ..Work::default()
         }
     }
 

@@ -116,7 +116,8 @@ impl Anonymizer {
                 fingerprint: self.policy.fingerprint.clone(),
                 schema: replay.and_then(|replay| replay.plan.schema),
                 fresh: Spans::covering(read.copied()),
-                held: Spans::covering(self.held.positions().iter().copied()),
+                // Read again with their tombstones, they are retracted again.
+                held: Spans::covering(self.held.positions().iter().chain(&window.waited).copied()),
                 refused: Spans::covering(refused.map(|(position, _)| *position)),
                 shown: self.remembers().then(|| Spans::covering(self.published(rows, plan))),
                 journal: replay.and_then(|replay| replay.plan.journal),

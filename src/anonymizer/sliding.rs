@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::difference::{Candidates, Standing};
 use super::numbering::Numbering;
@@ -39,6 +39,8 @@ pub(super) struct Snapshots {
     published: Spans,
     /// By which slide the rows of the last snapshot left the window.
     left: FxHashMap<Position, u64>,
+    /// The rows of the last snapshot that were retracted: they do not stay.
+    retracted: FxHashSet<Position>,
     slides: u64,
     waiting: usize,
     /// Rows of the window that are never shown, for want of room to write down that they wait.
@@ -94,7 +96,7 @@ impl Anonymizer {
             (self.snapshots.last, self.last) = (None, None);
             self.snapshots.shown = Spans::default();
         }
-        let pool = self.pool(std::mem::take(&mut window.rows), slide.max_hold);
+        let pool = self.pool(window, slide.max_hold);
         let window = &*window;
         let id = rand::random();
         let policy = Arc::clone(&self.policy);
@@ -178,8 +180,9 @@ impl Anonymizer {
     }
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
-    fn pool(&mut self, mut rows: Arc<Rows>, max_hold: u64) -> Pool {
-        let Snapshots { last, shown, left, slides, given_up, .. } = &mut self.snapshots;
+    fn pool(&mut self, closed: &mut ClosedWindow, max_hold: u64) -> Pool {
+        let Snapshots { last, shown, left, retracted, slides, given_up, .. } = &mut self.snapshots;
+        let mut rows = std::mem::take(&mut closed.rows);
         let window = rows.len();
         let in_window = Spans::covering(rows.positions().iter().copied());
         let gone = shown.without(&in_window);
@@ -192,12 +195,18 @@ impl Anonymizer {
         // Nobody else has the window's rows, so that nothing is copied.
         let pool = Arc::make_mut(&mut rows);
         for (of, i) in last.iter().flat_map(|last| last.rows_at(&gone)) {
-            let since = *left.entry(of.position(i)).or_insert(*slides);
+            let position = of.position(i);
+            if closed.tombstones.retracts(of, i) && retracted.insert(position) {
+                // The others were in the window until now, which has counted them.
+                closed.retracted += u64::from(left.contains_key(&position));
+            }
+            let since = *left.entry(position).or_insert(*slides);
             pool.push_from(of, i);
-            let overdue = slides.saturating_sub(since) >= max_hold;
+            let overdue = slides.saturating_sub(since) >= max_hold || retracted.contains(&position);
             standing.push(if overdue { Standing::Overdue } else { Standing::Due });
         }
         left.retain(|position, _| shown.contains(*position));
+        retracted.retain(|position| shown.contains(*position));
         Pool { rows, standing, in_window, window }
     }
 

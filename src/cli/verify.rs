@@ -18,7 +18,7 @@ use crate::gate::{self, Refusal, Release};
 use crate::generalize::GeneralizedBatch;
 use crate::model::batch::Rows;
 use crate::model::domain::Code;
-use crate::model::event::{Position, Reject};
+use crate::model::event::{Position, Reject, RejectCode};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Policy};
 use crate::model::record::{Record, Value};
@@ -77,6 +77,7 @@ fn read(config: &Config, args: &InputArgs) -> Result<GeneralizedBatch, Failure> 
     file::for_each_record_in(read, input, &policy.schema, |position, record| {
         let taken = record.and_then(|record| match encoder.encode(&record, None) {
             Encoded::Rejected(reject) => Err(reject),
+            Encoded::Tombstone(_) => Err(Reject::record(RejectCode::Tombstone)),
             Encoded::Row | Encoded::Suppressed => {
                 rows.push(position, at, encoder.row());
                 let slots = policy.schema.quasi.iter().zip(&mut tables);

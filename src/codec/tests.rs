@@ -8,7 +8,7 @@ use super::csv::{CsvDecoder, CsvEncoder, CsvHeader};
 use super::json::{JsonDecoder, JsonEncoder};
 use super::message::MessageEncoder as _;
 use super::*;
-use crate::model::event::{Event, Position};
+use crate::model::event::{Event, Key, Position};
 use crate::model::record::Value;
 
 fn schema() -> Schema {
@@ -140,6 +140,7 @@ fn values_cannot_be_printed() {
         let event = Event {
             position: Position::new(0, 7),
             timestamp: None,
+            key: Some(Key::from_slice(b"CANARY")),
             payload: Some(Bytes::copy_from_slice(text.as_bytes())),
         };
         show(format!("{event:?}"));

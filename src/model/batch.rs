@@ -24,6 +24,8 @@ pub struct Row {
     pub profile: Code,
     /// Who it is about; 0 if no subject is configured.
     pub subject: u64,
+    /// A keyed hash of its message's key; 0 if that has none.
+    pub key: u64,
     /// The kept values as JSON, each followed by a newline.
     pub kept: String,
     /// When it happened, if event time is configured.
@@ -46,6 +48,8 @@ pub struct Rows {
     labels: Vec<Code>,
     profiles: Vec<Code>,
     subjects: Vec<u64>,
+    /// Empty while no row has a key.
+    keys: Vec<u64>,
     positions: Vec<Position>,
     arrived: Vec<Millis>,
     kept: String,
@@ -66,6 +70,7 @@ impl Rows {
         self.labels.push(row.label);
         self.profiles.push(row.profile);
         self.subjects.push(row.subject);
+        self.push_key(row.key);
         self.positions.push(position);
         self.arrived.push(arrived);
         self.kept.push_str(&row.kept);
@@ -79,10 +84,20 @@ impl Rows {
         self.labels.push(other.labels[i]);
         self.profiles.push(other.profiles[i]);
         self.subjects.push(other.subjects[i]);
+        self.push_key(other.key(i).unwrap_or(0));
         self.positions.push(other.positions[i]);
         self.arrived.push(other.arrived[i]);
         self.kept.push_str(other.kept_text(i));
         self.kept_ends.push(self.kept.len() as u64);
+    }
+
+    /// Of the row that is being pushed.
+    #[inline]
+    fn push_key(&mut self, key: u64) {
+        if key != 0 || !self.keys.is_empty() {
+            self.keys.resize(self.positions.len(), 0);
+            self.keys.push(key);
+        }
     }
 
     /// The same rows, with room for `more`.
@@ -102,6 +117,7 @@ impl Rows {
             labels: roomy(&self.labels, more),
             profiles: roomy(&self.profiles, more),
             subjects: roomy(&self.subjects, more),
+            keys: if self.keys.is_empty() { Vec::new() } else { roomy(&self.keys, more) },
             positions: roomy(&self.positions, more),
             arrived: roomy(&self.arrived, more),
             kept,
@@ -123,6 +139,7 @@ impl Rows {
         self.labels.drain(..gone);
         self.profiles.drain(..gone);
         self.subjects.drain(..gone);
+        self.keys.drain(..gone.min(self.keys.len()));
         self.positions.drain(..gone);
         self.arrived.drain(..gone);
         let text = gone.checked_sub(1).map_or(0, |last| self.kept_ends[last]);
@@ -176,6 +193,12 @@ impl Rows {
         self.subjects[i]
     }
 
+    /// The keyed hash of row i's key, if it has one.
+    #[inline]
+    pub fn key(&self, i: usize) -> Option<u64> {
+        self.keys.get(i).copied().filter(|&key| key != 0)
+    }
+
     /// Where row i stood in the source.
     #[inline]
     pub fn position(&self, i: usize) -> Position {
@@ -207,7 +230,8 @@ impl Rows {
 
     /// Bytes held by all rows together.
     pub fn bytes(&self) -> usize {
-        self.quasi.len() * 4 + self.sensitive.len() * 4 + self.labels.len() * (4 + 4 + 8 + 16 + 8 + 8) + self.kept.len()
+        let codes = self.quasi.len() + self.sensitive.len();
+        codes * 4 + self.labels.len() * (4 + 4 + 8 + 16 + 8 + 8) + self.keys.len() * 8 + self.kept.len()
     }
 }
 
@@ -227,25 +251,30 @@ mod tests {
         #[test]
         fn what_is_left_is_what_was_not_first(
             kept in prop::collection::vec("[a-c]{0,3}\n", 0..12),
+            keys in prop::collection::vec(0u64..2, 12),
             gone in 0usize..=12,
         ) {
             let mut rows = Rows::new(2, 1);
             for (i, kept) in kept.iter().enumerate() {
                 let n = i as u32;
                 let (quasi, sensitive) = (SmallVec::from_slice(&[n, n + 1]), SmallVec::from_slice(&[n + 2]));
-                let row = Row { quasi, sensitive, label: n, profile: n, subject: 3, kept: kept.clone(), event_time: None };
+                let (kept, key) = (kept.clone(), keys[i] * u64::from(n + 1));
+                let row = Row { quasi, sensitive, label: n, profile: n, subject: 3, key, kept, event_time: None };
                 rows.push(Position::new(0, i as i64), Millis(i as i64), &row);
             }
             let gone = gone.min(rows.len());
-            let twin = rows.filtered(|i| i >= gone);
+            let twin = rows.with_room(3).filtered(|i| i >= gone);
             rows.remove_first(gone);
-            prop_assert_eq!((rows.len(), rows.bytes()), (twin.len(), twin.bytes()));
+            prop_assert_eq!(rows.len(), twin.len());
+            prop_assert!(rows.bytes() >= twin.bytes(), "keys are kept while some row had one");
             let all = |rows: &Rows, i: usize| {
                 let codes = (rows.quasi(i).to_vec(), rows.sensitive(i).to_vec(), rows.label(i), rows.profile(i));
-                (codes, rows.subject(i), rows.position(i), rows.arrived(i), rows.kept_text(i).to_owned())
+                let names = (rows.subject(i), rows.key(i), rows.position(i));
+                (codes, names, rows.arrived(i), rows.kept_text(i).to_owned())
             };
             for i in 0..rows.len() {
                 prop_assert_eq!(all(&rows, i), all(&twin, i));
+                prop_assert_eq!(rows.key(i).is_some(), keys[gone + i] == 1);
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// A lane of the source: a Kafka topic-partition, or 0 for a file or a pipe. Numbered by the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,13 +52,19 @@ impl fmt::Display for Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Millis(pub i64);
 
-/// One message of the source, still encoded. Key and headers are not carried: they identify people too.
+/// The key of a message. Most are short, and cost no allocation.
+pub type Key = SmallVec<[u8; 40]>;
+
+/// One message of the source, still encoded. Headers are not carried, and keys no further than into a keyed hash: they
+/// identify people too.
 #[derive(Clone)]
 pub struct Event {
     /// Where it stands.
     pub position: Position,
     /// The source's own timestamp, if it has one.
     pub timestamp: Option<Millis>,
+    /// Its key, if it has one.
+    pub key: Option<Key>,
     /// The encoded record; `None` is a tombstone.
     pub payload: Option<Bytes>,
 }

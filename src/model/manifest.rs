@@ -68,6 +68,10 @@ pub struct Work {
     /// Losses as the search counted them, over all records of the window: some of them follow from values that are not
     /// published.
     pub losses: Vec<Named>,
+    /// Tombstones that have a key: no record that they retract is in this release or a later one.
+    pub tombstones: u64,
+    /// Records that they have retracted.
+    pub retracted: u64,
 }
 
 /// Where the records of one partition stand that were read into a window, others between them.

@@ -16,3 +16,4 @@ pub mod recoding;
 pub mod record;
 pub mod schema;
 pub mod spans;
+pub mod tombstone;

@@ -261,6 +261,7 @@ impl Source for GeneratorSource {
             events.push(Event {
                 position: Position::new(0, offset),
                 timestamp: Some(event.time()),
+                key: None,
                 payload: Some(Bytes::copy_from_slice(self.text.as_bytes())),
             });
         }

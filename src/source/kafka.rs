@@ -24,7 +24,7 @@ use crate::codec::confluent::SchemaCache;
 use crate::kafka::client::{self, KafkaSourceConfig};
 use crate::kafka::progress::Delivered;
 use crate::kafka::session::{Found, GroupConsumer, GroupContext, Session};
-use crate::model::event::{Event, Millis, Partition, Position};
+use crate::model::event::{Event, Key, Millis, Partition, Position};
 use crate::model::lattice::Node;
 use crate::model::plan::Ledger;
 
@@ -213,6 +213,7 @@ impl Poller {
         Some(Event {
             position: Position { partition, offset: crate::model::event::Offset(message.offset()) },
             timestamp: message.timestamp().to_millis().map(Millis),
+            key: message.key().map(Key::from_slice),
             payload: message.payload().map(Bytes::copy_from_slice),
         })
     }

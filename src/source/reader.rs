@@ -121,7 +121,7 @@ impl<R: Read> Cutter<R> {
         while let Some(payload) = record {
             let position = Position::new(0, self.next_offset);
             self.next_offset += 1;
-            events.push(Event { position, timestamp: None, payload: Some(payload) });
+            events.push(Event { position, timestamp: None, key: None, payload: Some(payload) });
             record = if events.len() < BATCH { self.cut.ready_record() } else { None };
         }
         Ok(Some(events))

@@ -35,6 +35,7 @@ pub(super) struct Metrics {
     pub(super) records: IntCounterVec,
     pub(super) rejected: IntCounterVec,
     pub(super) held: IntGauge,
+    retracted: IntCounter,
     recurring: IntGauge,
     candidates: Histogram,
     pub(super) windows: IntCounterVec,
@@ -93,6 +94,10 @@ impl Metrics {
                 CANDIDATES,
             )?,
             held: make.gauge("records_held", "Records that wait for a later release.")?,
+            retracted: make.counter(
+                "records_retracted_total",
+                "Records that tombstones retracted: suppressed, or taken out of the snapshots that showed them.",
+            )?,
             windows: make.counters("windows_closed_total", "Windows closed, by reason.", "reason")?,
             window_records: make.gauge("window_records", "Records in windows that still fill.")?,
             window_age: make.float_gauge("window_age_seconds", "Age of the oldest window that still fills.")?,
@@ -187,6 +192,7 @@ impl Metrics {
         ] {
             self.records.with_label_values(&[outcome]).inc_by(count);
         }
+        self.retracted.inc_by(from.work.retracted);
         self.held.set((from.records_held + from.work.waiting_elsewhere) as i64);
         let outcome = match manifest.k_achieved {
             Some(_) => "published",

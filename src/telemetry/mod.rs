@@ -134,6 +134,15 @@ impl Telemetry {
             stop = from.stop,
             "release published"
         );
+        let work = &from.work;
+        if work.tombstones > 0 {
+            tracing::info!(
+                release = from.release_id,
+                tombstones = work.tombstones,
+                retracted = work.retracted,
+                "records are retracted from this release on"
+            );
+        }
         self.metrics.released(release, now);
         let (read, lag) = (self.records_read(), self.meter.lag());
         self.history().released(release, self.policy.loss.as_str(), read, lag, now);

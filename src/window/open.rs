@@ -1,5 +1,6 @@
 //! One window: its rows, what was left out of it, and its incremental counts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{CloseReason, SharedCounting, TooWide, WindowId, layout_sizes};
@@ -8,8 +9,9 @@ use crate::frequency::counter::{self, Counter};
 use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
-use crate::model::event::{Millis, Partition, Position, Reject};
+use crate::model::event::{Millis, Partition, Position, Reject, RejectCode};
 use crate::model::plan::ReleasePlan;
+use crate::model::tombstone::Tombstones;
 
 /// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
 const COUNT_BATCH: usize = 1024;
@@ -27,6 +29,9 @@ pub struct OpenWindow {
     rows: Rows,
     rejected: Vec<(Position, Reject)>,
     suppressed: Vec<Position>,
+    tombstones: Tombstones,
+    /// How many rows they have retracted.
+    retracted: u64,
     counter: Box<dyn Counter>,
     counted: usize,
     counting: SharedCounting,
@@ -50,8 +55,14 @@ pub struct ClosedWindow {
     pub rows: Arc<Rows>,
     /// The records that were turned away.
     pub rejected: Vec<(Position, Reject)>,
-    /// The records that the policy suppressed for a value it cannot place.
+    /// The records that the policy suppressed for a value it cannot place, and those that were retracted.
     pub suppressed: Vec<Position>,
+    /// The tombstones that were read before it closed, and after the window before it did. They are turned away as well.
+    pub tombstones: Tombstones,
+    /// How many records they have retracted.
+    pub retracted: u64,
+    /// Those of them that waited from windows before it.
+    pub waited: Vec<Position>,
     /// The dictionaries its codes belong to.
     pub dictionaries: Dictionaries,
     /// Its frequency sets.
@@ -105,6 +116,9 @@ impl ClosedWindow {
             rows,
             rejected: Vec::new(),
             suppressed: Vec::new(),
+            tombstones: Tombstones::default(),
+            retracted: 0,
+            waited: Vec::new(),
             sets,
             dictionaries,
             held: Rows::default(),
@@ -125,6 +139,8 @@ impl ClosedWindow {
             rows: Arc::clone(&self.rows),
             rejected: self.rejected.clone(),
             suppressed: self.suppressed.clone(),
+            tombstones: self.tombstones.clone(),
+            waited: self.waited.clone(),
             dictionaries: self.dictionaries.clone(),
             sets: counter.last_store(&self.dictionaries.quasi),
             held: self.held.clone(),
@@ -147,6 +163,8 @@ impl OpenWindow {
             rows,
             rejected: Vec::new(),
             suppressed: Vec::new(),
+            tombstones: Tombstones::default(),
+            retracted: 0,
             counter,
             counted: 0,
             counting,
@@ -166,27 +184,51 @@ impl OpenWindow {
             Encoded::Row => self.rows.push(position, now, encoder.row()),
             Encoded::Suppressed => self.suppressed.push(position),
             Encoded::Rejected(reject) => self.rejected.push((position, reject)),
+            Encoded::Tombstone(retracts) => self.tombstones.push(position, retracts),
         }
         if self.rows.len() - self.counted >= COUNT_BATCH { self.count_all(encoder) } else { Ok(()) }
     }
 
-    /// Takes every record of a partition out again: it belongs to another instance now.
-    pub fn retract(&mut self, partition: Partition, encoder: &Encoder) -> Result<(), TooWide> {
-        self.count_all(encoder)?;
-        let gone = |i: &usize| self.rows.position(*i).partition == partition;
-        let indices: Vec<usize> = (0..self.rows.len()).filter(gone).collect();
-        self.counter.retract(&self.rows, &indices);
-        self.rows = self.rows.filtered(|i| self.rows.position(i).partition != partition);
-        self.counted = self.rows.len();
-        self.rejected.retain(|(position, _)| position.partition != partition);
-        self.suppressed.retain(|position| position.partition != partition);
+    /// Takes out the rows that its tombstones retract: which ones they were, ascending, and where they stood in the source.
+    pub(super) fn retract(&mut self, encoder: &Encoder) -> Result<Vec<(usize, Position)>, TooWide> {
+        let tombstones = std::mem::take(&mut self.tombstones);
+        let gone = self.take_out(&tombstones, encoder)?;
+        self.tombstones = tombstones;
+        self.retracted += gone.len() as u64;
+        Ok(gone)
+    }
+
+    /// Takes over the tombstones of other windows, and what all of them retract there.
+    pub(super) fn retract_from(&mut self, others: &mut BTreeMap<i64, Self>, encoder: &Encoder) -> Result<(), TooWide> {
+        others.values_mut().for_each(|other| self.tombstones.append(std::mem::take(&mut other.tombstones)));
+        for other in others.values_mut() {
+            let gone = other.take_out(&self.tombstones, encoder)?;
+            self.retracted += gone.len() as u64;
+            self.suppressed.extend(gone.into_iter().map(|(_, position)| position));
+        }
         Ok(())
+    }
+
+    fn take_out(&mut self, tombstones: &Tombstones, encoder: &Encoder) -> Result<Vec<(usize, Position)>, TooWide> {
+        if tombstones.is_empty() {
+            return Ok(Vec::new());
+        }
+        let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| tombstones.retracts(&self.rows, i)).collect();
+        let gone = indices.iter().map(|&i| (i, self.rows.position(i))).collect();
+        if !indices.is_empty() {
+            self.count_all(encoder)?;
+            self.counter.retract(&self.rows, &indices);
+            self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
+            self.counted = self.rows.len();
+        }
+        Ok(gone)
     }
 
     /// Where its records stand, rejected and suppressed ones included.
     pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
         let rejected = self.rejected.iter().map(|(position, _)| *position);
-        self.rows.positions().iter().copied().chain(rejected).chain(self.suppressed.iter().copied())
+        let others = self.suppressed.iter().chain(self.tombstones.positions()).copied();
+        self.rows.positions().iter().copied().chain(rejected).chain(others)
     }
 
     /// Takes all records of another window in.
@@ -194,12 +236,13 @@ impl OpenWindow {
         (0..other.rows.len()).for_each(|i| self.rows.push_from(&other.rows, i));
         self.rejected.extend(other.rejected);
         self.suppressed.extend(other.suppressed);
+        self.tombstones.append(other.tombstones);
         self.opened = self.opened.min(other.opened);
     }
 
     /// All records taken, rejected and suppressed ones included.
     pub fn len(&self) -> usize {
-        self.rows.len() + self.rejected.len() + self.suppressed.len()
+        self.rows.len() + self.rejected.len() + self.suppressed.len() + self.tombstones.len()
     }
 
     /// True if no record was taken.
@@ -224,15 +267,20 @@ impl OpenWindow {
 
     /// Closes it.
     pub fn close(mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<ClosedWindow, TooWide> {
+        let retracted = self.retract(encoder)?;
+        self.suppressed.extend(retracted.into_iter().map(|(_, position)| position));
         self.count_all(encoder)?;
+        let rejected = self.take_rejected();
         let dictionaries = encoder.dictionaries();
         let sets = self.counter.last_store(&dictionaries.quasi);
         Ok(ClosedWindow {
             id: self.id,
             opened: self.opened,
             reason,
-            rejected: self.rejected,
+            rejected,
             suppressed: self.suppressed,
+            tombstones: self.tombstones,
+            retracted: self.retracted,
             ..ClosedWindow::of(Arc::new(self.rows), sets, dictionaries, now)
         })
     }
@@ -262,14 +310,24 @@ impl OpenWindow {
             id: self.id,
             opened: self.opened,
             reason,
-            rejected: std::mem::take(&mut self.rejected),
+            rejected: self.take_rejected(),
             suppressed: std::mem::take(&mut self.suppressed),
+            tombstones: std::mem::take(&mut self.tombstones),
+            retracted: std::mem::take(&mut self.retracted),
             slide: Some(Slide { left, ..Slide::default() }),
             ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);
         self.opened = now;
         Ok(window)
+    }
+
+    /// What was turned away, tombstones included.
+    fn take_rejected(&mut self) -> Vec<(Position, Reject)> {
+        let mut rejected = std::mem::take(&mut self.rejected);
+        let tombstone = |&position: &Position| (position, Reject::record(RejectCode::Tombstone));
+        rejected.extend(self.tombstones.positions().iter().map(tombstone));
+        rejected
     }
 
     /// Counts anew, with fields for what the dictionaries hold now.

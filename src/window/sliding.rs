@@ -119,12 +119,18 @@ impl Sliding {
 
     fn slide(&mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         let Some(mut window) = self.window.take() else { return Ok(None) };
+        let retracted = window.retract(encoder)?;
+        if !retracted.is_empty() {
+            let (mut rows, mut gone) = (0.., retracted.iter().map(|(row, _)| *row).peekable());
+            self.arrived.retain(|_| rows.next().is_none_or(|row| gone.next_if_eq(&row).is_none()));
+        }
         let old = |arrived: &&Millis| self.rules.time.is_some_and(|(size, _)| age(now, **arrived) >= size);
         let gone = self.arrived.iter().take_while(old).count().max(self.arrived.len().saturating_sub(self.rules.size));
         self.arrived.drain(..gone);
         let mut closed = window.slide(gone, now, reason, encoder)?;
         if let Some(slide) = &mut closed.slide {
             (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
+            slide.left.extend(retracted.into_iter().map(|(_, position)| position));
         }
         (self.read, self.fresh, self.moved) = (0, 0, now);
         self.next_id = closed.id.0 + 1;

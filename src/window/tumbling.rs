@@ -70,6 +70,7 @@ impl Tumbling {
         self.open.values_mut().for_each(|window| window.not_after(now));
         let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
         let Some((start, reason)) = due else { return Ok(None) };
+        self.retract_with(start, encoder)?;
         if self.most_scattered.is_some_and(|most| self.scattered(start) > most) {
             self.join(start);
         }
@@ -101,17 +102,21 @@ impl Tumbling {
     /// Closes one of the open windows whatever the rules say; `None` when none is left.
     pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         match self.open.keys().next().copied() {
-            Some(start) => self.close(start, now, CloseReason::Drained, encoder),
+            Some(start) => {
+                self.retract_with(start, encoder)?;
+                self.close(start, now, CloseReason::Drained, encoder)
+            }
             None => Ok(None),
         }
     }
 
-    /// Takes every record of a partition out of every open window.
-    pub fn retract(&mut self, partition: Partition, encoder: &Encoder) -> Result<(), TooWide> {
-        for window in self.open.values_mut() {
-            window.retract(partition, encoder)?;
-        }
-        self.open.retain(|_, window| !window.is_empty());
+    /// Puts all tombstones, and what they retract of the other open windows, into the one that closes next: a tombstone and
+    /// what it retracts have their outcome together.
+    fn retract_with(&mut self, start: i64, encoder: &Encoder) -> Result<(), TooWide> {
+        let Some(mut closing) = self.open.remove(&start) else { return Ok(()) };
+        closing.retract_from(&mut self.open, encoder)?;
+        self.open.retain(|_, other| !other.is_empty());
+        self.open.insert(start, closing);
         Ok(())
     }
 

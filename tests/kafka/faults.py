@@ -450,6 +450,57 @@ def held_records(space):
     assert verdict.figures["published"] > 0.8 * verdict.figures["records"]
 
 
+def keyed(space, lines):
+    """Messages of keys and values; without a value: tombstones. Without a key: anywhere."""
+    text = b"".join(key.encode() + b"\t" + value + b"\n" for key, value in lines)
+    subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.source, "-K", "\t", "-Z"], input=text, check=True, timeout=60)
+
+
+def tombstones(space):
+    """T33: people are deleted while records of theirs wait, in the open window and held; the process dies before that is done."""
+    def people(count):
+        lines = space.generate(BINARY, count).splitlines()
+        return [(json.loads(line)["user_id"] if number % 2 else "", line) for number, line in enumerate(lines)]
+
+    def sent(lines):
+        keyed(space, lines)
+        return [json.loads(line) for _, line in lines]
+
+    a = c.Instance(space, BINARY, 0, action="hold", max_age="10m").start()
+    sent(people(500))
+    a.says("release published")
+    a.kill(signal.SIGTERM)
+    left = {(p, o) for p, runs in judge(space).left.items() for first, last in runs for o in range(first, last + 1)}
+    held = [json.loads(payload) for p, o, _, payload in oracle.read(space.bootstrap, space.source) if (p, o) in left]
+    assert len(held) > 4, "too few are held to show anything"
+    a.start(VEILSTREAM_DIE_AT="flushed:1")
+    fresh = sent(people(300))
+    deleted = {record["user_id"] for record in held[::2] + fresh[::20]}
+    gone = {record["ts"] for record in held + fresh if record["user_id"] in deleted}
+    keyed(space, [(user, b"") for user in deleted])
+    reading = len(held) + len(fresh) + len(deleted)
+    c.wait_for(lambda: a.metric("veilstream_records_read_total") == reading, 60, "the tombstones to be read")
+    sent(people(500 - len(fresh) - len(deleted)))
+    died(a)
+    a.start()
+    before = a.said().count("release published")
+    sent(people(1000))
+    a.says("release published", times=before + 3)
+    a.kill(signal.SIGTERM)
+    space.settle()
+    verdict = judge(space)
+    oracle.judge_few(verdict, space.bootstrap, space.sink, gone)
+    say(verdict.text())
+    assert verdict.ok, "a statement is violated"
+    assert verdict.figures["aborted copies"] > 0, "nothing was aborted: the fault did not hit"
+    assert verdict.figures["rejected"] == len(deleted) and verdict.figures["suppressed"] >= len(gone)
+    assert a.said().count("records are retracted from this release on") == 1
+    published = {json.loads(payload)["ts"] for _, _, _, payload in oracle.read(space.bootstrap, space.sink)}
+    others = [record for record in held if record["ts"] in published]
+    assert others, "nobody who was held was published later: that the deleted were not shows nothing"
+    say(f"{len(gone)} records of {len(deleted)} deleted people were retracted; of {len(held)} held, {len(others)} were published later")
+
+
 # So many candidates that who is not recalled is missed a hundred times, not now and then.
 CANDIDATES = 6
 RETURNING = f"subject: user_id\n  sequential: {{ releases: 4, candidates: {CANDIDATES} }}"
@@ -649,7 +700,7 @@ def control_random_id(space):
 ALONE = [broker_loss, bad_network, late_plan, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, sequential, sliding, control_forgetful, control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
+          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sliding, control_forgetful, control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 
 
