@@ -4,7 +4,7 @@
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
 //! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
 //! the policy without them. Where a reader can subtract the last snapshot from this one, what left and what came must
-//! satisfy the policy too ([`verify_next`]).
+//! satisfy the policy too ([`verify_next`]). Kept fields that would identify people are withheld.
 
 mod count;
 mod difference;
@@ -85,7 +85,7 @@ fn note(without_held: bool, difference: bool) -> &'static str {
 
 /// Counts the batch by the rules; a release if every class of every rule holds.
 pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch);
+    let batch = Arc::new(batch.withholding(rules.kept(), rules.counting().subjects));
     counted(&batch, &Count::new(&batch, rules), rules)
 }
 
@@ -144,7 +144,7 @@ impl Release {
             values.clear();
             let (rows, i) = batch.source(place);
             values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
-            values.extend(rows.kept(i));
+            values.extend(batch.kept(rows, i));
             row(class as usize, &values)?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! nothing yet: only the gate makes a release of it.
 
 mod index;
+mod kept;
 mod numbers;
 
 use std::fmt;

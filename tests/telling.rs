@@ -202,7 +202,7 @@ fn the_suppression_limit_is_a_limit_of_all_that_is_left_out() {
         policy(&format!("  suppression: {{ limit: 5% }}\n  unknown_value: suppress\n{WINDOW}")),
     );
     let left = desk.pipe(&["run", "-c", "pipeline.yaml"], unplaced(6).as_bytes()).expect(1);
-    assert!(left.err.contains("values that have no place"), "{}", left.err);
+    assert!(left.err.contains("a value that has no place"), "{}", left.err);
     // What waits for the next window does not forget whom it lost.
     let hold = "  suppression: { limit: 5%, action: hold }\n  unknown_value: suppress\n";
     desk.write("pipeline.yaml", policy(&format!("{hold}{WINDOW}")));

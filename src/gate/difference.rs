@@ -51,7 +51,7 @@ impl Release {
 
 /// Like [`super::verify`], after `last` was published: also what left and what came since must satisfy the policy.
 pub fn verify_next(batch: GeneralizedBatch, rules: &Rules, last: Option<&Snapshot>) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch);
+    let batch = Arc::new(batch.withholding(rules.kept(), rules.counting().subjects));
     let count = Count::new(&batch, rules);
     let mut release = counted(&batch, &count, rules)?;
     let looks = Looks::of(&batch, count.cells());

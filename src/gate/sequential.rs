@@ -127,7 +127,7 @@ pub fn verify_recurring(
     memory: &mut Memory,
     planned: bool,
 ) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch);
+    let batch = Arc::new(batch.withholding(rules.kept(), rules.counting().subjects));
     let count = Count::new(&batch, rules);
     let mut release = counted(&batch, &count, rules)?;
     if batch.is_empty() {

@@ -73,6 +73,8 @@ pub struct Slide {
     pub read: u64,
     /// The rows that left the window.
     pub left: Vec<Position>,
+    /// Records that were left out for a value that has no place, since the oldest row of the window.
+    pub unplaced: u64,
     /// How many more slides a row may stay in snapshots after it left the window.
     pub max_hold: u64,
 }
