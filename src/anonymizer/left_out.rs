@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::Plan;
 use crate::model::batch::Rows;
 use crate::model::domain::{Code, DomainView};
@@ -43,7 +45,8 @@ pub(super) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Ar
     (base.records(), policy.quasi.iter().zip(&window.dictionaries.quasi).enumerate().map(count).collect())
 }
 
-/// The values of which half or more of the records was left out, with enough people each.
+/// The values of which half or more of the records was left out, with enough people each. None for a release that is made again:
+/// they were told when it was planned.
 pub(super) fn groups(
     policy: &Policy,
     window: &ClosedWindow,
@@ -51,44 +54,78 @@ pub(super) fn groups(
     plan: &Plan,
     columns: &[Column],
 ) -> Vec<Group> {
-    let left_out: Vec<u32> = plan.suppressed.iter().chain(&plan.held).copied().collect();
-    let least = policy.k().0.max(FEWEST_PEOPLE) as usize;
-    if plan.published.is_empty() || left_out.len() < least {
-        return Vec::new();
-    }
-    let people = |of: &dyn Fn(usize) -> bool| {
-        let members = left_out.iter().map(|&i| i as usize).filter(|&i| of(i));
-        let mut people: Vec<u64> =
-            members.map(|i| if policy.schema.subject.is_some() { rows.subject(i) } else { i as u64 }).collect();
-        people.sort_unstable();
-        people.dedup();
-        people.len()
-    };
-    let mut groups = Vec::new();
-    let mut find = |attribute: &str, codes: usize, code: &dyn Fn(usize) -> Code, label: &dyn Fn(Code) -> String| {
-        let mut out = vec![0u64; codes];
-        left_out.iter().for_each(|&i| out[code(i as usize) as usize] += 1);
-        if out.iter().all(|&out| out < least as u64) {
-            return;
-        }
-        let mut all = vec![0u64; codes];
-        (0..rows.len()).for_each(|i| all[code(i) as usize] += 1);
-        let many = |&at: &usize| out[at] >= least as u64 && 2 * out[at] >= all[at];
-        for at in (0..codes).filter(many).filter(|&at| people(&|i| code(i) as usize == at) >= least) {
-            let (attribute, value) = (attribute.to_owned(), label(at as Code));
-            groups.push(Group { attribute, value, records: all[at], left_out: out[at] });
-        }
-    };
+    let least = u64::from(policy.k().0.max(FEWEST_PEOPLE));
+    let left_out: Vec<usize> = plan.suppressed.iter().chain(&plan.held).map(|&i| i as usize).collect();
+    let numbers = plan.numbers.as_ref().filter(|_| !plan.published.is_empty() && left_out.len() as u64 >= least);
+    let Some(numbers) = numbers else { return Vec::new() };
+    let person = |i: usize| if policy.schema.subject.is_some() { rows.subject(i) } else { i as u64 };
+    let mut missing = Missing { least, left_out: &left_out, person: &person, groups: Vec::new() };
+    let classes = missing.count(numbers.count, rows.len(), |i| numbers.fresh[i]);
     for (at, (quasi, column)) in policy.quasi.iter().zip(columns).enumerate() {
-        let code = |i: usize| column.map()[rows.quasi(i)[at] as usize];
-        find(&quasi.name, column.len(), &code, &|code| column.label(code).to_owned());
+        let code = |class: usize| numbers.cells[class * columns.len() + at];
+        let mut counts = vec![Counted::default(); column.len()];
+        for (class, counted) in classes.iter().enumerate() {
+            let of = &mut counts[code(class) as usize];
+            (of.records, of.left_out) = (of.records + counted.records, of.left_out + counted.left_out);
+        }
+        let code = |i: usize| code(numbers.fresh[i] as usize);
+        missing.name(&quasi.name, &counts, code, |code| column.label(code).to_owned());
     }
     for (at, (slot, view)) in policy.schema.sensitive.iter().zip(&window.dictionaries.sensitive).enumerate() {
-        find(policy.schema.name(*slot), view.leaf_count(), &|i| rows.sensitive(i)[at], &|code| text(view, code));
+        let code = |i: usize| rows.sensitive(i)[at];
+        let counts = missing.count(view.leaf_count(), rows.len(), code);
+        missing.name(policy.schema.name(*slot), &counts, code, |code| text(view, code));
     }
+    let mut groups = missing.groups;
     groups.sort_by_key(|group| std::cmp::Reverse(group.left_out));
     groups.truncate(MOST_GROUPS);
     groups
+}
+
+/// Records of a class or of a value.
+#[derive(Clone, Default)]
+struct Counted {
+    records: u64,
+    left_out: u64,
+}
+
+/// Those who are left out, and which groups of them can be named.
+struct Missing<'a> {
+    least: u64,
+    left_out: &'a [usize],
+    person: &'a dyn Fn(usize) -> u64,
+    groups: Vec<Group>,
+}
+
+impl Missing<'_> {
+    /// All rows and those left out, by one of so many codes.
+    fn count(&self, codes: usize, rows: usize, code: impl Fn(usize) -> Code) -> Vec<Counted> {
+        let mut counts = vec![Counted::default(); codes];
+        (0..rows).for_each(|i| counts[code(i) as usize].records += 1);
+        self.left_out.iter().for_each(|&i| counts[code(i) as usize].left_out += 1);
+        counts
+    }
+
+    /// Names the values of one attribute that are missing.
+    fn name(
+        &mut self,
+        attribute: &str,
+        counts: &[Counted],
+        code: impl Fn(usize) -> Code,
+        label: impl Fn(Code) -> String,
+    ) {
+        for (value, &Counted { records, left_out }) in (0..).zip(counts) {
+            if left_out < self.least || 2 * left_out < records {
+                continue;
+            }
+            let members = self.left_out.iter().filter(|&&i| code(i) == value);
+            let people: FxHashSet<u64> = members.map(|&i| (self.person)(i)).collect();
+            if people.len() as u64 >= self.least {
+                let (attribute, value) = (attribute.to_owned(), label(value));
+                self.groups.push(Group { attribute, value, records, left_out });
+            }
+        }
+    }
 }
 
 /// The text of a value that is carried as JSON.

@@ -17,8 +17,8 @@ use crate::model::manifest::KeptField;
 /// people; smaller withholds amounts and durations, of which many are rare and most are not.
 const MOST_UNIQUE: f64 = 0.5;
 /// Larger releases are measured by those of their values, about this many, that a fixed hash picks. More costs time at every
-/// close; fewer makes the share uncertain by more than a hundredth.
-const SAMPLE: usize = 1 << 13;
+/// close; fewer makes the share uncertain by more than a few hundredths.
+const SAMPLE: usize = 1 << 11;
 
 /// Who has a value, and how often it comes.
 struct Holder {
