@@ -6,6 +6,7 @@
 
 mod difference;
 mod lanes;
+mod left_out;
 mod numbering;
 mod provenance;
 mod room;
@@ -28,7 +29,7 @@ use crate::loss::{self, RAW_GLM};
 use crate::model::batch::Rows;
 use crate::model::event::{Millis, Partition, Position};
 use crate::model::lattice::Node;
-use crate::model::manifest::Named;
+use crate::model::manifest::{Named, Unmet};
 use crate::model::plan::Ledger;
 use crate::model::policy::{Loss, Policy, SuppressionAction};
 use crate::model::recoding::{Column, Recoding};
@@ -54,6 +55,8 @@ pub struct Anonymizer {
     trail: Arc<Trail>,
     held: Rows,
     carried: Rows,
+    /// Records that were left out for a value that has no place, from the windows whose rows are carried.
+    unplaced: u64,
     snapshots: sliding::Snapshots,
     memory: Option<Memory>,
     /// Records that wait in other lanes, for the operator's figures.
@@ -94,6 +97,7 @@ impl Anonymizer {
             trail: Arc::default(),
             held: empty.clone(),
             carried: empty,
+            unplaced: 0,
             snapshots: sliding::Snapshots::default(),
             dictionaries: None,
             partitions: None,
@@ -144,7 +148,7 @@ impl Anonymizer {
         self.partitions = partitions;
         self.ledgers.forget();
         self.held = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
-        self.carried = self.held.clone();
+        (self.carried, self.unplaced) = (self.held.clone(), 0);
         // What a snapshot has shown is finished, so the next window has none of it: there is nothing to compare.
         self.snapshots = sliding::Snapshots::default();
         if self.remembers() {
@@ -185,9 +189,15 @@ impl Anonymizer {
         let id = planned.unwrap_or_else(rand::random);
         // The policy has changed since the plan was made: the same bytes cannot be made again, and others must not be.
         let obsolete = replay.as_ref().is_some_and(|replay| replay.plan.fingerprint != policy.fingerprint);
-        if rows.is_empty() || obsolete {
+        self.unplaced += window.unplaced();
+        // What was left out for its value counts too. A planned release was within the limit.
+        let within = replay.is_some() || policy.suppression.beside(self.unplaced, rows.len() as u64).is_some();
+        let brought = !(window.rows.is_empty() && window.suppressed.is_empty());
+        if rows.is_empty() || obsolete || !within {
             let mut plan = Plan::default();
-            if obsolete {
+            if !obsolete {
+                (0..rows.len() as u32).for_each(|i| plan.leave_out(policy.action, i));
+            } else {
                 plan.suppressed = (0..rows.len() as u32).collect();
                 expired.extend_from_slice(self.held.positions());
                 self.held = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
@@ -198,10 +208,11 @@ impl Anonymizer {
             let lineage = lineage(&plan);
             let mut batch = self.batch(&window, &rows, &plan, &top, id, &expired, None, Vec::new());
             batch.lineage = lineage;
+            batch.provenance.work.unmet = (!within && brought).then_some(Unmet::Unplaced);
             return Ok(self.pass(batch, &rows, &plan, &top));
         }
         let rules = self.rules.bind(&window.dictionaries.values());
-        let evaluator = Evaluator::new(&policy, &rules, sets).warm(Arc::clone(&self.trail));
+        let evaluator = Evaluator::beside(self.unplaced, &policy, &rules, sets).warm(Arc::clone(&self.trail));
         let chosen = match &replay {
             Some(replay) => Chosen::given(Node::new(replay.plan.levels.iter().copied()), &evaluator),
             None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),
@@ -228,6 +239,9 @@ impl Anonymizer {
             let (recoding, losses) = (&chosen.recoding, losses.clone());
             let mut batch = this.batch(&window, &rows, plan, recoding, id, &expired, Some(&chosen), losses);
             batch.lineage = lineage;
+            let unmet = brought && plan.published.is_empty();
+            batch.provenance.work.unmet = unmet.then(|| left_out::unmet(&chosen));
+            batch.provenance.work.left_out = left_out::groups(&policy, &window, &rows, plan, &columns);
             batch
         };
         let mut closing = self.pass(batch(self, &plan), &rows, &plan, &chosen.recoding);
@@ -408,6 +422,9 @@ impl Anonymizer {
         // Nothing of the window was published: its rows start over. Otherwise those left out are known to be missing.
         let to = if plan.published.is_empty() { &mut carried } else { &mut self.held };
         plan.held.iter().for_each(|&i| to.push_from(rows, i as usize));
+        if carried.is_empty() {
+            self.unplaced = 0;
+        }
         self.carried = carried;
     }
 }

@@ -3,8 +3,9 @@
 //! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
 //! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
-//! the policy without them. Rows are sent in the order of what they show. Where a reader can subtract the last snapshot from this one, what left and what came must
-//! satisfy the policy too ([`verify_next`]).
+//! the policy without them. Kept fields that would identify people are withheld, and rows are sent in the order of what they show.
+//! Where a reader can subtract the last snapshot from this one, what left and what came must satisfy the policy too
+//! ([`verify_next`]).
 
 mod count;
 mod difference;
@@ -85,8 +86,13 @@ fn note(without_held: bool, difference: bool) -> &'static str {
 
 /// Counts the batch by the rules; a release if every class of every rule holds.
 pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch.arranged());
+    let batch = as_sent(batch, rules);
     counted(&batch, &Count::new(&batch, rules), rules)
+}
+
+/// The rows as a sink would send them: without kept fields that identify people, in an order that follows from what they show.
+fn as_sent(batch: GeneralizedBatch, rules: &Rules) -> Arc<GeneralizedBatch> {
+    Arc::new(batch.withholding(rules.kept(), rules.counting().subjects).arranged())
 }
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
@@ -144,7 +150,7 @@ impl Release {
             values.clear();
             let (rows, i) = batch.source(place);
             values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
-            values.extend(rows.kept(i));
+            values.extend(batch.kept(rows, i));
             row(class as usize, &values)?;
         }
         Ok(())

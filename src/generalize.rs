@@ -8,6 +8,7 @@
 
 mod arrange;
 mod index;
+mod kept;
 mod numbers;
 
 use std::fmt;

@@ -63,7 +63,7 @@ fn town(records: usize, people: u16, seed: u64) -> Table {
 fn policy(table: &Table, rules: &[Rule], action: SuppressionAction, sequential: Option<Sequential>) -> Arc<Policy> {
     let policy = table.policy_with(rules, 0.2, Loss::Glm, action);
     let fields = [("q0", Role::Quasi), ("q1", Role::Quasi), ("q2", Role::Quasi), ("s0", Role::Sensitive)];
-    let schema = Schema::new(fields.into_iter().chain([("who", Role::Subject), ("number", Role::Insensitive)]));
+    let schema = Schema::new(fields.into_iter().chain([("who", Role::Subject), ("number", Role::Reviewed)]));
     Arc::new(Policy { schema, sequential, ..(*policy).clone() })
 }
 

@@ -379,7 +379,7 @@ fn a_pipe_that_stays_open_publishes_and_drains_on_a_signal() {
 #[test]
 fn the_order_of_the_input_is_gone() {
     let desk = Desk::new();
-    desk.write("policy.yaml", policy("  keep: [number]\n"));
+    desk.write("policy.yaml", policy("  keep: [{ name: number, reviewed: true }]\n"));
     let lines = jsonl(&people(2000));
     let numbered = lines.lines().enumerate().map(|(i, line)| line.replace('}', &format!(",\"number\":{i}}}\n")));
     desk.write("in.jsonl", numbered.collect::<String>());
@@ -399,7 +399,7 @@ fn the_order_of_the_input_is_gone() {
 fn a_half_filled_window_below_k_is_never_flushed() {
     let desk = Desk::new();
     desk.write("pipeline.yaml", policy("window: { tumbling: { max_records: 100, max_age: 1h } }\n"));
-    let left = desk.pipe(&["run", "-c", "pipeline.yaml"], jsonl(&people(4)).as_bytes()).expect(0);
+    let left = desk.pipe(&["run", "-c", "pipeline.yaml"], jsonl(&people(4)).as_bytes()).expect(1);
     assert_eq!(left.out, "");
     let summary: Value = serde_json::from_str(left.err.lines().last().unwrap()).unwrap();
     adds_up(&summary);

@@ -10,7 +10,7 @@ fn started(http: &str) -> (Desk, Service) {
     let desk = Desk::new();
     desk.write(
         "pipeline.yaml",
-        policy(&format!("window: {{ tumbling: {{ max_records: 100, max_age: 1h }} }}\n{http}")),
+        policy(&format!("  keep: [score]\nwindow: {{ tumbling: {{ max_records: 100, max_age: 1h }} }}\n{http}")),
     );
     let service = Service::start(&desk, "pipeline.yaml", "info");
     (desk, service)

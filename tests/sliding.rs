@@ -37,7 +37,7 @@ fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
     if table.with_subject {
         fields.push(("who".into(), Role::Subject));
     }
-    fields.push(("number".into(), Role::Insensitive));
+    fields.push(("number".into(), Role::Reviewed));
     let schema = Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)));
     Arc::new(Policy { schema, unknown_value: Fallback::Suppress, ..(*policy).clone() })
 }

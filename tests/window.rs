@@ -226,6 +226,44 @@ fn a_time_from_the_future_moves_nothing() {
     assert_eq!(offsets(&closed[0]), [0, 1, 2, 3, 4]);
 }
 
+/// Records of last year, read today: nothing but the other records says that one of them is dated months ahead.
+#[test]
+fn one_record_ahead_of_the_others_does_not_move_event_time() {
+    const DAY: i64 = 86_400_000;
+    let (then, ahead) = (NOW - 300 * DAY, NOW - 200 * DAY);
+    // As the first record, and as a later one.
+    for (times, closes) in
+        [([ahead, then, then + 10, then + 20], then + 1000), ([then, then + 10, ahead, then + 20], then + 1000)]
+    {
+        let (mut stream, line) = plain(by_event_time(1000, 0));
+        for time in times {
+            assert!(stream.add(&line, Some(time), NOW).is_empty(), "{times:?}");
+        }
+        let closed = stream.add(&line, Some(closes), NOW);
+        assert_eq!(closed.iter().map(offsets).collect::<Vec<_>>(), [[0, 1, 2, 3]], "{times:?}");
+        assert_eq!(stream.drain(NOW).len(), 1, "nothing waits for next year");
+    }
+}
+
+/// A stream that has paused goes on later: event time follows when the records agree.
+#[test]
+fn event_time_follows_a_gap_that_all_records_agree_on() {
+    const DAY: i64 = 86_400_000;
+    let then = NOW - 300 * DAY;
+    let (mut stream, line) = plain(by_event_time(1000, 0));
+    for i in 0..20 {
+        assert!(stream.add(&line, Some(then + i), NOW).is_empty());
+    }
+    let closed: Vec<ClosedWindow> = (0..40).flat_map(|i| stream.add(&line, Some(then + 100 * DAY + i), NOW)).collect();
+    assert_eq!(closed.len(), 1);
+    assert_eq!(closed[0].rows.len(), 29, "those before they agreed go with the window that was open");
+    assert_eq!(stream.add(&line, Some(then + 100 * DAY + 1000), NOW)[0].rows.len(), 31);
+    // Where the clock has moved as far there is nothing to agree on.
+    let (mut stream, line) = plain(by_event_time(1000, 0));
+    assert!(stream.add(&line, Some(NOW), NOW).is_empty());
+    assert_eq!(stream.add(&line, Some(NOW + DAY), NOW + DAY).len(), 1);
+}
+
 #[test]
 fn a_time_from_1970_moves_nothing() {
     let (mut stream, line) = plain(by_event_time(1000, 0));

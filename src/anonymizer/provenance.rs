@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Anonymizer, Plan};
+use super::{Anonymizer, Plan, left_out};
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
 use crate::model::batch::Rows;
@@ -54,27 +54,28 @@ impl Anonymizer {
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
-            work: Work {
-                tombstones: window.tombstones.len() as u64,
-                retracted: window.retracted,
-                losses,
-                ..self.work(plan, rows, chosen)
-            },
+            work: Work { losses, ..self.work(window, plan, rows, chosen) },
         }
     }
 
-    fn work(&self, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
+    fn work(&self, window: &ClosedWindow, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
         let arrived = |row: &RowRef| match row {
             RowRef::Fresh(i) => rows.arrived(*i as usize).0,
             RowRef::Held(i) => self.held.arrived(*i as usize).0,
         };
         let origins = chosen.map_or_else(Origins::default, |c| c.origins);
+        let (counted, fallbacks) = left_out::fallbacks(&self.policy, window);
         Work {
             oldest_arrival: plan.published.iter().map(arrived).min(),
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
             waiting_elsewhere: self.elsewhere,
+            tombstones: window.tombstones.len() as u64,
+            retracted: window.retracted,
+            unplaced: window.unplaced(),
+            counted,
+            fallbacks,
             ..Work::default()
         }
     }

@@ -15,13 +15,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::difference::{Candidates, Standing};
 use super::numbering::Numbering;
-use super::{Anonymizer, Closing, Plan};
+use super::{Anonymizer, Closing, Plan, left_out};
 use crate::failpoint::defect;
 use crate::gate::{self, Release, Snapshot};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Spans};
 use crate::model::event::{Position, RejectCode};
 use crate::model::lattice::Node;
+use crate::model::manifest::Unmet;
 use crate::model::plan::ReleasePlan;
 use crate::model::recoding::{Column, Recoding};
 use crate::search::choose::{Chosen, choose};
@@ -102,14 +103,20 @@ impl Anonymizer {
         let policy = Arc::clone(&self.policy);
         let lattice = policy.lattice();
         let mut tried = None;
-        if pool.window > 0 {
+        // What was left out for its value counts too.
+        let within = policy.suppression.beside(slide.unplaced, window.sets.base().records()).is_some();
+        let mut unmet = (!within).then_some(Unmet::Unplaced);
+        if pool.window > 0 && within {
             let rules = self.rules.bind(&window.dictionaries.values());
-            let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets)).warm(Arc::clone(&self.trail));
+            let evaluator = Evaluator::beside(slide.unplaced, &policy, &rules, Arc::clone(&window.sets));
+            let evaluator = evaluator.warm(Arc::clone(&self.trail));
             let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
             if let Some(time) = self.look.take() {
                 self.insight = Some(insight::look(&lattice, &evaluator, &chosen, time));
             }
-            if chosen.evaluation.satisfies {
+            if !chosen.evaluation.satisfies {
+                unmet = Some(left_out::unmet(&chosen));
+            } else {
                 // The last recoding never fails on what was shown before, where the best one may.
                 let mut recodings = vec![chosen.recoding.clone()];
                 recodings
@@ -136,7 +143,7 @@ impl Anonymizer {
                 }
             }
         }
-        let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, id) };
+        let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, id, unmet) };
         self.snapshots.last = Some(release.snapshot());
         self.last = Some(recoding);
         self.remember(window, &pool.in_window, &release);
@@ -228,7 +235,7 @@ impl Anonymizer {
     }
 
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.
-    fn skipped(&mut self, window: &ClosedWindow, slide: &Slide, pool: &Pool, id: u64) -> Closing {
+    fn skipped(&mut self, window: &ClosedWindow, slide: &Slide, pool: &Pool, id: u64, unmet: Option<Unmet>) -> Closing {
         let top = Recoding::from(self.policy.lattice().top().clone());
         let plan = Plan::default();
         let account = |given_up| self.account(window, slide, pool, &plan, &top, id, given_up);
@@ -237,7 +244,8 @@ impl Anonymizer {
         let account = account(given_up);
         let mut batch = self.batch(window, &pool.rows, &plan, &top, id, &[], None, Vec::new());
         batch = account.of(batch);
-        batch.provenance.work.skipped = pool.window > 0;
+        batch.provenance.work.skipped = pool.window > 0 && unmet.is_none();
+        batch.provenance.work.unmet = unmet;
         match gate::verify(batch, &self.rules) {
             Ok(release) => {
                 self.remember(window, &pool.in_window, &release);

@@ -14,6 +14,7 @@ use super::{Failure, InputArgs, Report, report};
 use crate::codec::{Encode, EncodeError, Format};
 use crate::config::{Config, Purpose};
 use crate::gate::Release;
+use crate::plot::figure;
 use crate::search::Algorithm;
 use crate::source::Preamble;
 
@@ -79,12 +80,14 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         return Err(not_met(&report));
     }
     write_release(&args.output, &batch, &release)?;
+    report.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     eprintln!(
-        "{} of {} records published, {} suppressed, {} rejected; smallest class {}; levels: {}",
+        "{} of {} records published, {} suppressed, {} rejected ({} %); smallest class {}; levels: {}",
         report.records_published,
         report.records_in,
         report.records_suppressed,
         report.records_rejected,
+        figure(100.0 * report.records_rejected as f64 / report.records_in.max(1) as f64),
         report.k_achieved.map_or_else(|| "none".into(), |k| k.to_string()),
         report.levels(),
     );
@@ -93,17 +96,8 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
 
 /// Says that nothing was published, why, and what could help.
 pub(super) fn not_met(report: &Report) -> Failure {
-    if report.records_rejected == report.records_in {
-        return Failure::NotMet("nothing was published: every record was rejected".into());
-    }
-    let found = match report.stop.as_str() {
-        "deadline" | "budget" | "cancelled" => "no generalization that satisfies it was found before the search ended",
-        _ => "no permitted generalization satisfies it within the suppression limit",
-    };
-    Failure::NotMet(format!(
-        "nothing was published: the policy is not met, {found}; raise `suppression.limit`, permit coarser levels \
-         (`max_level`), or ask less of `privacy`"
-    ))
+    let rejected = || Failure::NotMet("nothing was published: every record was rejected".into());
+    report.unmet.map_or_else(rejected, Failure::not_met)
 }
 
 fn refuse_same_file(input: &Path, output: &Path) -> Result<(), Failure> {

@@ -63,9 +63,11 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         object["seed"] = json!(args.seed);
         object["elapsed_ms"] = json!(elapsed.as_millis() as u64);
         object["per_release"] = Value::Array(releases);
-        return print(&object.to_string());
+        print(&object.to_string())?;
+    } else {
+        print(&closing(&summary, elapsed, &sample))?;
     }
-    print(&closing(&summary, elapsed, &sample))
+    summary.not_met().map_or(Ok(()), |reason| Err(Failure::not_met(reason)))
 }
 
 async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, Vec<String>), Failure> {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::codec::CodecError;
 use crate::config::Problem;
+use crate::model::manifest::Unmet;
 use crate::pipeline::PipelineError;
 use crate::sink::SinkError;
 use crate::source::SourceError;
@@ -39,6 +40,17 @@ impl Failure {
             Self::Usage(_) | Self::Configuration(_) => 2,
             Self::Outside(_) => 3,
         })
+    }
+
+    /// Nothing was published although there were records: why, and what could help.
+    pub(super) fn not_met(reason: Unmet) -> Self {
+        let remedy = match reason {
+            Unmet::Unplaced => "extend the hierarchies, or raise `suppression.limit`",
+            Unmet::Unsatisfied | Unmet::Unfound | Unmet::Forbidden => {
+                "raise `suppression.limit`, permit coarser levels (`max_level`), or ask less of `privacy`"
+            }
+        };
+        Self::NotMet(format!("nothing was published: the policy is not met, {}; {remedy}", reason.as_str()))
     }
 
     /// A failed read or write of `what`. A path that does not exist is a mistake in the command; the rest is outside.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::batch::{Batch, progress};
 use super::{Failure, InputArgs, print};
 use crate::config::{Config, Purpose, snippet};
+use crate::model::manifest::Unmet;
 use crate::model::policy::Policy;
 use crate::plot::standalone;
 use crate::search::evaluator::Evaluator;
@@ -82,7 +83,11 @@ pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
     let rules = choice.rules(&batch.policy);
     let window = batch.window.recounted(rules.counting())?;
     let rules = rules.bind(&window.dictionaries.values());
-    let evaluator = Evaluator::new(&batch.policy, &rules, window.sets);
+    let unplaced = window.suppressed.len() as u64;
+    if batch.policy.suppression.beside(unplaced, window.rows.len() as u64).is_none() {
+        return Err(Failure::NotMet(format!("there is nothing to trade off: {}", Unmet::Unplaced.as_str())));
+    }
+    let evaluator = Evaluator::beside(unplaced, &batch.policy, &rules, window.sets);
     progress.set_message("searching");
     let started = Instant::now();
     let mut budget = Budget::within(started, choice.time_budget);

@@ -33,8 +33,9 @@ use crate::source::kafka::{self as kafka_source, KafkaSource, Left};
 use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file, stdio};
 use crate::telemetry::{Telemetry, http};
 
-/// Fetched ahead without a memory limit. Larger: more memory. Smaller: the window waits for the network.
-const DEFAULT_FETCH_BYTES: usize = 64 << 20;
+/// `limits.memory` if there is none; a quarter of it is fetched ahead. Larger: more memory. Smaller: the window waits for the
+/// network.
+const DEFAULT_MEMORY: u64 = 256 << 20;
 /// How long leaving the group may take. Longer: a broker that is away holds up the end. Shorter: the others wait for the
 /// session's timeout although a busy broker would have answered.
 const LEAVE: Duration = Duration::from_secs(10);
@@ -43,7 +44,8 @@ const LEAVE: Duration = Duration::from_secs(10);
 ///
 /// Ends when its input ends, or on SIGTERM or SIGINT: then it reads no further, publishes what it can protect, and says
 /// what became of every record. That summary is one JSON object on standard output; if the releases themselves go there
-/// (`sink: stdio`), it is the last line on standard error.
+/// (`sink: stdio`), it is the last line on standard error. The exit code is 1 if records came in and none could be published
+/// because nothing satisfies the policy.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The pipeline, in YAML
@@ -56,11 +58,14 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
     let summary = runtime()?.block_on(serve(&config))?;
     let json = serde_json::to_string(&summary).map_err(|error| Failure::Outside(error.to_string()))?;
-    match config.sink {
-        SinkConfig::Stdio { .. } => {
+    let not_met = summary.not_met().map(Failure::not_met);
+    match (config.sink, not_met) {
+        // The summary is the last line.
+        (SinkConfig::Stdio { .. }, Some(failure)) => Err(Failure::NotMet(format!("{failure}\n{json}"))),
+        (SinkConfig::Stdio { .. }, None) => {
             writeln!(io::stderr(), "{json}").map_err(|error| Failure::io("cannot write to standard error", &error))
         }
-        SinkConfig::File { .. } | SinkConfig::Kafka(_) => print(&json),
+        (SinkConfig::File { .. } | SinkConfig::Kafka(_), not_met) => print(&json).and(not_met.map_or(Ok(()), Err)),
     }
 }
 
@@ -128,7 +133,7 @@ async fn kafka(
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
     let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
-    let memory = config.limits.memory.map_or(DEFAULT_FETCH_BYTES, |m| usize::try_from(m / 4).unwrap_or(usize::MAX));
+    let memory = usize::try_from(config.limits.memory.unwrap_or(DEFAULT_MEMORY) / 4).unwrap_or(usize::MAX);
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
         kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory, journal)?;

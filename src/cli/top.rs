@@ -99,7 +99,11 @@ fn fetch(url: &str, token: Option<&str>) -> Result<Value, Failure> {
 /// The status as lines and tables.
 fn text(status: &Value) -> String {
     let number = |key: &str| status[key].as_f64().map_or("-".into(), count);
-    let state = if status["ready"].as_bool() == Some(true) { "publishing" } else { "waiting for its input" };
+    let state = match (status["unmet_reason"].as_str(), status["ready"].as_bool()) {
+        (Some(unmet), _) => unmet,
+        (None, Some(true)) => "publishing",
+        (None, _) => "waiting for its input",
+    };
     let mut text = format!(
         "veilstream: {state}; {} releases, {} refused; {} MiB\n\
          records: {} read ({}/s), {} published, {} suppressed, {} held, {} rejected; {} in the window; lag {}\n",

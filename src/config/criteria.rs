@@ -293,7 +293,7 @@ impl Context<'_> {
             }
         };
         let sensitive = self.policy.sensitive.iter().position(|s| s.name == name).map(Field::Sensitive);
-        let kept = self.policy.keep.iter().position(|k| k == name).map(Field::Kept);
+        let kept = self.policy.keep.iter().position(|k| k.name() == name).map(Field::Kept);
         let field = sensitive.or(kept);
         if field.is_none() && !self.at.lost("sensitive") && !self.at.lost("keep") {
             let at = at.key("field");

@@ -207,7 +207,7 @@ pub struct HttpConfig {
 pub struct LimitsConfig {
     /// The largest record, in bytes; positive.
     pub max_record_bytes: u64,
-    /// At this many bytes in open windows the source is paused.
+    /// A quarter of so many bytes may be fetched ahead of the windows.
     pub memory: Option<u64>,
 }
 

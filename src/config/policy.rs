@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fingerprint::Fingerprint;
 use super::problem::Problems;
-use super::raw::{RawAction, RawFallback, RawLoss, RawPolicy, RawQuasi, RawRender};
+use super::raw::{RawAction, RawFallback, RawKeep, RawKeptField, RawLoss, RawPolicy, RawQuasi, RawRender};
 use super::tree::At;
 use super::{criteria, hierarchy};
 use crate::model::hierarchy::{Hierarchy, Measure};
@@ -128,11 +128,8 @@ fn check_render(render: RawRender, at: At<'_>, quasi: &[QuasiIdentifier], comple
 
 /// Every (name, role) of the policy with its place, in the order of the schema.
 fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
-    let list = |key: &str, names: &'a [String], role: Role| {
-        let at = at.key(key);
-        names.iter().enumerate().map(move |(i, name)| (name.as_str(), role, at.index(i))).collect::<Vec<_>>()
-    };
-    let (quasi, sensitive) = (at.key("quasi_identifiers"), at.key("sensitive"));
+    let [quasi, sensitive, keep, identifiers] =
+        ["quasi_identifiers", "sensitive", "keep", "identifiers"].map(|key| at.key(key));
     let mut roles = Vec::new();
     for (i, field) in raw.quasi_identifiers.iter().enumerate() {
         roles.push((field.name.as_str(), Role::Quasi, quasi.index(i).key("name")));
@@ -140,8 +137,17 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
     for (i, field) in raw.sensitive.iter().enumerate() {
         roles.push((field.name.as_str(), Role::Sensitive, sensitive.index(i).key("name")));
     }
-    roles.extend(list("keep", &raw.keep, Role::Insensitive));
-    roles.extend(list("identifiers", &raw.identifiers, Role::Identifier));
+    for (i, field) in raw.keep.iter().enumerate() {
+        let (role, at) = match field {
+            RawKeep::Name(_) => (Role::Insensitive, keep.index(i)),
+            RawKeep::Field(RawKeptField { reviewed: false, .. }) => (Role::Insensitive, keep.index(i).key("name")),
+            RawKeep::Field(RawKeptField { reviewed: true, .. }) => (Role::Reviewed, keep.index(i).key("name")),
+        };
+        roles.push((field.name(), role, at));
+    }
+    for (i, name) in raw.identifiers.iter().enumerate() {
+        roles.push((name.as_str(), Role::Identifier, identifiers.index(i)));
+    }
     roles.extend(raw.subject.as_deref().map(|name| (name, Role::Subject, at.key("subject"))));
     roles.extend(raw.label.as_deref().map(|name| (name, Role::Label, at.key("label"))));
     roles
@@ -168,7 +174,7 @@ fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &Surroundings<'a>, pr
         let clash = earlier.iter().find_map(|&(other, line)| conflict(other, role).map(|why| (other, line, why)));
         if let Some((other, line, why)) = clash {
             let name = at.show(name);
-            let message = if other == role {
+            let message = if called(other) == called(role) {
                 format!("{name} is listed twice as a {}, first on line {line}: keep one", called(role))
             } else {
                 format!("{name} is a {} here and a {} on line {line}: {why}", called(role), called(other))
@@ -183,7 +189,7 @@ fn called(role: Role) -> &'static str {
     match role {
         Role::Quasi => "quasi-identifier",
         Role::Sensitive => "sensitive field",
-        Role::Insensitive => "kept field",
+        Role::Insensitive | Role::Reviewed => "kept field",
         Role::Identifier => "identifier",
         Role::Subject => "subject",
         Role::Label => "label",
@@ -193,7 +199,9 @@ fn called(role: Role) -> &'static str {
 
 /// Why a field cannot have both roles; `None` if it can. Symmetric.
 fn conflict(a: Role, b: Role) -> Option<&'static str> {
-    use Role::{EventTime, Identifier, Insensitive, Label, Quasi, Sensitive, Subject};
+    use Role::{EventTime, Identifier, Insensitive, Label, Quasi, Reviewed, Sensitive, Subject};
+    // For what else it may be it makes no difference that somebody has looked at it.
+    let [a, b] = [a, b].map(|role| if role == Reviewed { Insensitive } else { role });
     let either = |x: Role, y: Role| (a, b) == (x, y) || (a, b) == (y, x);
     let with = |x: Role| a == x || b == x;
     if a == b {
@@ -314,6 +322,7 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     for (role, slots) in [
         ("sensitive", schema.sensitive.as_slice()),
         ("keep", schema.keep.as_slice()),
+        ("reviewed", schema.reviewed.as_slice()),
         ("subject", schema.subject.as_slice()),
         ("label", schema.label.as_slice()),
     ] {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::count::{Count, canonical_cells};
-use super::{Reading, Refusal, Release, counted};
+use super::{Reading, Refusal, Release, as_sent, counted};
 use crate::generalize::{GeneralizedBatch, RowRef};
 use crate::model::batch::{Covering, Rows, Spans};
 use crate::model::counting::Values;
@@ -51,7 +51,7 @@ impl Release {
 
 /// Like [`super::verify`], after `last` was published: also what left and what came since must satisfy the policy.
 pub fn verify_next(batch: GeneralizedBatch, rules: &Rules, last: Option<&Snapshot>) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch.arranged());
+    let batch = as_sent(batch, rules);
     let count = Count::new(&batch, rules);
     let mut release = counted(&batch, &count, rules)?;
     let looks = Looks::of(&batch, count.cells());

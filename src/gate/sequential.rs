@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::count::Count;
-use super::{Refusal, Release, counted};
+use super::{Refusal, Release, as_sent, counted};
 use crate::generalize::GeneralizedBatch;
 use crate::model::domain::Code;
 use crate::model::policy::{Policy, Sequential};
@@ -127,7 +127,7 @@ pub fn verify_recurring(
     memory: &mut Memory,
     planned: bool,
 ) -> Result<Release, Refusal> {
-    let batch = Arc::new(batch.arranged());
+    let batch = as_sent(batch, rules);
     let count = Count::new(&batch, rules);
     let mut release = counted(&batch, &count, rules)?;
     if batch.is_empty() {

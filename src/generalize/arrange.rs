@@ -37,7 +37,7 @@ impl GeneralizedBatch {
     fn row_hash(&self, class: u64, row: RowRef) -> u64 {
         let (rows, i) = self.source(row);
         let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
-        spread(texts.chain([rows.kept_text(i)]).fold(class, hash))
+        spread(texts.chain(self.kept(rows, i)).fold(class, hash))
     }
 
     /// Rows of one hash that do not show the same are as good as never met; then their texts decide.
@@ -49,7 +49,7 @@ impl GeneralizedBatch {
         let values = |row: RowRef| {
             let (rows, i) = self.source(row);
             let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
-            texts.chain([rows.kept_text(i)])
+            texts.chain(self.kept(rows, i))
         };
         labels(a.1).cmp(labels(b.1)).then_with(|| values(a.2).cmp(values(b.2)))
     }

@@ -223,7 +223,7 @@ impl Rows {
 
     /// The kept values of row i one after the other.
     #[inline]
-    pub(crate) fn kept_text(&self, i: usize) -> &str {
+    fn kept_text(&self, i: usize) -> &str {
         let start = if i == 0 { 0 } else { self.kept_ends[i - 1] as usize };
         &self.kept[start..self.kept_ends[i] as usize]
     }

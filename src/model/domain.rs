@@ -19,7 +19,6 @@ pub struct Domain {
     /// Per level below the top, for hierarchies that grow.
     indexes: Vec<Index>,
     spellings: Spellings,
-    top: Option<Code>,
 }
 
 impl Domain {
@@ -36,7 +35,7 @@ impl Domain {
                 (levels, vec![Index::default(); height])
             }
         };
-        Self { hierarchy, view: Arc::new(DomainView { levels }), indexes, spellings: Spellings::default(), top: None }
+        Self { hierarchy, view: Arc::new(DomainView { levels, top: None }), indexes, spellings: Spellings::default() }
     }
 
     /// The hierarchy it is built over.
@@ -68,9 +67,10 @@ impl Domain {
     /// only at the top and loses everything at every level. Where a finer level has the top's label for something else, question
     /// marks are added to keep the two apart.
     pub fn top_code(&mut self) -> Option<Code> {
-        if self.top.is_none() {
+        if self.view.top.is_none() {
             let hierarchy = Arc::clone(&self.hierarchy);
-            let levels = &mut Arc::make_mut(&mut self.view).levels;
+            let view = Arc::make_mut(&mut self.view);
+            let levels = &mut view.levels;
             let mut parent = 0;
             for level in (0..usize::from(hierarchy.height())).rev() {
                 let mut label = hierarchy.top_label().to_owned();
@@ -80,9 +80,9 @@ impl Domain {
                 }
                 parent = add(Arc::make_mut(&mut levels[level]), &label, parent, 1.0)?;
             }
-            self.top = Some(parent);
+            view.top = Some(parent);
         }
-        self.top
+        self.view.top
     }
 
     /// The tables as they are now. Cheap; what the domain learns later does not show in it.
@@ -164,6 +164,7 @@ impl fmt::Debug for Domain {
 pub struct DomainView {
     /// Shared one by one, so that growth copies only the levels that grow.
     levels: Vec<Arc<LevelTable>>,
+    top: Option<Code>,
 }
 
 impl DomainView {
@@ -175,6 +176,11 @@ impl DomainView {
     /// The table of a level; `level` is at most the height.
     pub fn level(&self, level: Level) -> &LevelTable {
         &self.levels[usize::from(level)]
+    }
+
+    /// The leaf of values that are published as the top at every level; `None` if there was none yet.
+    pub fn top_code(&self) -> Option<Code> {
+        self.top
     }
 
     /// How many leaf codes there are.

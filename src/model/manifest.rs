@@ -2,6 +2,9 @@
 //! figures that follow from the published rows; nothing in it moves with one person. Which records a release finished is in
 //! the [`JournalEntry`], for operators.
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde::Serialize;
 
 /// Where a batch comes from and what was done to it.
@@ -50,7 +53,7 @@ pub struct Provenance {
     pub work: Work,
 }
 
-/// What a release took, beside what its manifest says.
+/// What a release took and left, beside what its manifest says: for the operator alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
     /// When the oldest of its records came in, in milliseconds since the epoch; none without a record.
@@ -72,6 +75,106 @@ pub struct Work {
     pub tombstones: u64,
     /// Records that they have retracted.
     pub retracted: u64,
+    /// Why nothing of the window was published although it had records.
+    pub unmet: Option<Unmet>,
+    /// Records that were left out for a value that has no place in its hierarchy.
+    pub unplaced: u64,
+    /// Records that were counted, all windows included that it was made of.
+    pub counted: u64,
+    /// How many of those stand as the top of an attribute, for a value that has no place in its hierarchy; in policy order.
+    pub fallbacks: Vec<(Arc<str>, u64)>,
+    /// The groups of which half or more was left out.
+    pub left_out: Vec<Group>,
+    /// What the kept fields give away.
+    pub kept: Vec<KeptField>,
+}
+
+impl Work {
+    /// The share of the records that stand as the top of an attribute for want of a place; none if nothing was counted.
+    pub fn fallback_shares(&self) -> impl Iterator<Item = (&str, f64)> {
+        let counted = self.fallbacks.iter().filter(|_| self.counted > 0);
+        counted.map(|(attribute, records)| (&**attribute, *records as f64 / self.counted as f64))
+    }
+}
+
+/// Why nothing of a window was published although it had records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmet {
+    /// Nothing that is permitted satisfies the policy.
+    Unsatisfied,
+    /// The search found nothing in its time.
+    Unfound,
+    /// Values alone leave out more than is allowed.
+    Unplaced,
+    /// What satisfies cannot be published: earlier releases, or the room for a plan, forbid it.
+    Forbidden,
+}
+
+impl Unmet {
+    /// The reason, as the end of a sentence.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unsatisfied => "no permitted generalization satisfies the policy within the suppression limit",
+            Self::Unfound => "no generalization that satisfies the policy was found before the search ended",
+            Self::Unplaced => "more records than the suppression limit have a value that has no place in its hierarchy",
+            Self::Forbidden => "earlier releases, or the room to plan this one, leave nobody who may be published",
+        }
+    }
+}
+
+/// Records that share a value, of which half or more was left out of a release. Never about fewer people than the policy hides
+/// anybody among.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// The quasi-identifier or sensitive field.
+    pub attribute: String,
+    /// The value, as generalized as the release.
+    pub value: String,
+    /// Records that have it.
+    pub records: u64,
+    /// How many of them were left out.
+    pub left_out: u64,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({}, {} of {})", self.attribute, self.left_out, self.records)
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { attribute, value, records, left_out } = self;
+        match left_out == records {
+            true => write!(f, "all {records} records with {attribute} = {value} were left out"),
+            false => write!(f, "{left_out} of {records} records with {attribute} = {value} were left out"),
+        }
+    }
+}
+
+/// What a kept field gives away in one release.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeptField {
+    /// Its name.
+    pub field: Arc<str>,
+    /// The share of the rows whose value belongs to one person alone.
+    pub unique_share: f64,
+    /// True if some value is an object or a list, which may hold anything.
+    pub nested: bool,
+    /// True if the policy says that somebody has looked at it.
+    pub reviewed: bool,
+    /// True if null is published in its place.
+    pub withheld: bool,
+}
+
+impl KeptField {
+    /// Why it is withheld.
+    pub fn reason(&self) -> String {
+        match self.nested {
+            true => "it holds objects or lists".into(),
+            false => format!("{:.0} % of its values belong to one person alone", 100.0 * self.unique_share),
+        }
+    }
 }
 
 /// Where the records of one partition stand that were read into a window, others between them.

@@ -14,7 +14,7 @@ use super::schema::Schema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct K(pub u32);
 
-/// The share of a window's records that may be suppressed or held, in [0, 1].
+/// The share of a window's records that may be suppressed or held, whatever the reason, in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct SuppressionLimit(pub f64);
 
@@ -23,6 +23,12 @@ impl SuppressionLimit {
     pub fn of(self, records: u64) -> u64 {
         // The epsilon keeps 5 % of 100 at 5, whatever the float thinks of 0.05.
         (self.0 * records as f64 + 1e-9).floor() as u64
+    }
+
+    /// How many of `records` may be left out of a window from which `gone` more were left out before; `None` if those alone are
+    /// too many.
+    pub fn beside(self, gone: u64, records: u64) -> Option<u64> {
+        self.of(records + gone).checked_sub(gone)
     }
 }
 

@@ -9,8 +9,10 @@ pub enum Role {
     Quasi,
     /// Published as it is; what the criteria protect.
     Sensitive,
-    /// Passed through unchanged (`keep`).
+    /// Passed through unchanged (`keep`), unless that would identify people.
     Insensitive,
+    /// Passed through unchanged whatever it holds: the policy says that somebody has looked at it.
+    Reviewed,
     /// Named so that nobody wonders; never read, never published.
     Identifier,
     /// Who the record is about; counted, never published.
@@ -40,6 +42,8 @@ pub struct Schema {
     pub sensitive: Vec<usize>,
     /// Slots of the fields passed through.
     pub keep: Vec<usize>,
+    /// Those of them that were reviewed.
+    pub reviewed: Vec<usize>,
     /// Slot of the subject.
     pub subject: Option<usize>,
     /// Slot of the class label.
@@ -56,6 +60,7 @@ impl Schema {
             quasi: Vec::new(),
             sensitive: Vec::new(),
             keep: Vec::new(),
+            reviewed: Vec::new(),
             subject: None,
             label: None,
             event_time: None,
@@ -73,6 +78,10 @@ impl Schema {
                 Role::Quasi => schema.quasi.push(slot),
                 Role::Sensitive => schema.sensitive.push(slot),
                 Role::Insensitive => schema.keep.push(slot),
+                Role::Reviewed => {
+                    schema.keep.push(slot);
+                    schema.reviewed.push(slot);
+                }
                 Role::Subject => schema.subject = Some(slot),
                 Role::Label => schema.label = Some(slot),
                 Role::EventTime => schema.event_time = Some(slot),
@@ -95,6 +104,11 @@ impl Schema {
     /// The name of the field in `slot`.
     pub fn name(&self, slot: usize) -> &Arc<str> {
         &self.attributes[slot].name
+    }
+
+    /// The kept fields in the order of the output, and whether they were reviewed.
+    pub fn kept(&self) -> impl Iterator<Item = (Arc<str>, bool)> + '_ {
+        self.keep.iter().map(|slot| (Arc::clone(self.name(*slot)), self.reviewed.contains(slot)))
     }
 
     /// The slots that are published, in the order of the output: quasi, then sensitive, then kept.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::gate::{Refusal, Release};
+use crate::model::manifest::Unmet;
 use crate::sink::SinkError;
 use crate::source::SourceError;
 use crate::window::TooWide;
@@ -25,6 +26,9 @@ pub struct Summary {
     pub records_returned: u64,
     /// Releases with at least one row.
     pub releases: u64,
+    /// Why the last window of which nothing could be published was such a one.
+    #[serde(skip)]
+    pub unmet: Option<Unmet>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
@@ -45,6 +49,12 @@ impl Summary {
         self.records_suppressed += provenance.records_suppressed;
         self.records_rejected += provenance.records_rejected;
         self.releases += u64::from(!release.is_empty());
+        self.unmet = provenance.work.unmet.or(self.unmet);
+    }
+
+    /// Why nothing at all was published although there were records that could have been; `None` if something was.
+    pub fn not_met(&self) -> Option<Unmet> {
+        self.unmet.filter(|_| self.releases == 0)
     }
 }
 

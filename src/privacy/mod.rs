@@ -108,6 +108,7 @@ pub struct Rules {
     facets: Vec<Facet>,
     subjects: bool,
     profiler: Profiler,
+    kept: Arc<[(Arc<str>, bool)]>,
 }
 
 impl Rules {
@@ -124,7 +125,13 @@ impl Rules {
             facets,
             subjects: policy.schema.subject.is_some(),
             profiler: Profiler::new(policy.sentences()),
+            kept: policy.schema.kept().collect(),
         }
+    }
+
+    /// The kept fields, and whether they were reviewed.
+    pub fn kept(&self) -> &[(Arc<str>, bool)] {
+        &self.kept
     }
 
     /// The same rules counting records, for files in which the subject is no longer to be seen.
@@ -298,6 +305,7 @@ mod tests {
             facets: Vec::new(),
             subjects,
             profiler: Profiler::new([]),
+            kept: Arc::default(),
         };
         assert_eq!(rules(false).knowledge(3, 2), [vec![0, 1], vec![0, 2], vec![1, 2]]);
         assert_eq!(rules(false).knowledge(2, 5), [vec![0, 1]]);

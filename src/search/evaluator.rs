@@ -1,7 +1,7 @@
 //! The evaluator: counts a node once, judges it by the policy, remembers the answer.
 //!
-//! Invariant: `satisfies` means that the classes that fail some criterion hold at most the suppression limit's share of
-//! the window's records, that something is left to publish, and that the rules about the whole release hold for it.
+//! Invariant: `satisfies` means that the classes that fail some criterion hold at most what is left of the suppression limit's
+//! share of the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -95,10 +95,16 @@ const MAX_REMEMBERED: usize = 512;
 impl<'a> Evaluator<'a> {
     /// An evaluator over the sets of one window.
     pub fn new(policy: &'a Policy, rules: &'a Rules, sets: Arc<dyn FrequencySets>) -> Self {
+        Self::beside(0, policy, rules, sets)
+    }
+
+    /// The same for a window from which `gone` records were left out before they were counted: the suppression limit, which they
+    /// do not exceed, is theirs too.
+    pub fn beside(gone: u64, policy: &'a Policy, rules: &'a Rules, sets: Arc<dyn FrequencySets>) -> Self {
         let base = sets.base();
         let records = base.records();
         let metric = loss::metric(policy.loss, policy, sets.domains(), &base);
-        let allowed = policy.suppression.of(records);
+        let allowed = policy.suppression.beside(gone, records).unwrap_or(0);
         let suppression = allowed > 0;
         let alone = rules.only_classes() && rules.monotone(suppression);
         let sizes_only = alone && rules.alone(suppression, true).next().is_none();

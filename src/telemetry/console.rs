@@ -30,6 +30,7 @@ pub fn page(view: &View) -> String {
     privacy(view, &mut html);
     records(view, &mut html);
     attributes(view, &mut html);
+    left_out(view, &mut html);
     html.raw("</div>");
     match &view.look {
         Some(look) => {
@@ -58,10 +59,11 @@ pub fn page(view: &View) -> String {
 
 fn header(view: &View, html: &mut Html) {
     html.raw("<header><h1>Veilstream</h1>");
-    match (view.refused, view.ready) {
-        (0, true) => html.text("span class=\"state good\"", "publishing"),
-        (0, false) => html.text("span class=\"state\"", "waiting for its input"),
-        (n, _) => html.text("span class=\"state bad\"", &format!("stopped: the gate refused {n} release(s)")),
+    match (view.refused, view.unmet_said(), view.ready) {
+        (0, None, true) => html.text("span class=\"state good\"", "publishing"),
+        (0, None, false) => html.text("span class=\"state\"", "waiting for its input"),
+        (0, Some(unmet), _) => html.text("span class=\"state bad\"", &unmet),
+        (n, ..) => html.text("span class=\"state bad\"", &format!("stopped: the gate refused {n} release(s)")),
     };
     html.raw("<span class=\"soft\">as of ").text("time", &time(view.now));
     html.raw("; <a href=\"/\">refresh</a></span><span id=\"stale\" class=\"state bad\" hidden>no answer: figures are old</span></header>");
@@ -168,6 +170,28 @@ fn attributes(view: &View, html: &mut Html) {
     let rows: Vec<Vec<String>> = view.recoding.iter().enumerate().map(row).collect();
     html.behind("attributes-table", "Levels and losses", &["attribute", "level", "loss", "values"], &rows);
     html.raw("</section>");
+}
+
+/// What the last release does not show: kept fields, values without a place, and groups that vanished.
+fn left_out(view: &View, html: &mut Html) {
+    let Some(last) = view.recent.iter().find(|recent| recent.manifest.rows > 0) else { return };
+    let work = &last.manifest.provenance.work;
+    let kept = work.kept.iter().filter(|kept| kept.withheld);
+    let kept = kept.map(|kept| format!("The kept field {} is left out: {}.", kept.field, kept.reason()));
+    let fallbacks = work.fallback_shares().filter(|(_, share)| *share > 0.0).map(|(attribute, share)| {
+        let share = figure(100.0 * share);
+        format!("{attribute}: {share} % of the last window have no usable value and stand as the top.")
+    });
+    let groups = work.left_out.iter().map(|group| format!("In the last release, {group}."));
+    let said: Vec<String> = kept.chain(fallbacks).chain(groups).collect();
+    if said.is_empty() {
+        return;
+    }
+    html.raw("<section class=\"card\"><h2>Left out</h2><ul>");
+    for line in &said {
+        html.text("li", line);
+    }
+    html.raw("</ul></section>");
 }
 
 fn lattice(look: &Look, html: &mut Html) {

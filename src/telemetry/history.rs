@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Manifest};
+use crate::model::manifest::{AttributeLevel, Manifest, Unmet};
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
@@ -78,6 +78,8 @@ pub(super) struct History {
     pub(super) look: Option<Arc<Look>>,
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
+    /// How many windows since the last release could not be published at all, and why the last of them.
+    pub(super) unmet: Option<(u64, Unmet)>,
     asked: Option<Millis>,
 }
 
@@ -102,7 +104,11 @@ impl History {
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),
             drawn: OnceLock::new(),
         }));
+        if let Some(unmet) = from.work.unmet {
+            self.unmet = Some((self.unmet.map_or(1, |(windows, _)| windows + 1), unmet));
+        }
         if !release.is_empty() {
+            self.unmet = None;
             self.recoding.clone_from(&from.recoding);
         }
     }

@@ -168,10 +168,9 @@ async fn metrics(State(served): State<Served>) -> Response {
 }
 
 async fn ready(State(served): State<Served>) -> Response {
-    if served.telemetry.is_ready() {
-        "ready\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: nothing is assigned, or it is draining\n").into_response()
+    match served.telemetry.unready() {
+        None => "ready\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")).into_response(),
     }
 }
 

@@ -11,6 +11,7 @@ use prometheus::{
 
 use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
+use crate::model::manifest::Work;
 use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::privacy::Rules;
@@ -45,6 +46,11 @@ pub(super) struct Metrics {
     pub(super) warm_sets_bytes: IntGauge,
     sets: IntCounterVec,
     pub(super) releases: IntCounterVec,
+    unmet_windows: IntGauge,
+    groups_left_out: IntGauge,
+    top_fallback: GaugeVec,
+    kept_unique: GaugeVec,
+    pub(super) kept_withheld: IntGaugeVec,
     loss: GaugeVec,
     losses: HistogramVec,
     achieved: GaugeVec,
@@ -110,6 +116,25 @@ impl Metrics {
                 "origin",
             )?,
             releases: make.counters("releases_total", "Releases by outcome.", "outcome")?,
+            unmet_windows: make
+                .gauge("unmet_windows", "Windows since the last release of which nothing could be published.")?,
+            groups_left_out: make
+                .gauge("groups_left_out", "Groups of which half or more was left out of the last release.")?,
+            top_fallback: make.gauges(
+                "top_fallback_ratio",
+                "Share of the last window that stands as an attribute's top because its value has no place.",
+                &["attribute"],
+            )?,
+            kept_unique: make.gauges(
+                "kept_unique_ratio",
+                "Share of the last release's rows whose value of a kept field belongs to one person alone.",
+                &["field"],
+            )?,
+            kept_withheld: make.int_gauges(
+                "kept_withheld",
+                "1 if a kept field was left out of the last release because it identifies people.",
+                "field",
+            )?,
             loss: make.gauges("information_loss", "Information loss of the last release, by metric.", &["metric"])?,
             losses: make.histograms(
                 "information_loss_ratio",
@@ -159,7 +184,7 @@ impl Metrics {
             values.iter().for_each(|value| drop(family.with_label_values(&[value])));
         };
         declare(&self.records, &["published", "suppressed", "rejected"]);
-        declare(&self.releases, &["published", "empty", "refused", "skipped", "discarded"]);
+        declare(&self.releases, &["published", "empty", "unmet", "refused", "skipped", "discarded"]);
         declare(&self.rejected, &RejectCode::ALL.map(RejectCode::as_str));
         declare(&self.windows, &CloseReason::ALL.map(CloseReason::as_str));
         declare(&self.stops, &StopReason::ALL.map(StopReason::as_str));
@@ -174,7 +199,14 @@ impl Metrics {
         for state in ["assigned", "paused"] {
             self.partitions.with_label_values(&[state]);
         }
-        policy.quasi.iter().for_each(|q| drop(self.level.with_label_values(&[&q.name])));
+        for quasi in &policy.quasi {
+            self.level.with_label_values(&[&quasi.name]);
+            self.top_fallback.with_label_values(&[&quasi.name]);
+        }
+        for (field, _) in policy.schema.kept() {
+            self.kept_unique.with_label_values(&[&field]);
+            self.kept_withheld.with_label_values(&[&field]);
+        }
         for rule in Rules::new(policy).iter() {
             self.achieved.with_label_values(&[&rule.name()]);
             let bound = if rule.at_most() { "at_most" } else { "at_least" };
@@ -196,10 +228,12 @@ impl Metrics {
         self.held.set((from.records_held + from.work.waiting_elsewhere) as i64);
         let outcome = match manifest.k_achieved {
             Some(_) => "published",
+            None if from.work.unmet.is_some() => "unmet",
             None if from.work.skipped => "skipped",
             None => "empty",
         };
         self.releases.with_label_values(&[outcome]).inc();
+        self.left_out(&from.work, outcome);
         // Figures that are no metric of their own, such as sums as papers print them, are for reports.
         for loss in Loss::ALL {
             let Some(value) = from.loss(loss.as_str()) else { continue };
@@ -243,6 +277,25 @@ impl Metrics {
         self.close_to_publish.observe(seconds(from.closed_at, now));
         if let Some(arrived) = work.oldest_arrival {
             self.end_to_end.observe(seconds(arrived, now));
+        }
+    }
+
+    /// What was left out, and of what else nothing is left.
+    fn left_out(&self, work: &Work, outcome: &str) {
+        for (attribute, share) in work.fallback_shares() {
+            self.top_fallback.with_label_values(&[attribute]).set(share);
+        }
+        match outcome {
+            "unmet" => self.unmet_windows.inc(),
+            "published" => {
+                self.unmet_windows.set(0);
+                self.groups_left_out.set(work.left_out.len() as i64);
+                for kept in &work.kept {
+                    self.kept_unique.with_label_values(&[&kept.field]).set(kept.unique_share);
+                    self.kept_withheld.with_label_values(&[&kept.field]).set(i64::from(kept.withheld));
+                }
+            }
+            _ => {}
         }
     }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Refusal, Release};
 use crate::model::event::{Millis, Position, Reject};
+use crate::model::manifest::Unmet;
 use crate::model::meter::Meter;
 use crate::model::policy::Policy;
 use crate::privacy::Rules;
@@ -41,6 +42,11 @@ pub struct Telemetry {
 
 /// No window fills.
 const NEVER: i64 = i64::MAX;
+/// Windows in a row of which nothing can be published until the service counts as not ready. More hides a policy that nothing
+/// satisfies; fewer takes one small window for one.
+const UNMET_WINDOWS: u64 = 3;
+/// The share of a window that may stand as an attribute's top for want of a place before it is said aloud.
+const MOST_FALLBACKS: f64 = 0.05;
 
 impl Telemetry {
     /// Everything at zero, every series of `policy` declared.
@@ -79,7 +85,16 @@ impl Telemetry {
 
     /// True while the service has its input and can publish.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.unready().is_none()
+    }
+
+    /// Why the service is not ready, if it is not.
+    pub fn unready(&self) -> Option<String> {
+        if !self.ready.load(Ordering::Relaxed) {
+            return Some("nothing is assigned, or it is draining".into());
+        }
+        let (windows, reason) = self.history().unmet.filter(|(windows, _)| *windows >= UNMET_WINDOWS)?;
+        Some(format!("nothing of the last {windows} windows could be published: {}", reason.as_str()))
     }
 
     /// Records read so far.
@@ -120,8 +135,36 @@ impl Telemetry {
 
     /// A release was published.
     pub fn released(&self, release: &Release, now: Millis) {
+        self.tell(release);
+        self.metrics.released(release, now);
+        let (read, lag) = (self.records_read(), self.meter.lag());
+        self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+    }
+
+    /// What the log says of a release.
+    fn tell(&self, release: &Release) {
         let manifest = release.manifest();
         let from = &manifest.provenance;
+        let work = &from.work;
+        if work.tombstones > 0 {
+            tracing::info!(
+                release = from.release_id,
+                tombstones = work.tombstones,
+                retracted = work.retracted,
+                "records are retracted from this release on"
+            );
+        }
+        if let Some(reason) = work.unmet.map(Unmet::as_str) {
+            tracing::warn!(
+                window = from.window_id,
+                suppressed = from.records_suppressed,
+                held = from.records_held,
+                rejected = from.records_rejected,
+                reason,
+                "nothing of a window could be published"
+            );
+            return;
+        }
         tracing::info!(
             release = from.release_id,
             window = from.window_id,
@@ -132,20 +175,19 @@ impl Telemetry {
             k = manifest.k_achieved,
             checks = from.nodes_checked,
             stop = from.stop,
+            groups_left_out = from.work.left_out.len(),
             "release published"
         );
-        let work = &from.work;
-        if work.tombstones > 0 {
-            tracing::info!(
-                release = from.release_id,
-                tombstones = work.tombstones,
-                retracted = work.retracted,
-                "records are retracted from this release on"
-            );
+        for (attribute, share) in from.work.fallback_shares().filter(|(_, share)| *share > MOST_FALLBACKS) {
+            tracing::warn!(attribute, share, "values that have no place in their hierarchy stand as its top");
         }
-        self.metrics.released(release, now);
-        let (read, lag) = (self.records_read(), self.meter.lag());
-        self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        for kept in from.work.kept.iter().filter(|kept| kept.withheld) {
+            // Once, not with every release.
+            if self.metrics.kept_withheld.with_label_values(&[&kept.field]).get() == 0 {
+                let reason = kept.reason();
+                tracing::warn!(field = &*kept.field, reason, "a kept field identifies people and is left out");
+            }
+        }
     }
 
     /// True if the next search should be looked at: seldom, and more often while somebody watches.
@@ -170,6 +212,7 @@ impl Telemetry {
         View {
             now,
             ready: self.is_ready(),
+            unmet: history.unmet,
             policy: Arc::clone(&self.policy),
             wanted: self.wanted.clone(),
             totals: Totals {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::history::{Look, Moment, Recent};
 use crate::model::event::Millis;
-use crate::model::manifest::AttributeLevel;
+use crate::model::manifest::{AttributeLevel, Unmet};
 use crate::model::policy::Policy;
 
 /// How many losses a script is told; a terminal shows no more.
@@ -50,6 +50,8 @@ pub struct View {
     pub now: Millis,
     /// True while the service has its input and can publish.
     pub ready: bool,
+    /// How many windows since the last release could not be published at all, and why the last of them.
+    pub unmet: Option<(u64, Unmet)>,
     /// The policy.
     pub policy: Arc<Policy>,
     /// Its criteria.
@@ -114,6 +116,13 @@ impl View {
         -(self.now.0.saturating_sub(at.0).max(0) as f64) / 1e3
     }
 
+    /// That nothing can be published, and why, where that is so.
+    pub fn unmet_said(&self) -> Option<String> {
+        let (windows, reason) = self.unmet?;
+        let last = if windows == 1 { "window".into() } else { format!("{windows} windows") };
+        Some(format!("nothing of the last {last} could be published: {}", reason.as_str()))
+    }
+
     /// For scripts and terminals.
     pub fn json(&self) -> Value {
         let criterion = |(at, wanted): (usize, &Wanted)| {
@@ -151,6 +160,8 @@ impl View {
         json!({
             "now": self.now.0,
             "ready": self.ready,
+            "unmet_windows": self.unmet.map_or(0, |(windows, _)| windows),
+            "unmet_reason": self.unmet_said(),
             "records_in": self.totals.read,
             "records_published": self.totals.published,
             "records_suppressed": self.totals.suppressed,

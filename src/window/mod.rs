@@ -3,6 +3,7 @@
 //! Time is an argument. Frequency sets are kept up to date while the window fills, so that a search can start the moment
 //! it closes. A record is in exactly one tumbling window; a sliding one is a single window that rows enter and leave.
 
+mod event_time;
 mod lanes;
 mod open;
 mod sliding;

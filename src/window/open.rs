@@ -84,6 +84,8 @@ pub struct Slide {
     pub read: u64,
     /// The rows that left the window.
     pub left: Vec<Position>,
+    /// Records that were left out for a value that has no place, since the oldest row of the window.
+    pub unplaced: u64,
     /// How many more slides a row may stay in snapshots after it left the window.
     pub max_hold: u64,
 }
@@ -94,6 +96,15 @@ pub struct Replayed {
     pub plan: ReleasePlan,
     /// The rows that were held when it was made.
     pub held: Rows,
+}
+
+impl ClosedWindow {
+    /// Records that the policy suppressed for a value it cannot place. Those that were retracted are suppressed as well, but
+    /// nobody asked for them to be published.
+    pub fn unplaced(&self) -> u64 {
+        let retracted = self.retracted - self.waited.len() as u64;
+        (self.suppressed.len() as u64).saturating_sub(retracted)
+    }
 }
 
 impl ClosedWindow {

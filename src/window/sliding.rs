@@ -37,6 +37,11 @@ pub struct Sliding {
     /// Records since the last slide, and the rows among them.
     read: usize,
     fresh: u64,
+    /// Rows that have come and that have left, since the start.
+    came: u64,
+    left: u64,
+    /// Records that were left out for a value that has no place: slide by slide, behind so many rows.
+    unplaced: VecDeque<(u64, u64)>,
     /// When it last moved on, or when its first record came.
     moved: Millis,
     next_id: u64,
@@ -52,6 +57,9 @@ impl Sliding {
             arrived: VecDeque::new(),
             read: 0,
             fresh: 0,
+            came: 0,
+            left: 0,
+            unplaced: VecDeque::new(),
             moved: Millis(0),
             next_id: 0,
         }
@@ -66,9 +74,17 @@ impl Sliding {
             self.moved = now;
         }
         self.read += 1;
-        if encoded == Encoded::Row {
-            self.arrived.push_back(now);
-            self.fresh += 1;
+        match &encoded {
+            Encoded::Row => {
+                self.arrived.push_back(now);
+                self.fresh += 1;
+                self.came += 1;
+            }
+            Encoded::Suppressed => match self.unplaced.back_mut() {
+                Some((behind, records)) if *behind + self.fresh >= self.came => *records += 1,
+                _ => self.unplaced.push_back((self.came, 1)),
+            },
+            Encoded::Rejected(_) | Encoded::Tombstone(_) => {}
         }
         self.window.as_mut().map_or(Ok(()), |window| window.add(encoder, position, now, encoded))
     }
@@ -127,10 +143,16 @@ impl Sliding {
         let old = |arrived: &&Millis| self.rules.time.is_some_and(|(size, _)| age(now, **arrived) >= size);
         let gone = self.arrived.iter().take_while(old).count().max(self.arrived.len().saturating_sub(self.rules.size));
         self.arrived.drain(..gone);
+        self.left += gone as u64;
+        // They would have left with the row that came before them.
+        while self.unplaced.pop_front_if(|(behind, _)| *behind <= self.left).is_some() {}
         let mut closed = window.slide(gone, now, reason, encoder)?;
         if let Some(slide) = &mut closed.slide {
             (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
             slide.left.extend(retracted.into_iter().map(|(_, position)| position));
+            // Those since the last slide count even if no row is left.
+            let unplaced: u64 = self.unplaced.iter().map(|(_, records)| records).sum();
+            slide.unplaced = unplaced.max(closed.suppressed.len() as u64);
         }
         (self.read, self.fresh, self.moved) = (0, 0, now);
         self.next_id = closed.id.0 + 1;

@@ -2,18 +2,15 @@
 //!
 //! A record that comes when its event-time window is no longer waited for joins the oldest one still open, never a
 //! published one, and opens none of its own that would close at once with hardly a record in it.
-//! A record from the future does not move the watermark: it joins the newest open window.
+//! A record whose event time is not believed ([`EventClock`]) does not move the watermark: it joins the newest open window.
 
 use std::collections::BTreeMap;
 
+use super::event_time::EventClock;
 use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
 use crate::encode::{Encoded, Encoder};
 use crate::model::batch::Spans;
 use crate::model::event::{Millis, Offset, Partition, Position};
-
-/// How far ahead of the clock an event time may lie and still be believed. Larger lets a wrong clock close windows early;
-/// smaller distrusts clocks that are merely a little fast.
-const MAX_AHEAD_MS: i64 = 60_000;
 
 /// The windows that are open now.
 pub struct Tumbling {
@@ -21,8 +18,8 @@ pub struct Tumbling {
     counting: SharedCounting,
     /// By event-time start; without event time the only one starts at 0.
     open: BTreeMap<i64, OpenWindow>,
-    /// No record older than this is waited for.
-    watermark: i64,
+    /// Where event time stands, if it closes windows.
+    event_time: Option<EventClock>,
     next_id: u64,
     /// How many runs of records may be left open below closed ones, in one partition.
     most_scattered: Option<usize>,
@@ -34,10 +31,10 @@ impl Tumbling {
     /// No window open yet.
     pub fn new(rules: CloseRules, counting: SharedCounting) -> Self {
         Self {
+            event_time: rules.event_time.as_ref().map(EventClock::new),
             rules,
             counting,
             open: BTreeMap::new(),
-            watermark: i64::MIN,
             next_id: 0,
             most_scattered: None,
             closed_to: BTreeMap::new(),
@@ -54,15 +51,21 @@ impl Tumbling {
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
         let start = self.start_of(event_time, now);
+        let horizon = self.event_time.as_ref().map_or(i64::MAX, EventClock::horizon);
+        let strays = if self.open.last_key_value().is_some_and(|(&last, _)| last > horizon) {
+            // Windows of a time that later records have disproved.
+            self.open.split_off(&horizon.saturating_add(1))
+        } else {
+            BTreeMap::new()
+        };
         if !self.open.contains_key(&start) {
             let window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
             self.next_id += 1;
             self.open.insert(start, window);
         }
-        match self.open.get_mut(&start) {
-            Some(window) => window.add(encoder, position, now, encoded),
-            None => Ok(()),
-        }
+        let Some(window) = self.open.get_mut(&start) else { return Ok(()) };
+        strays.into_values().for_each(|stray| window.absorb(stray));
+        window.add(encoder, position, now, encoded)
     }
 
     /// Closes one window that is due at `now`, oldest first; `None` when none is.
@@ -158,7 +161,8 @@ impl Tumbling {
     }
 
     fn reason(&self, start: i64, window: &OpenWindow, now: Millis) -> Option<CloseReason> {
-        let ended = |size: i64| start.saturating_add(size) <= self.watermark;
+        let watermark = self.event_time.as_ref().map_or(i64::MIN, EventClock::watermark);
+        let ended = |size: i64| start.saturating_add(size) <= watermark;
         if window.len() >= self.rules.max_records {
             Some(CloseReason::Full)
         } else if self.rules.event_time.as_ref().is_some_and(|e| ended(e.size.as_millis() as i64)) {
@@ -171,24 +175,22 @@ impl Tumbling {
     }
 
     fn start_of(&mut self, event_time: Option<Millis>, now: Millis) -> i64 {
-        let Some(rules) = &self.rules.event_time else { return 0 };
+        let (Some(rules), Some(clock)) = (&self.rules.event_time, &mut self.event_time) else { return 0 };
         let size = rules.size.as_millis() as i64;
         // Saturating, because an event time can be any number at all.
         let start = |time: i64| time.div_euclid(size).saturating_mul(size);
-        match event_time {
-            Some(Millis(time)) if time <= now.0.saturating_add(MAX_AHEAD_MS) => {
-                let lateness = rules.allowed_lateness.as_millis() as i64;
-                self.watermark = self.watermark.max(time.saturating_sub(lateness));
-                let (own, waited_for) = (start(time), start(self.watermark));
+        match event_time.filter(|&time| clock.observe(time, now)) {
+            Some(Millis(time)) => {
+                let (own, waited_for) = (start(time), start(clock.watermark()));
                 if own < waited_for && !self.open.contains_key(&own) {
                     self.open.keys().next().copied().unwrap_or(waited_for)
                 } else {
                     own
                 }
             }
-            _ => {
+            None => {
                 let newest = self.open.keys().next_back().copied();
-                newest.unwrap_or_else(|| start(self.watermark).max(start(now.0)))
+                newest.unwrap_or_else(|| start(clock.newest().unwrap_or(now.0)))
             }
         }
     }

@@ -23,7 +23,7 @@ policy:
     - { name: country, hierarchy: trivial }
     - { name: education, hierarchy: trivial }
   sensitive: [{ name: diagnosis }]
-  keep: [ts]
+  keep: [{ name: ts, reviewed: true }]
   %(subject)s
   privacy:
     - { k-anonymity: 5 }

@@ -94,7 +94,7 @@ fn records(report: &Report, batch: &Batch, html: &mut Html) {
         pictures::outcomes(report.records_published, report.records_suppressed, 0, report.records_rejected),
         "There was no record.",
     );
-    let unplaced = batch.window.suppressed.len() as u64;
+    let unplaced = report.suppressed_by_value;
     let mut rows = vec![
         vec![
             "published".to_owned(),
@@ -116,7 +116,18 @@ fn records(report: &Report, batch: &Batch, html: &mut Html) {
         *reasons.entry(format!("{}{field}", reject.code.as_str().replace('_', " "))).or_default() += 1;
     }
     rows.extend(reasons.into_iter().map(|(reason, count)| vec!["rejected".into(), reason, count.to_string()]));
-    html.table(&["outcome", "reason", "records"], &rows).raw("</section>");
+    html.table(&["outcome", "reason", "records"], &rows);
+    if !report.groups_left_out.is_empty() {
+        html.raw("<h3>Who is missing</h3><ul>");
+        for group in &report.groups_left_out {
+            html.text("li", &group.to_string());
+        }
+        html.raw("</ul>");
+        let note = "Values of which half or more of the records was left out, as generalized as the release; values of few people are \
+                    not named.";
+        html.text("p class=\"note\"", note);
+    }
+    html.raw("</section>");
 }
 
 fn attributes(report: &Report, batch: &Batch, release: &Release, insight: Option<&Insight>, html: &mut Html) {
@@ -137,6 +148,13 @@ fn attributes(report: &Report, batch: &Batch, release: &Release, insight: Option
             Some(level) => format!("generalized to level {} of {}", level.level, q.hierarchy.height()),
             None => "not published".into(),
         };
+        let level = match report.top_fallbacks.get(&*q.name).and_then(serde_json::Value::as_u64) {
+            Some(records) => {
+                let share = figure(100.0 * records as f64 / release.manifest().provenance.work.counted.max(1) as f64);
+                format!("{level}; {records} records ({share} %) have no usable value and stand as the top")
+            }
+            None => level,
+        };
         vec![
             q.name.to_string(),
             level,
@@ -149,12 +167,17 @@ fn attributes(report: &Report, batch: &Batch, release: &Release, insight: Option
     for attribute in policy.schema.attributes() {
         let done = |role: &Role| match role {
             Role::Sensitive => Some("published as it is; protected by the criteria"),
-            Role::Insensitive => Some("passed through unchanged"),
+            Role::Insensitive | Role::Reviewed => Some("passed through unchanged"),
             Role::Subject => Some("counted, never published"),
             Role::Quasi | Role::Identifier | Role::Label | Role::EventTime => None,
         };
         if let Some(done) = attribute.roles.iter().find_map(done) {
-            rows.push(vec![attribute.name.to_string(), done.into(), "-".into(), "-".into(), String::new()]);
+            let done = match report.kept.iter().find(|kept| kept.field == attribute.name) {
+                Some(kept) if kept.withheld => format!("left out: {}", kept.reason()),
+                Some(kept) if kept.reviewed => format!("{done}, as reviewed: {}", kept.reason()),
+                _ => done.to_owned(),
+            };
+            rows.push(vec![attribute.name.to_string(), done, "-".into(), "-".into(), String::new()]);
         }
     }
     rows.push(vec!["every other field".into(), "dropped".into(), "-".into(), "-".into(), String::new()]);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gate::Release;
-use crate::model::manifest::{Achieved, AttributeLevel, Manifest, rounded};
+use crate::model::manifest::{Achieved, AttributeLevel, Group, KeptField, Manifest, Unmet, rounded};
 
 /// A release in figures.
 #[derive(Debug, Clone, Serialize)]
@@ -31,8 +31,19 @@ pub struct Report {
     pub records_published: u64,
     /// Records left out.
     pub records_suppressed: u64,
+    /// Those of them that have a value which has no place in its hierarchy.
+    pub suppressed_by_value: u64,
     /// Records turned away.
     pub records_rejected: u64,
+    /// Attribute -> records whose value has no place in its hierarchy and stands as the top.
+    pub top_fallbacks: Map<String, Value>,
+    /// What the kept fields give away, and which were left out for it.
+    pub kept: Vec<KeptField>,
+    /// The groups of which half or more was left out, where they are of enough people to be named.
+    pub groups_left_out: Vec<Group>,
+    /// Why nothing was published.
+    #[serde(skip)]
+    pub unmet: Option<Unmet>,
     /// Nodes that the search could have counted.
     pub nodes_total: u64,
     /// Nodes that it counted.
@@ -61,6 +72,7 @@ impl Report {
     /// The report of a search, with losses as it counted them.
     pub fn exact(release: &Release) -> Self {
         let Manifest { provenance, criteria, k_achieved, classes, .. } = release.manifest();
+        let fallbacks = provenance.work.fallbacks.iter().filter(|(_, records)| *records > 0);
         Self {
             algorithm: provenance.algorithm.clone(),
             recoding: provenance.recoding.iter().map(|a| (a.attribute.clone(), level(a))).collect(),
@@ -73,7 +85,12 @@ impl Report {
             records_in: provenance.records_in,
             records_published: provenance.records_published,
             records_suppressed: provenance.records_suppressed,
+            suppressed_by_value: provenance.work.unplaced,
             records_rejected: provenance.records_rejected,
+            top_fallbacks: fallbacks.map(|(attribute, records)| (attribute.to_string(), json!(records))).collect(),
+            kept: provenance.work.kept.clone(),
+            groups_left_out: provenance.work.left_out.clone(),
+            unmet: provenance.work.unmet,
             nodes_total: provenance.nodes_total,
             nodes_checked: provenance.nodes_checked,
             nodes_predicted: provenance.nodes_predicted,
@@ -81,6 +98,23 @@ impl Report {
             stop: provenance.stop.clone(),
             policy_fingerprint: provenance.policy_fingerprint.clone(),
         }
+    }
+
+    /// What a person should know before they hand the release on.
+    pub fn warnings(&self) -> Vec<String> {
+        let fallback = |(attribute, records): (&String, &Value)| {
+            format!(
+                "{records} records have no usable `{attribute}`: their value has no place in its hierarchy and stands as the top"
+            )
+        };
+        let kept = |kept: &KeptField| {
+            let (field, reason) = (&kept.field, kept.reason());
+            format!(
+                "`{field}` was left out: {reason}; to publish it all the same, write {{ name: {field}, reviewed: true }}"
+            )
+        };
+        let withheld = self.kept.iter().filter(|kept| kept.withheld);
+        self.top_fallbacks.iter().map(fallback).chain(withheld.map(kept)).collect()
     }
 
     /// The levels in one line, for people.

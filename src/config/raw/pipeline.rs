@@ -163,7 +163,8 @@ pub struct RawTumbling {
     /// The length of event-time windows. Default: none, event time does not close windows.
     pub size: Option<RawDuration>,
     /// Where the event time stands: `timestamp` (the source's own) or `{ field: NAME }` (ISO 8601 or milliseconds since
-    /// 1970). Default: `timestamp`. Needs `size`.
+    /// 1970). Default: `timestamp`. Needs `size`. A record dated more than an hour (or a window, if that is longer) ahead of the
+    /// others, or a minute ahead of the clock, goes with the window that is open, unless ten in a row agree on the jump.
     pub event_time: Option<RawEventTime>,
     /// How long an event-time window waits for late records. Default: 0s. Needs `size`.
     pub allowed_lateness: Option<RawDuration>,
@@ -324,6 +325,7 @@ pub struct RawHttp {
 pub struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
-    /// At this much memory in open windows the source is paused. Default: no limit but `max_records`.
+    /// With Kafka: a quarter of it, from 1MiB to 1GiB, may hold messages that were fetched and wait for a window; at that much
+    /// fetching pauses. What windows hold is bounded by `max_records`. Default: 256MiB.
     pub memory: Option<RawSize>,
 }

@@ -17,8 +17,10 @@ pub struct RawPolicy {
     pub quasi_identifiers: Vec<RawQuasi>,
     /// Fields that the criteria protect; published as they are. Default: none.
     pub sensitive: Vec<RawSensitive>,
-    /// Fields passed through unchanged. Default: none, because every extra field can identify.
-    pub keep: Vec<String>,
+    /// Fields passed through unchanged: names, or `{ name: NAME, reviewed: true }`. A field that was not reviewed is null in
+    /// every release in which it holds objects or lists, or in which more than half of its values belong to one person alone.
+    /// Default: none, because every extra field can identify.
+    pub keep: Vec<RawKeep>,
     /// Direct identifiers, named so that nobody wonders: never read, never published. Default: none.
     pub identifiers: Vec<String>,
     /// The field that says whom a record is about: k counts distinct subjects; never published. Default: each record is
@@ -35,7 +37,8 @@ pub struct RawPolicy {
     pub suppression: RawSuppression,
     /// The loss that the search minimises. Default: `glm`, because it sees every cell.
     pub loss: RawLoss,
-    /// A quasi value outside its hierarchy. Default: `reject`, so that a wrong hierarchy is noticed.
+    /// A quasi value outside its hierarchy. Default: `reject`, so that a wrong hierarchy is noticed. What is suppressed counts
+    /// against `suppression.limit`; of what stands as the top the service warns where it is more than 5 % of a window.
     pub unknown_value: RawFallback,
     /// A quasi field that is absent. Default: `reject`.
     pub missing_value: RawFallback,
@@ -240,12 +243,45 @@ pub struct RawSensitive {
     pub hierarchy: Option<RawHierarchy>,
 }
 
+/// A field that is passed through unchanged: its name, or a mapping.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RawKeep {
+    /// Withheld where it identifies people.
+    Name(String),
+    /// With what is known of it.
+    Field(RawKeptField),
+}
+
+impl RawKeep {
+    /// The field's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Field(RawKeptField { name, .. }) => name,
+        }
+    }
+}
+
+/// A kept field, and whether somebody has looked at it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawKeptField {
+    /// The field's name.
+    pub name: String,
+    /// True if somebody has looked at what the field holds and answers for it: then it is published even where it tells
+    /// people apart. Default: false.
+    #[serde(default)]
+    pub reviewed: bool,
+}
+
 /// What may be left out of a release.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSuppression {
-    /// The share of a window's records that may be left out, 0.05 or "5%". Default: 0, because losing records must be asked
-    /// for.
+    /// The share of a window's records that may be left out, 0.05 or "5%": those in classes that do not satisfy, and those with a
+    /// value that `unknown_value`, `missing_value` or `null_value` suppresses, together. Rejected records, and those whom
+    /// `sequential` leaves out, are not counted. If values alone exceed it, nothing of the window is published. Default: 0,
+    /// because losing records must be asked for.
     pub limit: Option<RawShare>,
     /// What happens to them. Default: `drop`.
     pub action: RawAction,
