@@ -305,7 +305,7 @@ impl Anonymizer {
             window.rejected.clone(),
             provenance,
         );
-        render(&mut batch, self.policy.render, &columns, &self.policy.quasi);
+        render(&mut batch, &columns, &self.policy);
         batch
     }
 
