@@ -349,6 +349,7 @@ impl Table {
             min_level: 0,
             max_level: hierarchy.height(),
             priority: 1,
+            render: Render::Label,
             hierarchy: Arc::new(hierarchy),
         };
         let policy = Policy {
@@ -361,7 +362,6 @@ impl Table {
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
-            render: Render::Label,
             sequential: None,
             fingerprint: String::new(),
         };

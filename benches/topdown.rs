@@ -196,6 +196,7 @@ impl Table {
             min_level: 0,
             max_level: hierarchy.height(),
             priority,
+            render: Render::Label,
             hierarchy: Arc::new(hierarchy),
         });
         let policy = Policy {
@@ -209,7 +210,6 @@ impl Table {
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
             sequential: None,
-            render: Render::Label,
             fingerprint: String::new(),
         };
         let mut encoder = Encoder::new(Arc::new(policy.clone()));

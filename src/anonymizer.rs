@@ -321,7 +321,7 @@ impl Anonymizer {
             &window.dictionaries,
         );
         (batch.rejected, batch.provenance) = (window.rejected.clone(), provenance);
-        render(&mut batch, self.policy.render, &columns, &self.policy.quasi);
+        render(&mut batch, &columns, &self.policy);
         batch
     }
 

@@ -28,7 +28,8 @@
 //!   per quasi-identifier; the [`Lattice`](model::lattice::Lattice) is all nodes; a
 //!   [`Recoding`](model::recoding::Recoding) is a node, or a cut through each hierarchy.
 //! - Counting: a class is the rows that share their generalized values; a frequency set holds the classes of a node
-//!   ([`frequency`]); its size is distinct subjects.
+//!   ([`frequency`]); its size is distinct subjects. A block is the rows that share the generalized value of one attribute
+//!   ([`render`]).
 //! - Policy: [`Criterion`](model::policy::Criterion), [`SuppressionLimit`](model::policy::SuppressionLimit),
 //!   [`Loss`](model::policy::Loss), all in a [`Policy`](model::policy::Policy).
 //! - Search: [`Search`](search::Search), [`Budget`](search::Budget), [`Outcome`](search::Outcome),

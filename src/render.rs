@@ -1,154 +1,114 @@
-//! How generalized values are written: `interval` and `microaggregate`, in place of the hierarchy's labels.
+//! How generalized values are written in place of the hierarchy's labels: as intervals, or as a statistic of a block.
 //!
-//! `interval` follows from the hierarchy and the recoding alone: the smallest interval that holds every leaf the value
-//! allows, whoever is in the class. `microaggregate` follows from the class: the mean of its numbers, the median of its
-//! dates and codes. Either way the gate counts the text that is written, so classes that look alike are one.
-//! What has no order keeps its label, as does the top: "anything" is not an interval.
+//! Either way a column gets one text per published code, so the classes are those of the labels: the partition stays, its
+//! names change. Losses measure the partition and are the same for every rendering. `interval` follows from the hierarchy and
+//! the recoding alone: the smallest interval that holds every leaf the value allows. Statistics follow from the people of a
+//! block; [`statistic`] says how exact they may be. The top keeps its label: "anything" is no interval, and a statistic of it
+//! would tell something of a value that the loss calls lost.
+
+mod statistic;
 
 use std::sync::Arc;
 
-use rust_decimal::{Decimal, RoundingStrategy};
+use rust_decimal::Decimal;
 
 use crate::generalize::{GeneralizedBatch, Labels};
 use crate::model::domain::Code;
-use crate::model::hierarchy::Measure;
-use crate::model::policy::{QuasiIdentifier, Render};
+use crate::model::hierarchy::Hierarchy;
+use crate::model::lattice::Level;
+use crate::model::policy::{Policy, Render};
 use crate::model::recoding::Column;
 
-/// Rewrites the cells of a batch that was made by `columns`.
-pub fn render(batch: &mut GeneralizedBatch, render: Render, columns: &[Arc<Column>], quasi: &[QuasiIdentifier]) {
-    match render {
-        Render::Label => {}
-        Render::Interval => {
-            for (attribute, (column, quasi)) in columns.iter().zip(quasi).enumerate() {
-                if let Some(table) = intervals(column, quasi) {
-                    batch.quasi[attribute] = Labels::Table(table.into());
-                }
-            }
-        }
-        Render::Microaggregate => microaggregate(batch, columns, quasi),
+/// Writes the cells of a batch that was made by `columns` as the policy's quasi-identifiers wish.
+pub fn render(batch: &mut GeneralizedBatch, columns: &[Arc<Column>], policy: &Policy) {
+    for (attribute, (column, quasi)) in columns.iter().zip(&policy.quasi).enumerate() {
+        let texts = match quasi.render {
+            Render::Label => continue,
+            Render::Interval => intervals(column, &quasi.hierarchy),
+            Render::Mean | Render::Median | Render::Mode => statistic::texts(batch, attribute, column, policy),
+        };
+        let text = |(code, text): (Code, Option<String>)| text.unwrap_or_else(|| column.label(code).to_owned());
+        batch.quasi[attribute] = Labels::Table((0..).zip(texts).map(text).collect());
     }
 }
 
-/// The text of every published code of a column; `None` if its values have no order.
-fn intervals(column: &Column, quasi: &QuasiIdentifier) -> Option<Vec<String>> {
-    let hierarchy = &quasi.hierarchy;
-    let measure = hierarchy.measure();
-    if !matches!(measure, Measure::Number | Measure::Date) {
-        return None;
-    }
-    let mut texts: Vec<Option<String>> = vec![None; column.len()];
-    let inner = |code: Code| (1..hierarchy.height()).contains(&column.value(code).level);
+/// The interval of every published code that is one.
+fn intervals(column: &Column, hierarchy: &Hierarchy) -> Vec<Option<String>> {
     match hierarchy.leaves() {
-        // Leaves that are listed have the first codes, in their order; what else has a code is outside the hierarchy.
-        Some(leaves) => {
-            let mut ends: Vec<Option<(Point, Point)>> = vec![None; column.len()];
-            for (leaf, &code) in leaves.zip(column.map()) {
-                if let Some(point) = Point::read(measure, leaf) {
-                    let end = &mut ends[code as usize];
-                    let (low, high) = end.clone().unwrap_or_else(|| (point.clone(), point.clone()));
-                    *end = Some((low.min(point.clone()), high.max(point)));
-                }
-            }
-            for (code, ends) in ends.into_iter().enumerate().filter(|(code, _)| inner(*code as Code)) {
-                texts[code] = ends.map(|(low, high)| format!("[{},{}]", low.text(), high.text()));
-            }
+        Some(_) => {
+            let text = |Range { low, high, .. }: Range| format!("[{},{}]", low.normalize(), high.normalize());
+            ranges(column, hierarchy).into_iter().map(|range| range.map(text)).collect()
         }
-        None => {
-            let leaves = column.view().level(0);
-            for (leaf, &code) in column.map().iter().enumerate().filter(|(_, code)| inner(**code)) {
-                if texts[code as usize].is_none() {
-                    texts[code as usize] = hierarchy.interval(leaves.label(leaf as Code), column.value(code).level);
-                }
-            }
-        }
-    }
-    let text = |(code, text): (usize, Option<String>)| text.unwrap_or_else(|| column.label(code as Code).to_owned());
-    Some(texts.into_iter().enumerate().map(text).collect())
-}
-
-/// Writes for every class the mean or median of its members in place of the generalized value.
-fn microaggregate(batch: &mut GeneralizedBatch, columns: &[Arc<Column>], quasi: &[QuasiIdentifier]) {
-    let mut members: Vec<Vec<usize>> = vec![Vec::new(); batch.class_count];
-    for (at, &class) in batch.classes.iter().enumerate() {
-        members[class as usize].push(at);
-    }
-    let width = columns.len();
-    for (attribute, (column, quasi)) in columns.iter().zip(quasi).enumerate() {
-        let measure = quasi.hierarchy.measure();
-        if measure == Measure::Category {
-            continue;
-        }
-        let leaves = column.view().level(0);
-        let mut texts = Vec::with_capacity(members.len());
-        for (class, rows) in members.iter().enumerate() {
-            let leaf = |&at: &usize| {
-                let (source, i) = batch.source(batch.order[at]);
-                leaves.label(source.quasi(i)[attribute])
-            };
-            let points: Option<Vec<Point>> = rows.iter().map(leaf).map(|text| Point::read(measure, text)).collect();
-            let text = points.and_then(|points| centre(measure, points));
-            let cell = &mut batch.class_cells[class * width + attribute];
-            texts.push(text.unwrap_or_else(|| column.label(*cell).to_owned()));
-            *cell = class as Code;
-        }
-        batch.quasi[attribute] = Labels::Table(texts.into());
+        None => by_any_leaf(column, |leaf, level| hierarchy.interval(leaf, level)),
     }
 }
 
-/// One leaf as something that has an order.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Point {
-    Number(Decimal),
-    /// ISO dates, and codes of one length, are ordered by their text.
-    Text(String),
+/// The numbers that a published value allows.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    low: Decimal,
+    high: Decimal,
+    /// True if `high` is allowed.
+    closed: bool,
 }
 
-impl Point {
-    /// `None` for what is beyond the hierarchy's range, or outside it.
-    fn read(measure: Measure, leaf: &str) -> Option<Self> {
-        match measure {
-            Measure::Number => Decimal::from_str_exact(leaf).ok().map(Self::Number),
-            Measure::Date => leaf.starts_with(|c: char| c.is_ascii_digit()).then(|| Self::Text(leaf.to_owned())),
-            Measure::Code => Some(Self::Text(leaf.to_owned())),
-            Measure::Category => None,
-        }
+impl Range {
+    fn width(&self) -> Option<Decimal> {
+        self.high.checked_sub(self.low)
     }
 
-    fn text(&self) -> String {
-        match self {
-            Self::Number(number) => number.normalize().to_string(),
-            Self::Text(text) => text.clone(),
-        }
+    fn allows(&self, number: Decimal) -> bool {
+        self.low <= number && (number < self.high || self.closed && number == self.high)
     }
 }
 
-/// The mean of numbers, to as many places as they have; the median of the rest, the lower one of two.
-fn centre(measure: Measure, mut points: Vec<Point>) -> Option<String> {
-    if measure != Measure::Number {
-        points.sort_unstable();
-        return points.get(points.len().checked_sub(1)? / 2).map(Point::text);
+/// The range of every published code between the leaves and the top, where the leaves are numbers.
+fn ranges(column: &Column, hierarchy: &Hierarchy) -> Vec<Option<Range>> {
+    let Some(leaves) = hierarchy.leaves() else {
+        let range = |(low, high): (Decimal, Decimal)| Range { low, high, closed: false };
+        return by_any_leaf(column, |leaf, level| hierarchy.ends(leaf, level).map(range));
+    };
+    let mut ranges: Vec<Option<Range>> = vec![None; column.len()];
+    // Leaves that are listed have the first codes, in their order; what else has a code is outside the hierarchy.
+    for (leaf, &code) in leaves.zip(column.map()) {
+        if let Some(number) = number(leaf).filter(|_| (1..hierarchy.height()).contains(&column.value(code).level)) {
+            let range = ranges[code as usize].get_or_insert(Range { low: number, high: number, closed: true });
+            (range.low, range.high) = (range.low.min(number), range.high.max(number));
+        }
     }
-    let (mut sum, mut scale) = (Decimal::ZERO, 0);
-    for point in &points {
-        let Point::Number(number) = point else { return None };
-        sum = sum.checked_add(*number)?;
-        scale = scale.max(number.normalize().scale());
+    ranges
+}
+
+/// For every published code the answer of `of` about one of its leaves; it has to be the same for all of them.
+fn by_any_leaf<T>(column: &Column, of: impl Fn(&str, Level) -> Option<T>) -> Vec<Option<T>> {
+    let leaves = column.view().level(0);
+    let mut answers: Vec<Option<T>> = (0..column.len()).map(|_| None).collect();
+    for (leaf, &code) in (0..).zip(column.map()) {
+        let answer = &mut answers[code as usize];
+        if answer.is_none() {
+            *answer = of(leaves.label(leaf), column.value(code).level);
+        }
     }
-    let mean = sum.checked_div(Decimal::from(points.len()))?;
-    Some(mean.round_dp_with_strategy(scale, RoundingStrategy::MidpointAwayFromZero).normalize().to_string())
+    answers
+}
+
+/// A leaf as a number; `None` if it has more digits than can be computed with, or is outside the hierarchy's range.
+fn number(leaf: &str) -> Option<Decimal> {
+    Decimal::from_str_exact(leaf).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
     use crate::gate;
     use crate::generalize::RowRef;
-    use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy, IntervalSpec, PrefixSpec};
+    use crate::model::hierarchy::{DateSpec, DateUnit, IntervalSpec, Measure, PrefixSpec};
     use crate::model::lattice::Node;
     use crate::model::recoding::Recoding;
+    use crate::model::schema::Role;
+    use crate::privacy::Rules;
     use crate::search::fixture::{Table, policy};
 
     fn intervals(widths: &[i64], min: i64, max: i64) -> Hierarchy {
@@ -156,8 +116,32 @@ mod tests {
         Hierarchy::intervals(IntervalSpec::new(widths, min.into(), max.into())).unwrap()
     }
 
-    /// All rows at `node`, written that way, before the gate.
-    fn batch(table: &Table, node: &Node, how: Render) -> GeneralizedBatch {
+    /// The table with every attribute written that way.
+    fn written(table: &Table, how: fn(Measure) -> Render) -> Table {
+        let mut policy = (*table.policy).clone();
+        policy.quasi.iter_mut().for_each(|quasi| quasi.render = how(quasi.hierarchy.measure()));
+        let (rows, dictionaries) = (Arc::clone(&table.rows), table.dictionaries.clone());
+        Table { rules: Rules::new(&policy), policy: Arc::new(policy), rows, dictionaries }
+    }
+
+    fn by_label(_: Measure) -> Render {
+        Render::Label
+    }
+
+    fn by_interval(_: Measure) -> Render {
+        Render::Interval
+    }
+
+    fn by_statistic(measure: Measure) -> Render {
+        match measure {
+            Measure::Number => Render::Mean,
+            Measure::Date | Measure::Code => Render::Median,
+            Measure::Category => Render::Mode,
+        }
+    }
+
+    /// All rows at `node`, before the gate.
+    fn batch(table: &Table, node: &Node) -> GeneralizedBatch {
         let columns: Vec<Arc<Column>> =
             Recoding::from(node.clone()).columns(&table.dictionaries.quasi).into_iter().map(Arc::new).collect();
         let held = Arc::new(table.rows.filtered(|_| false));
@@ -165,14 +149,13 @@ mod tests {
         let rows = Arc::clone(&table.rows);
         let dictionaries = &table.dictionaries;
         let mut batch = GeneralizedBatch::at(rows, held, order, &columns, dictionaries);
-        render(&mut batch, how, &columns, &table.policy.quasi);
+        render(&mut batch, &columns, &table.policy);
         batch
     }
 
     /// What leaves the gate at `node`, row by row.
-    fn published(table: &Table, node: &Node, how: Render) -> Vec<Vec<String>> {
-        let batch = batch(table, node, how);
-        let release = gate::verify(batch, &table.rules).unwrap();
+    fn published(table: &Table, node: &Node) -> Vec<Vec<String>> {
+        let release = gate::verify(batch(table, node), &table.rules).unwrap();
         let mut rows = Vec::new();
         let show = |quasi: &[&str], _: &[&str]| {
             rows.push(quasi.iter().map(|cell| (*cell).to_owned()).collect());
@@ -218,17 +201,9 @@ mod tests {
 
     /// (mm/yy, d1d2***, width 10) of Wang, Liao and Hsu's table.
     #[test]
-    fn the_eleven_people_microaggregated() {
-        let table = eleven();
-        let rows = published(&table, &Node::new([1, 3, 2]), Render::Microaggregate);
-        let expected = [("1955-04-18 26328 173", 5), ("1956-03-18 10431 164", 3), ("1956-09-24 24129 164", 3)];
-        assert_eq!(counted(rows), expected.map(|(class, n)| (class.to_owned(), n)).into());
-    }
-
-    #[test]
     fn the_eleven_people_by_interval() {
-        let table = eleven();
-        let rows = published(&table, &Node::new([1, 3, 2]), Render::Interval);
+        let table = written(&eleven(), by_interval);
+        let rows = published(&table, &Node::new([1, 3, 2]));
         let expected = [
             ("[1955-04-01,1955-04-30] 26*** [170,180)", 5),
             ("[1956-03-01,1956-03-31] 10*** [160,170)", 3),
@@ -236,7 +211,7 @@ mod tests {
         ];
         assert_eq!(counted(rows), expected.map(|(class, n)| (class.to_owned(), n)).into());
         // The top is not an interval.
-        let rows = published(&table, &Node::new([3, 5, 3]), Render::Interval);
+        let rows = published(&table, &Node::new([3, 5, 3]));
         assert_eq!(counted(rows), BTreeMap::from([("* ***** *".to_owned(), 11)]));
     }
 
@@ -246,8 +221,8 @@ mod tests {
         let listed: String = (1..=9).map(|i| format!("{i};{};*\n", if i < 5 { "low" } else { "high" })).collect();
         let quasi = || vec![("n", Hierarchy::parse_csv(listed.as_bytes()).unwrap()), ("a", intervals(&[50], 0, 120))];
         let records = vec![vec!["2", "101"], vec!["3", "119"], vec!["7", "0"], vec!["7", "49"]];
-        let table = Table::new(policy(quasi(), &[], 2), &records);
-        let rows = published(&table, &Node::new([1, 1]), Render::Interval);
+        let table = written(&Table::new(policy(quasi(), &[], 2), &records), by_interval);
+        let rows = published(&table, &Node::new([1, 1]));
         let expected = [("[1,4] [100,120]", 2), ("[5,9] [0,50)", 2)];
         assert_eq!(counted(rows), expected.map(|(class, n)| (class.to_owned(), n)).into());
     }
@@ -257,21 +232,109 @@ mod tests {
         // Two classes of two: too few at k = 3, unless they are written alike; then they are one class of four.
         let records = vec![vec!["11"], vec!["13"], vec!["21"], vec!["23"]];
         let table = Table::new(policy(vec![("n", intervals(&[10], 0, 99))], &[], 3), &records);
-        for how in [Render::Label, Render::Interval, Render::Microaggregate] {
-            let refusal = gate::verify(batch(&table, &Node::new([1]), how), &table.rules).unwrap_err();
+        for how in [by_label, by_interval, by_statistic] {
+            let table = written(&table, how);
+            let refusal = gate::verify(batch(&table, &Node::new([1])), &table.rules).unwrap_err();
             assert_eq!(refusal.size, 2);
-            let mut alike = batch(&table, &Node::new([1]), how);
+            let mut alike = batch(&table, &Node::new([1]));
             alike.quasi[0] = Labels::Table(vec!["17".to_owned(); 2].into());
             assert_eq!(gate::verify(alike, &table.rules).unwrap().manifest().k_achieved, Some(4));
         }
     }
 
+    /// People whose zips, birthdays and ages come in clusters; some have several records.
+    fn town() -> Table {
+        let mut records = Vec::new();
+        for i in 0u32..900 {
+            let die =
+                |n: u32, sides: u32| i.wrapping_mul(2_654_435_761).rotate_left(n).wrapping_mul(40_503) / 7 % sides;
+            let zip = [10_115, 10_117, 20_095, 24_103][die(3, 4) as usize] + die(9, 40) * die(11, 12);
+            let born = format!("{}-{:02}-{:02}", 1940 + die(5, 8) * die(7, 9), 1 + die(13, 12), 1 + die(17, 28));
+            let age = 18 + die(19, 30) + die(23, 41);
+            for _ in 0..=u32::from(i % 17 == 0) * 6 {
+                records.push(vec![format!("{zip:05}"), born.clone(), age.to_string(), i.to_string()]);
+            }
+        }
+        let quasi = vec![
+            ("zip", Hierarchy::prefix(PrefixSpec::new(5)).unwrap()),
+            ("born", Hierarchy::dates(DateSpec::new([DateUnit::Day, DateUnit::Month, DateUnit::Year])).unwrap()),
+            ("age", intervals(&[5, 10, 40], 0, 120)),
+        ];
+        written(&Table::new(policy(quasi, &[("who", Role::Subject)], 5), &records), by_statistic)
+    }
+
+    /// The rows of classes of at least k people at `node`, and what is written for them.
+    fn safe(table: &Table, node: &Node) -> GeneralizedBatch {
+        let columns = Recoding::from(node.clone()).columns(&table.dictionaries.quasi);
+        let class = |i: usize| -> Vec<Code> {
+            table.rows.quasi(i).iter().zip(&columns).map(|(&leaf, column)| column.map()[leaf as usize]).collect()
+        };
+        let mut people: BTreeMap<Vec<Code>, BTreeSet<u64>> = BTreeMap::new();
+        for i in 0..table.rows.len() {
+            people.entry(class(i)).or_default().insert(table.rows.subject(i));
+        }
+        let rows = Arc::new(table.rows.filtered(|i| people[&class(i)].len() >= 5));
+        let policy = Arc::clone(&table.policy);
+        batch(&Table { rows, rules: Rules::new(&policy), policy, dictionaries: table.dictionaries.clone() }, node)
+    }
+
+    /// T24: no cell above level 0 is the raw value of fewer than k people of its block.
     #[test]
-    fn a_mean_has_as_many_places_as_its_numbers() {
-        let numbers =
-            |list: &[(i64, u32)]| list.iter().map(|&(n, scale)| Point::Number(Decimal::new(n, scale))).collect();
-        assert_eq!(centre(Measure::Number, numbers(&[(125, 1), (13, 0)])).as_deref(), Some("12.8"));
-        assert_eq!(centre(Measure::Number, numbers(&[(1, 0), (2, 0)])).as_deref(), Some("2"));
-        assert_eq!(centre(Measure::Code, Vec::new()), None);
+    fn no_cell_is_the_value_of_few_people() {
+        let table = town();
+        let (mut cells, mut exposed) = (0, 0);
+        for node in table.policy.lattice().nodes() {
+            let batch = safe(&table, &node);
+            for (attribute, view) in table.dictionaries.quasi.iter().enumerate().filter(|(a, _)| node.levels()[*a] > 0)
+            {
+                let map = view.between(0, node.levels()[attribute]);
+                let mut people: BTreeMap<(Code, &str), BTreeSet<u64>> = BTreeMap::new();
+                let row = |at: usize| {
+                    let (rows, i) = batch.source(batch.order[at]);
+                    (rows.quasi(i)[attribute], rows.subject(i))
+                };
+                for at in 0..batch.len() {
+                    let (leaf, who) = row(at);
+                    people.entry((map[leaf as usize], view.level(0).label(leaf))).or_default().insert(who);
+                }
+                for at in 0..batch.len() {
+                    let text = batch.quasi[attribute].text(batch.cells(at)[attribute]);
+                    let have = people.get(&(map[row(at).0 as usize], text)).map_or(0, |people| people.len());
+                    cells += 1;
+                    exposed += usize::from((1..5).contains(&have));
+                }
+            }
+        }
+        assert!(cells > 50_000, "{cells} cells");
+        assert_eq!(exposed, 0, "of {cells} cells");
+    }
+
+    #[test]
+    fn the_top_keeps_its_label() {
+        let table = town();
+        let batch = safe(&table, &Node::new([5, 3, 2]));
+        for at in 0..batch.len() {
+            let text = |attribute: usize| batch.quasi[attribute].text(batch.cells(at)[attribute]);
+            assert_eq!((text(0), text(1)), ("*****", "*"));
+        }
+    }
+
+    /// With `min_level` 2, 1 and 1 no cell says more of a zip than three digits, of a birthday than the month, and of an
+    /// age than the fives.
+    #[test]
+    fn no_cell_says_more_than_min_level_allows() {
+        let mut table = town();
+        let mut policy = (*table.policy).clone();
+        policy.quasi.iter_mut().zip([2, 1, 1]).for_each(|(quasi, level)| quasi.min_level = level);
+        table.policy = Arc::new(policy);
+        for node in table.policy.lattice().nodes() {
+            let batch = safe(&table, &node);
+            for at in 0..batch.len() {
+                let text = |attribute: usize| batch.quasi[attribute].text(batch.cells(at)[attribute]);
+                assert!(text(0).ends_with("**"), "{}", text(0));
+                assert!(text(1).len() <= "1956-09".len(), "{}", text(1));
+                assert!(text(2).parse::<f64>().map_or(true, |age| age % 5.0 == 0.5), "{}", text(2));
+            }
+        }
     }
 }

@@ -41,7 +41,15 @@ fn policy(folder: &std::path::Path, header: &[&str]) -> Policy {
         let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
         let hierarchy = Arc::new(Hierarchy::parse_csv(&csv).expect("a valid hierarchy"));
         let max_level = hierarchy.height();
-        QuasiIdentifier { name: (*name).into(), hierarchy, weight: 1.0, min_level: 0, max_level, priority: 1 }
+        QuasiIdentifier {
+            name: (*name).into(),
+            hierarchy,
+            weight: 1.0,
+            min_level: 0,
+            max_level,
+            priority: 1,
+            render: Render::Label,
+        }
     };
     Policy {
         schema: Schema::new(header.iter().map(|name| (*name, Role::Quasi))),
@@ -54,7 +62,6 @@ fn policy(folder: &std::path::Path, header: &[&str]) -> Policy {
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
         sequential: None,
-        render: Render::Label,
         fingerprint: "adult".into(),
     }
 }

@@ -153,7 +153,15 @@ impl Case {
             let csv: String = field.values.iter().map(line).collect();
             let hierarchy = Arc::new(Hierarchy::parse_csv(csv.as_bytes()).expect("a hierarchy"));
             let max_level = hierarchy.height();
-            QuasiIdentifier { name: field.name.into(), hierarchy, weight: 1.0, min_level: 0, max_level, priority: 1 }
+            QuasiIdentifier {
+                name: field.name.into(),
+                hierarchy,
+                weight: 1.0,
+                min_level: 0,
+                max_level,
+                priority: 1,
+                render: Render::Label,
+            }
         };
         let quasi: Vec<QuasiIdentifier> = fields.iter().filter(|f| f.name != "occupation").map(quasi).collect();
         let roles = quasi.iter().map(|q| (&*q.name, Role::Quasi)).chain([("occupation", Role::Sensitive)]);
@@ -167,7 +175,6 @@ impl Case {
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
-            render: Render::Label,
             fingerprint: name.into(),
             sequential: None,
         };

@@ -35,6 +35,7 @@ pub fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32, su
         min_level: 0,
         max_level: hierarchy.height(),
         priority: 1,
+        render: Render::Label,
         hierarchy: Arc::new(hierarchy),
     };
     Policy {
@@ -48,7 +49,6 @@ pub fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32, su
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
         sequential: None,
-        render: Render::Label,
         fingerprint: String::new(),
     }
 }

@@ -15,6 +15,7 @@ mod policy;
 mod problem;
 mod properties;
 pub mod raw;
+mod render;
 pub mod scalar;
 mod sliding;
 pub mod snippet;

@@ -9,8 +9,8 @@ use super::fingerprint::Fingerprint;
 use super::problem::Problems;
 use super::raw::{RawAction, RawFallback, RawKeep, RawKeptField, RawLoss, RawPolicy, RawQuasi, RawRender};
 use super::tree::At;
-use super::{criteria, hierarchy};
-use crate::model::hierarchy::{Hierarchy, Measure};
+use super::{criteria, hierarchy, render};
+use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit};
 use crate::model::schema::{Role, Schema};
 
@@ -51,11 +51,11 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
     }
     let mut hash = Fingerprint::new();
     let (mut quasi, mut shown) = (Vec::new(), Vec::new());
-    for (i, raw) in raw.quasi_identifiers.iter().enumerate() {
+    for (i, field) in raw.quasi_identifiers.iter().enumerate() {
         let at = quasi_at.index(i);
-        if let Some(built) = quasi_identifier(raw, at, around.base, &mut hash, problems) {
+        if let Some(built) = quasi_identifier(field, raw.render, at, around.base, &mut hash, problems) {
             quasi.push(built);
-            shown.push(at.key("name").show(&raw.name));
+            shown.push(at.key("name").show(&field.name));
         }
     }
     let privacy_at = at.key("privacy");
@@ -72,7 +72,9 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
     let action = action(raw, at.key("suppression"), problems);
     let sequential = raw.sequential.as_ref().and_then(|raw| criteria::sequential(raw, &context, problems));
     let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
-    check_render(raw.render, at.key("render"), &quasi, complete, problems);
+    if complete {
+        render::check(raw, at, &quasi, problems);
+    }
     if problems.len() > before {
         return Built { quasi, shown, complete, policy: None };
     }
@@ -95,35 +97,11 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
         unknown_value: fallback(raw.unknown_value),
         missing_value: fallback(raw.missing_value),
         null_value: fallback(raw.null_value),
-        render: match raw.render {
-            RawRender::Label => Render::Label,
-            RawRender::Interval => Render::Interval,
-            RawRender::Microaggregate => Render::Microaggregate,
-        },
         sequential,
         fingerprint: String::new(),
     };
     policy.fingerprint = fingerprint(&policy, hash);
     Built { quasi, shown, complete, policy: Some(policy) }
-}
-
-/// A rendering that would change nothing is a misunderstanding.
-fn check_render(render: RawRender, at: At<'_>, quasi: &[QuasiIdentifier], complete: bool, problems: &mut Problems) {
-    let wants = |measures: &[Measure]| quasi.iter().any(|q| measures.contains(&q.hierarchy.measure()));
-    let (works, needs) = match render {
-        RawRender::Label => (true, ""),
-        RawRender::Interval => (wants(&[Measure::Number, Measure::Date]), "numbers or dates"),
-        RawRender::Microaggregate => {
-            (wants(&[Measure::Number, Measure::Date, Measure::Code]), "numbers, dates or codes")
-        }
-    };
-    if complete && !quasi.is_empty() && !works {
-        let shown = if matches!(render, RawRender::Interval) { "interval" } else { "microaggregate" };
-        problems.add(
-            at.line,
-            format!("`render: {shown}` changes nothing: no quasi-identifier has {needs}; write `render: label`"),
-        );
-    }
 }
 
 /// Every (name, role) of the policy with its place, in the order of the schema.
@@ -226,6 +204,7 @@ fn conflict(a: Role, b: Role) -> Option<&'static str> {
 
 fn quasi_identifier(
     raw: &RawQuasi,
+    render: RawRender,
     at: At<'_>,
     base: &Path,
     hash: &mut Fingerprint,
@@ -254,14 +233,17 @@ fn quasi_identifier(
         );
         problems.add(min.line, message);
     }
-    Some(QuasiIdentifier {
+    let quasi = QuasiIdentifier {
         name: raw.name.as_str().into(),
+        render: render::choose(raw.render, render, built.hierarchy.measure()),
         hierarchy: Arc::new(built.hierarchy),
         weight: raw.weight,
         min_level: raw.min_level,
         max_level,
         priority: raw.priority,
-    })
+    };
+    render::check_own(raw, at, &quasi, problems);
+    Some(quasi)
 }
 
 /// The hierarchies of the sensitive fields that have one.
@@ -343,7 +325,11 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
             Fallback::Top => "top",
         }]);
     }
-    parts(&[policy.render.as_str()]);
+    // Labels are the rule.
+    parts(&[Render::Label.as_str()]);
+    for q in policy.quasi.iter().filter(|q| q.render != Render::Label) {
+        parts(&["render", &q.name, q.render.as_str()]);
+    }
     if let Some(s) = &policy.sequential {
         parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);
     }

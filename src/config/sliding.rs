@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::problem::Problems;
-use super::raw::{RawAction, RawConfig, RawRender, RawSliding};
+use super::raw::{RawAction, RawConfig, RawSliding};
+use super::render;
 use super::scalar::RawExtent;
 use super::tree::At;
 use crate::window::{DEFAULT_WARM_MEMORY, SlideRules};
@@ -60,10 +61,10 @@ pub(super) fn check(raw: &RawConfig, root: At<'_>, problems: &mut Problems) {
             "`action: hold` does not go with a sliding window, in which a record waits anyway: write `action: drop`";
         problems.add(root.key("policy").key("suppression").key("action").line, message);
     }
-    if matches!(raw.policy.render, RawRender::Microaggregate) {
-        let message = "`render: microaggregate` does not go with a sliding window: the means of two snapshots tell the values \
-                       that came and left: write `render: label` or `interval`";
-        problems.add(root.key("policy").key("render").line, message);
+    if let Some(statistic) = render::statistic(&raw.policy, root.key("policy")) {
+        let message = "a statistic does not go with a sliding window: the means of two snapshots tell the values that came and \
+                       left: write `render: label` or `interval`";
+        problems.add(statistic.line, message);
     }
 }
 

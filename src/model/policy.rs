@@ -71,6 +71,8 @@ pub struct QuasiIdentifier {
     pub max_level: Level,
     /// How much the user wants it left fine (`score`, `top-down`); a positive integer, 1 by default.
     pub priority: u32,
+    /// How its generalized values are written.
+    pub render: Render,
 }
 
 impl fmt::Debug for QuasiIdentifier {
@@ -232,7 +234,8 @@ impl Loss {
     }
 }
 
-/// How a generalized value is written.
+/// How the generalized values of one quasi-identifier are written. A block is all published rows with the same generalized
+/// value of that quasi-identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Render {
     /// The hierarchy's label.
@@ -240,8 +243,12 @@ pub enum Render {
     Label,
     /// The smallest interval of numbers or dates that the value allows.
     Interval,
-    /// The mean of the class's numbers, the median of its dates and codes.
-    Microaggregate,
+    /// The rounded mean of the block's people; for numbers.
+    Mean,
+    /// The median of the block's people; for numbers, dates and codes.
+    Median,
+    /// The most frequent value among the block's people.
+    Mode,
 }
 
 impl Render {
@@ -250,8 +257,15 @@ impl Render {
         match self {
             Self::Label => "label",
             Self::Interval => "interval",
-            Self::Microaggregate => "microaggregate",
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::Mode => "mode",
         }
+    }
+
+    /// True if the text depends on the values of the people, not on the hierarchy alone.
+    pub fn is_statistic(self) -> bool {
+        matches!(self, Self::Mean | Self::Median | Self::Mode)
     }
 }
 
@@ -295,8 +309,6 @@ pub struct Policy {
     pub missing_value: Fallback,
     /// A quasi field that is null.
     pub null_value: Fallback,
-    /// How values are written.
-    pub render: Render,
     /// What must hold over several releases, if anything.
     pub sequential: Option<Sequential>,
     /// A hash of everything above, hierarchies included: which policy made this release.
@@ -311,6 +323,12 @@ impl Policy {
             _ => None,
         };
         self.criteria.iter().filter_map(of).max().unwrap_or(K(1))
+    }
+
+    /// The fewest people that any published value of a single quasi-identifier has; 1 if no criterion counts people.
+    pub fn block_k(&self) -> K {
+        let of = |c: &Criterion| if let Criterion::Lkc { k, .. } = c { *k } else { K(1) };
+        self.criteria.iter().map(of).fold(self.k(), K::max)
     }
 
     /// Every confidential sentence, in the order of their bits in a profile.

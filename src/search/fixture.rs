@@ -34,6 +34,7 @@ pub(crate) fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: 
         min_level: 0,
         max_level: hierarchy.height(),
         priority: 1,
+        render: Render::Label,
         hierarchy: Arc::new(hierarchy),
     });
     Policy {
@@ -47,7 +48,6 @@ pub(crate) fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: 
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
         sequential: None,
-        render: Render::Label,
         fingerprint: String::new(),
     }
 }

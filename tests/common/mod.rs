@@ -149,6 +149,7 @@ impl Table {
             min_level: attribute.min_level,
             max_level: attribute.max_level,
             priority: 1,
+            render: Render::Label,
         };
         Arc::new(Policy {
             schema: Schema::new(fields),
@@ -161,7 +162,6 @@ impl Table {
             missing_value: Fallback::Reject,
             null_value: Fallback::Reject,
             sequential: None,
-            render: Render::Label,
             fingerprint: "test".into(),
         })
     }

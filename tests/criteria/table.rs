@@ -21,6 +21,7 @@ use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::render::render;
 
 /// How many random instances a property is tried on: `usual`, or what VEILSTREAM_INSTANCES says.
 pub fn instances(usual: u32) -> proptest::prelude::ProptestConfig {
@@ -52,6 +53,7 @@ pub fn policy(criteria: Vec<Criterion>, limit: f64, subjects: bool, loss: Loss) 
         min_level: 0,
         max_level: 2,
         priority,
+        render: Render::Label,
     };
     let mut fields = vec![("u", Role::Quasi), ("v", Role::Quasi), ("s", Role::Sensitive), ("z", Role::Sensitive)];
     fields.extend([("w", Role::Insensitive), ("label", Role::Label)]);
@@ -67,7 +69,6 @@ pub fn policy(criteria: Vec<Criterion>, limit: f64, subjects: bool, loss: Loss) 
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
         sequential: None,
-        render: Render::Label,
         fingerprint: String::new(),
     }
 }
@@ -139,7 +140,8 @@ impl Engine {
             Recoding::from(node.clone()).columns(&self.dictionaries.quasi).into_iter().map(Arc::new).collect();
         let order = rows.iter().map(|&i| RowRef::Fresh(i as u32)).collect();
         let held = Arc::new(Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len()));
-        let batch = GeneralizedBatch::at(Arc::clone(&self.rows), held, order, &columns, &self.dictionaries);
+        let mut batch = GeneralizedBatch::at(Arc::clone(&self.rows), held, order, &columns, &self.dictionaries);
+        render(&mut batch, &columns, &self.policy);
         // The gate binds the rules itself.
         gate::verify(batch, &Rules::new(&self.policy))
     }

@@ -44,7 +44,7 @@ pub struct RawPolicy {
     pub missing_value: RawFallback,
     /// A quasi field that is null. Default: `reject`; null never matches everything.
     pub null_value: RawFallback,
-    /// How generalized values are written. Default: `label`.
+    /// How generalized values are written, where a quasi-identifier has no `render` of its own. Default: `label`.
     pub render: RawRender,
 }
 
@@ -91,6 +91,10 @@ pub struct RawQuasi {
     #[serde(default = "one_priority")]
     #[schemars(range(min = 1))]
     pub priority: u32,
+    /// How its generalized values are written. Losses are the same for every rendering: the classes are. Default: as
+    /// `policy.render` says.
+    #[serde(default)]
+    pub render: Option<RawAttributeRender>,
 }
 
 fn one_weight() -> f64 {
@@ -343,8 +347,30 @@ pub enum RawRender {
     /// The hierarchy's label.
     #[default]
     Label,
-    /// The smallest interval of numbers or dates that the value allows; names keep their label.
+    /// The smallest interval of numbers or dates that the value allows; names and codes keep their label.
     Interval,
-    /// The mean of the class's numbers, the median of its dates and codes; names keep their label.
+    /// `mean` for numbers, `median` for dates and codes; names keep their label. Not with `sliding`; needs a criterion with k.
     Microaggregate,
+}
+
+/// How the generalized values of one quasi-identifier are written. `mean`, `median` and `mode` are statistics of a block: of
+/// everybody published whose value is generalized alike, whatever their other values. Each person counts once. A statistic
+/// is never the value of fewer than k people, and never finer than a label of `min_level`; values at level 0 and at the top
+/// keep their label, and so does a block without such a statistic. Not with `sliding`; needs a criterion with k.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawAttributeRender {
+    /// The hierarchy's label.
+    Label,
+    /// The smallest interval that the value allows; for numbers and dates.
+    Interval,
+    /// The mean; for numbers. Rounded to a step of 1, 2 or 5 times a power of ten: at least a fifth of the interval's width,
+    /// more in a block of fewer than five people. Half a unit beside the numbers of the hierarchy, such as 34.5 for ages, so
+    /// that it is nobody's value.
+    Mean,
+    /// The median as the finest label that at least k people of the block share: a day, else the month, else the year, as far
+    /// as the hierarchy has them; for numbers, dates and codes.
+    Median,
+    /// The most frequent value as the finest label that at least k people of the block share.
+    Mode,
 }

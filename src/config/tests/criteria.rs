@@ -100,15 +100,51 @@ fn criteria_that_make_no_sense_are_refused() {
 #[test]
 fn renderings_need_something_to_render() {
     use crate::model::policy::Render;
-    let config = load(&policy("  render: microaggregate\n")).unwrap();
-    assert_eq!(config.policy.render, Render::Microaggregate);
-    one(&policy("  render: interval\n"), 7, "no quasi-identifier has numbers or dates");
-    let names =
-        policy("  render: microaggregate\n").replace("{ prefix: { length: 2 } }", "{ csv: hierarchies/country.csv }");
-    one(&names, 7, "no quasi-identifier has numbers, dates or codes");
-    let fingerprints =
-        ["label", "microaggregate"].map(|r| load(&policy(&format!("  render: {r}\n"))).unwrap().policy.fingerprint);
-    assert_ne!(fingerprints[0], fingerprints[1]);
+    let renders = |yaml: &str| -> Vec<Render> { load(yaml).unwrap().policy.quasi.iter().map(|q| q.render).collect() };
+    let all = |render: &str| policy(&format!("  render: {render}\n"));
+    // Codes have a median; names keep their label.
+    assert_eq!(renders(&all("microaggregate")), [Render::Median, Render::Label]);
+    one(&all("interval"), 7, "changes nothing");
+    one(&all("microaggregate").replace("{ prefix: { length: 2 } }", "{ csv: hierarchies/country.csv }"), 7, "codes");
+    let zip = |own: &str, more: &str| policy(more).replace("{ name: age,", &format!("{{ name: age, {own},"));
+    let country = |own: &str| policy("").replace("{ name: country,", &format!("{{ name: country, render: {own},"));
+    assert_eq!(renders(&country("mode")), [Render::Label, Render::Mode]);
+    assert_eq!(renders(&zip("render: label", "")), [Render::Label, Render::Label]);
+    one(
+        &country("mean"),
+        4,
+        "`render: mean` of `country` has no meaning, its values are names: write `mode` or `label`",
+    );
+    one(&country("median"), 4, "has no meaning");
+    one(&zip("render: interval", ""), 3, "its values are codes: write `median`, `mode` or `label`");
+    one(&zip("render: median, min_level: 1", ""), 3, "never shows");
+    one(&zip("render: mode, max_level: 0", ""), 3, "never shows");
+    one(&zip("min_level: 1", "  render: microaggregate\n"), 7, "changes nothing");
+    one(&zip("render: mode", "  render: microaggregate\n"), 7, "without a `render` of its own");
+    one(&zip("render: middle", ""), 3, "`median`");
+}
+
+#[test]
+fn a_statistic_needs_a_floor_on_people() {
+    for floor in ["k-anonymity: 2", "alpha-k: { field: job, alpha: 0.5, k: 2 }", "lkc: { l: 1, k: 2, c: 0.5 }"] {
+        load(&policy("  render: microaggregate\n").replace("k-anonymity: 5", floor)).unwrap();
+    }
+    for none in ["k-anonymity: 1", "l-diversity: { field: job, l: 2 }"] {
+        one(&policy("  render: microaggregate\n").replace("k-anonymity: 5", none), 7, "add { k-anonymity: 2 } or more");
+        let own = policy("").replace("{ name: age,", "{ name: age, render: mode,").replace("k-anonymity: 5", none);
+        one(&own, 3, "no criterion has a k above 1");
+    }
+}
+
+#[test]
+fn renderings_are_in_the_fingerprint() {
+    let of = |yaml: &str| load(yaml).unwrap().policy.fingerprint;
+    let zip = |render: &str| of(&policy("").replace("{ name: age,", &format!("{{ name: age, render: {render},")));
+    assert_ne!(zip("median"), zip("label"));
+    assert_ne!(zip("median"), zip("mode"));
+    // Written out or left to the policy, it is the same.
+    assert_eq!(zip("median"), of(&policy("  render: microaggregate\n")));
+    assert_eq!(zip("label"), of(&policy("")));
 }
 
 #[test]

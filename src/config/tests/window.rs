@@ -49,6 +49,7 @@ fn what_does_not_go_with_a_sliding_window_is_refused() {
     let window = "window: { sliding: { size: 1000, slide: 100 } }\n";
     one(&policy(&format!("  suppression: {{ action: hold }}\n{window}")), 7, "`action: drop`");
     one(&policy(&format!("  render: microaggregate\n{window}")), 7, "tell the values");
+    one(&policy(window).replace("{ name: country,", "{ name: country, render: mode,"), 4, "tell the values");
     let kafka = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\nsink: { kafka: { topic: safe } }\n";
     let SinkConfig::Kafka(sink) = load(&policy(&format!("{window}{kafka}"))).unwrap().sink else {
         panic!("another sink")

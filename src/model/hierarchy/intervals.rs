@@ -177,6 +177,14 @@ impl Intervals {
         })
     }
 
+    /// The ends of the interval that the label at `level` names: the lower one belongs to it, the upper one does not.
+    pub(super) fn ends(&self, leaf: &str, level: Level) -> Option<(Decimal, Decimal)> {
+        let units = self.inside(leaf).filter(|_| !self.beyond(leaf))?;
+        let (from, to) = self.interval(units, level);
+        let number = |units: i128| Decimal::try_from_i128_with_scale(units, self.scale).ok();
+        Some((number(from)?, number(to)?))
+    }
+
     /// True for the label of what lies beyond an open end.
     fn beyond(&self, leaf: &str) -> bool {
         [&self.low, &self.high].into_iter().flatten().any(|label| label == leaf)

@@ -179,6 +179,15 @@ impl Hierarchy {
         }
     }
 
+    /// The ends of the half-open interval of numbers that the label of a leaf's ancestor at `level` names; for intervals only.
+    /// `None` at level 0, at the top and beyond an open end.
+    pub fn ends(&self, leaf: &str, level: Level) -> Option<(Decimal, Decimal)> {
+        match &self.0 {
+            Kind::Intervals(intervals) if level > 0 && level < self.height() => intervals.ends(leaf, level),
+            _ => None,
+        }
+    }
+
     /// The share of information lost in a cell published as the leaf's ancestor at `level`; for hierarchies that do not list
     /// their leaves.
     pub(super) fn open_loss(&self, leaf: &str, level: Level) -> f64 {
