@@ -46,6 +46,7 @@
 //!   is told the time.
 //! - The gate depends on the model and the criteria; it trusts neither frequency sets nor search.
 //! - Only `frequency/store.rs` names dashmap, and no guard leaves it.
+//! - A tombstone and the records that it retracts have their outcome in one release, the first whose window closes after it.
 //! - A half-filled window below k is never flushed, on a stop neither: its records are held or suppressed by policy.
 //!
 //! # Who may use whom

@@ -10,11 +10,11 @@ use crate::config::scalar::{RawDuration, RawProperty, RawSecret};
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
 ///
-/// A message without a payload is a tombstone: it is rejected, and records that wait are retracted by it, which ends as
-/// suppressed. It names the records before it in its partition with its key and, if the policy has a `subject`, all those of
-/// the subject that its key names as plain text, in every partition that shares their windows. A window that has closed is
-/// not called back: the log and `veilstream_records_retracted_total` tell the release from which on they are gone. Key the
-/// topic by the person, so that the tombstone comes to the instance that has the records.
+/// A message without a payload is a tombstone. It is rejected, and it retracts records that wait: they are suppressed. In its
+/// own partition it retracts the records before it that have its key. Where the policy has a `subject`, it also retracts those
+/// of the subject that its key names as plain text, in every partition of the same windows. A window that has closed is not
+/// called back; the log names the release from which on they are gone. Key the topic by the person, so that one instance
+/// reads both.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["brokers", "group"], "x-section" = true))]
