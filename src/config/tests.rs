@@ -297,6 +297,8 @@ fn roles_do_not_contradict() {
     one(&policy("  subject: job\n"), 7, "the subject is never published");
     one(&policy("  keep: [id]\n  subject: id\n"), 8, "the subject is never published");
     one(&policy("  keep: [age]\n"), 7, "undo its generalization");
+    one(&policy("  keep: [x, { name: x, reviewed: true }]\n"), 7, "listed twice as a kept field");
+    one(&policy("  keep: [{ name: x, review: true }]\n"), 7, "did you mean `reviewed`?");
     one(&policy("  keep: [job]\n"), 7, "remove it from `keep`");
     one(&policy("  keep: [x, x]\n"), 7, "listed twice");
     one(&policy("  identifiers: [age]\n"), 7, "never published");
