@@ -53,11 +53,12 @@
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
 //! anonymizer -> encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window
-//! cli        -> anonymizer, codec, config, encode, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
+//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
 //! codec      -> model
 //! config     -> codec, kafka, model, search, window
 //! encode     -> model
 //! failpoint  ->
+//! files      ->
 //! frequency  -> model
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
@@ -70,7 +71,7 @@
 //! render     -> generalize, model
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
-//! sink       -> codec, failpoint, gate, kafka, model
+//! sink       -> codec, failpoint, files, gate, kafka, model
 //! source     -> codec, failpoint, kafka, model
 //! telemetry  -> config, gate, model, plot, privacy, search, window
 //! window     -> encode, frequency, model
@@ -82,6 +83,7 @@ pub mod codec;
 pub mod config;
 pub mod encode;
 pub mod failpoint;
+pub mod files;
 pub mod frequency;
 pub mod gate;
 pub mod generalize;

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::anonymizer::{Anonymizers, Closing, Past};
 use crate::codec::Decode;
@@ -75,10 +75,10 @@ impl Pipeline {
     /// Runs until the source ends, a stop is asked for, or a stage fails.
     pub async fn run<S: Source + Send + 'static, K: Sink>(
         self,
-        mut source: S,
+        source: S,
         decoder: Box<dyn Decode>,
         mut sink: K,
-        mut stop: Stop,
+        stop: Stop,
     ) -> Result<Summary, PipelineError> {
         let (to_window, events) = mpsc::channel(EVENT_BATCHES);
         let (to_search, closed) = mpsc::channel::<Closed>(CLOSED_WINDOWS);
@@ -93,21 +93,12 @@ impl Pipeline {
             let this = Arc::clone(&this);
             move |runtime| this.search(&runtime, closed, to_sink, ledger)
         });
+        let (publishing, ended) = oneshot::channel::<()>();
         // A task of its own: a sink that blocks in place holds up whatever shares its task.
-        let source = tokio::spawn(async move {
-            loop {
-                let item = tokio::select! {
-                    item = source.next() => item?,
-                    () = stop.asked() => SourceItem::End,
-                };
-                let end = matches!(item, SourceItem::End);
-                if to_window.send(item).await.is_err() || end {
-                    return Ok::<(), SourceError>(());
-                }
-            }
-        });
+        let source = tokio::spawn(feed(source, to_window, stop, ended));
         let telemetry = Arc::clone(&this.telemetry);
         let sink = async move {
+            let _publishing = publishing;
             let mut summary = Summary::default();
             while let Some(release) = releases.recv().await {
                 match sink.publish(&release).await? {
@@ -372,6 +363,27 @@ impl Pipeline {
                 // The sink has failed, and says why.
                 return Ok(searched);
             }
+        }
+    }
+}
+
+/// Hands items on until the source ends, a stop is asked for, or nothing is published any more.
+async fn feed<S: Source>(
+    mut source: S,
+    to_window: mpsc::Sender<SourceItem>,
+    mut stop: Stop,
+    mut ended: oneshot::Receiver<()>,
+) -> Result<(), SourceError> {
+    loop {
+        let item = tokio::select! {
+            item = source.next() => item?,
+            () = stop.asked() => SourceItem::End,
+            // A source that says nothing for hours would otherwise keep a failed run alive.
+            _ = &mut ended => SourceItem::End,
+        };
+        let end = matches!(item, SourceItem::End);
+        if to_window.send(item).await.is_err() || end {
+            return Ok(());
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
     let pipeline = pipeline(case, WindowRules::Tumbling(close));
     let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
-    let sink = WriterSink::new(std::io::sink(), None, Box::new(JsonEncoder::new(&case.policy.schema)));
+    let sink = WriterSink::new(std::io::sink(), Box::new(JsonEncoder::new(&case.policy.schema)));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = shutdown::channel();
     let (started, busy) = (Instant::now(), ProcessTime::now());

@@ -149,7 +149,7 @@ fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
 }
 
 fn serialize(case: &Case, release: &Release) -> Duration {
-    let mut sink = WriterSink::new(std::io::sink(), None, Box::new(JsonEncoder::new(&case.policy.schema)));
+    let mut sink = WriterSink::new(std::io::sink(), Box::new(JsonEncoder::new(&case.policy.schema)));
     timed(|| sink.write(release).expect("no I/O")).0
 }
 

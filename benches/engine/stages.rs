@@ -157,8 +157,8 @@ fn generalize_and_gate(case: &Case, closed: &ClosedWindow, recoding: &Recoding, 
 fn serialize(case: &Case, release: &Release) -> (Duration, usize) {
     let encoder = || Box::new(JsonEncoder::new(&case.policy.schema));
     let mut written = Vec::new();
-    WriterSink::new(&mut written, None, encoder()).write(release).expect("no I/O");
-    let mut sink = WriterSink::new(std::io::sink(), None, encoder());
+    WriterSink::new(&mut written, encoder()).write(release).expect("no I/O");
+    let mut sink = WriterSink::new(std::io::sink(), encoder());
     let write = || timed(|| sink.write(release).expect("no I/O"));
     (shortest(RUNS, write).0, written.len())
 }

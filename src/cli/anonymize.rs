@@ -1,18 +1,17 @@
 //! `veilstream anonymize`: one release from a file.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
 use super::batch::{Batch, progress};
-use super::input::{is_standard, name};
+use super::input::{is_standard, refuse_same_file};
 use super::search::algorithm;
 use super::{Failure, InputArgs, Report, report};
 use crate::codec::{Encode, EncodeError, Format};
 use crate::config::{Config, Purpose};
+use crate::files::{FileError, Whole};
 use crate::gate::Release;
 use crate::plot::figure;
 use crate::search::Algorithm;
@@ -37,9 +36,14 @@ pub struct AnonymizeArgs {
     #[command(flatten)]
     pub input: InputArgs,
     /// Where to write the release; - is standard output. Its extension tells the format; without one it is the input's
+    ///
+    /// A file that is there is replaced when the new one is whole, and keeps its mode. Pipes and character devices are
+    /// written to. A symbolic link to a file is refused: name the file itself.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
     /// Where to write the report: a page to hand on if it ends in .html, else one JSON object
+    ///
+    /// Written as OUT is, and only after it.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// The search [default: `search.algorithm` of the configuration]
@@ -53,7 +57,12 @@ pub struct AnonymizeArgs {
 /// Makes the release.
 pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Policy)?;
-    refuse_same_file(&args.input.input, &args.output)?;
+    let format = announced(&args.output)?;
+    refuse_same_file(&args.input.input, &args.output, "is the file that is read")?;
+    if let Some(report) = &args.report {
+        refuse_same_file(&args.input.input, report, "is the file that is read")?;
+        refuse_same_file(&args.output, report, "is the file of the release")?;
+    }
     let progress = progress();
     let batch = Batch::read(&config, &args.input, &progress)?;
     let mut choice = config.choice();
@@ -68,18 +77,25 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         eprintln!("{rejections}");
     }
     let report = Report::new(&release);
-    if let Some(path) = &args.report {
+    let written = args.report.as_deref().map(|path| {
         let text = if page {
             report::html::page(&report, &batch, &release, insight.as_ref())
         } else {
             serde_json::to_string_pretty(&report).map_err(|error| Failure::Outside(error.to_string()))? + "\n"
         };
-        fs::write(path, text).map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))?;
+        let mut file = Whole::create(path)?;
+        file.write(text.as_bytes())?;
+        Ok::<_, Failure>(file)
+    });
+    // It appears only after the release that it tells of.
+    let written = written.transpose()?;
+    if report.satisfies {
+        write_release(&args.output, format, &batch, &release)?;
     }
+    written.map_or(Ok(()), Whole::commit)?;
     if !report.satisfies {
         return Err(not_met(&report));
     }
-    write_release(&args.output, &batch, &release)?;
     report.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     eprintln!(
         "{} of {} records published, {} suppressed, {} rejected ({} %); smallest class {}; levels: {}",
@@ -100,78 +116,59 @@ pub(super) fn not_met(report: &Report) -> Failure {
     report.unmet.map_or_else(rejected, Failure::not_met)
 }
 
-fn refuse_same_file(input: &Path, output: &Path) -> Result<(), Failure> {
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    if !is_standard(input) && real(input).is_some_and(|input| Some(input) == real(output)) {
-        return Err(Failure::Usage(format!("{} is the file that is read: write to another file", name(output))));
+/// The format that the output's extension announces; none without an extension.
+fn announced(output: &Path) -> Result<Option<Format>, Failure> {
+    let format = Format::of_path(output);
+    if format.is_none() && output.extension().is_some() {
+        return Err(Failure::Usage(format!(
+            "no format is known by the extension of {}: end it in {}, or in none for the input's format",
+            output.display(),
+            Format::EXTENSIONS
+        )));
     }
-    Ok(())
+    Ok(format)
 }
 
 fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
 }
 
-/// Writes the rows beside `output` and moves them there when all are written: no half file is ever seen under that name.
-fn write_release(output: &Path, batch: &Batch, release: &Release) -> Result<(), Failure> {
-    let format = Format::of_path(output).unwrap_or(match batch.preamble {
+fn write_release(output: &Path, format: Option<Format>, batch: &Batch, release: &Release) -> Result<(), Failure> {
+    let format = format.unwrap_or(match batch.preamble {
         Preamble::Json => Format::Json,
         Preamble::Csv(_) => Format::Csv,
         Preamble::Avro(_) => Format::Avro,
     });
     let mut encoder = batch.preamble.encoder(&batch.policy.schema, format)?;
-    if is_standard(output) {
-        return match write_rows(release, &mut *encoder, &mut io::stdout().lock()) {
-            Err(WriteError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(|error| error.failure("standard output")),
-        };
-    }
-    let mut partial = output.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let shown = output.display().to_string();
-    let written = File::create(&partial)
-        .map_err(WriteError::Io)
-        .and_then(|file| write_rows(release, &mut *encoder, &mut BufWriter::new(file)))
-        .and_then(|()| fs::rename(&partial, output).map_err(WriteError::Io));
-    written.map_err(|error| {
-        // Best effort: what could not be written may not be removable either.
-        let _ = fs::remove_file(&partial);
-        error.failure(&shown)
-    })
+    let mut out = if is_standard(output) { Whole::stdout() } else { Whole::create(output)? };
+    write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
+        WriteError::File(error) => error.into(),
+        WriteError::Encode(error) => Failure::Outside(format!("cannot write {}: {error}", output.display())),
+    })?;
+    Ok(out.commit()?)
 }
 
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]
-    Io(#[from] io::Error),
+    File(#[from] FileError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-impl WriteError {
-    fn failure(&self, output: &str) -> Failure {
-        match self {
-            Self::Io(error) => Failure::io(&format!("cannot write {output}"), error),
-            Self::Encode(error) => Failure::Outside(format!("cannot write {output}: {error}")),
-        }
-    }
-}
-
-fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut dyn Write) -> Result<(), WriteError> {
+fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut Whole) -> Result<(), WriteError> {
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     encoder.header(&mut buffer);
     let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
     release.labelled_rows(&labels, |labels, values| {
         encoder.labelled(labels, values, &mut buffer)?;
         if buffer.len() >= WRITE_BYTES {
-            out.write_all(&buffer)?;
+            out.write(&buffer)?;
             buffer.clear();
         }
         Ok::<(), WriteError>(())
     })?;
     encoder.finish(&mut buffer);
-    out.write_all(&buffer)?;
-    out.flush()?;
+    out.write(&buffer)?;
     Ok(())
 }

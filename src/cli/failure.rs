@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::codec::CodecError;
 use crate::config::Problem;
+use crate::files::FileError;
 use crate::model::manifest::Unmet;
 use crate::pipeline::PipelineError;
 use crate::sink::SinkError;
@@ -124,11 +125,9 @@ impl From<SourceError> for Failure {
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Self {
         match error {
-            SinkError::Create { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Self::Usage(format!("{}: check that its directory exists", chain(&error)))
-            }
+            SinkError::File(error) => error.into(),
             SinkError::Codec(error) => error.into(),
-            SinkError::Create { .. } | SinkError::Write(_) | SinkError::Encode(_) => Self::Outside(chain(&error)),
+            SinkError::Write(_) | SinkError::Encode(_) => Self::Outside(chain(&error)),
             SinkError::NoTopic(_) => Self::Usage(error.to_string()),
             SinkError::Kafka(_)
             | SinkError::Output(_)
@@ -136,6 +135,20 @@ impl From<SinkError> for Failure {
             | SinkError::Fenced { .. }
             | SinkError::MetadataTooLarge
             | SinkError::Closed => Self::Outside(error.to_string()),
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        match &error {
+            FileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::Usage(format!("{}: check that its directory exists", chain(&error)))
+            }
+            FileError::Link(_) | FileError::NotAFile { .. } | FileError::Foreign { .. } | FileError::Stale(_) => {
+                Self::Usage(error.to_string())
+            }
+            FileError::Io { .. } | FileError::Locked(_) | FileError::Changed(_) => Self::Outside(chain(&error)),
         }
     }
 }

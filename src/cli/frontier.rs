@@ -1,6 +1,5 @@
 //! `veilstream frontier`: the trade-off between objectives, for a person to choose from. Publishes nothing.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -11,8 +10,10 @@ use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Map, Value, json};
 
 use super::batch::{Batch, progress};
+use super::input::refuse_same_file;
 use super::{Failure, InputArgs, print};
 use crate::config::{Config, Purpose, snippet};
+use crate::files::Whole;
 use crate::model::manifest::Unmet;
 use crate::model::policy::Policy;
 use crate::plot::standalone;
@@ -38,6 +39,8 @@ pub struct FrontierArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = objective)]
     pub objectives: Vec<Objective>,
     /// Draws the front as SVG
+    ///
+    /// A file that is there is replaced; a symbolic link to a file is refused.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// How to find the front: auto, exact, or pbg-ea
@@ -68,6 +71,9 @@ fn method(name: &str) -> Result<Method, String> {
 /// Finds the front and shows it.
 pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Policy)?;
+    if let Some(plot) = &args.plot {
+        refuse_same_file(&args.input.input, plot, "is the file that is read")?;
+    }
     let mut choice = config.choice();
     choice.algorithm = Algorithm::PbgEa;
     if !args.objectives.is_empty() {
@@ -101,8 +107,9 @@ pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.plot {
         let picture = pictures::trade_off(&found.front).map_err(|error| Failure::Outside(error.to_string()))?;
-        fs::write(path, standalone(&picture))
-            .map_err(|error| Failure::io(&format!("cannot write {}", path.display()), &error))?;
+        let mut file = Whole::create(path)?;
+        file.write(standalone(&picture).as_bytes())?;
+        file.commit()?;
     }
     print(&if args.json { object(&found, &batch.policy, elapsed_ms) } else { text(&found, &batch.policy, elapsed_ms) })
 }

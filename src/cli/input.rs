@@ -1,6 +1,6 @@
 //! The file that a command reads: a path or `-`, its format by extension or by its first bytes.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,18 @@ pub(super) fn is_standard(path: &Path) -> bool {
 /// The file as messages call it.
 pub(super) fn name(path: &Path) -> String {
     if is_standard(path) { "standard input".into() } else { path.display().to_string() }
+}
+
+/// Refuses an output that is the same file as `other`. Streams may be the same.
+pub(super) fn refuse_same_file(other: &Path, output: &Path, why: &str) -> Result<(), Failure> {
+    let real = |path: &Path| match fs::canonicalize(path) {
+        Ok(path) => path.is_file().then_some(path),
+        Err(_) => std::path::absolute(path).ok(),
+    };
+    if !is_standard(other) && !is_standard(output) && real(other).is_some_and(|other| Some(other) == real(output)) {
+        return Err(Failure::Usage(format!("{} {why}: write to another file", output.display())));
+    }
+    Ok(())
 }
 
 /// The format that the first bytes show.

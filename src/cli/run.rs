@@ -1,6 +1,5 @@
 //! `veilstream run`: the service, from its source to its sink, until the input ends or a signal asks for a drain.
 
-use std::fs::File;
 use std::io::{self, Stdout, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,12 +10,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Failure, now, print, runtime};
+use crate::codec::Decode;
 use crate::codec::avro::AvroDecoder;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
 use crate::codec::registry::Registry;
-use crate::codec::{Decode, Encode};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
+use crate::files::is_stdout;
 use crate::gate::Release;
 use crate::kafka::Topics;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
@@ -25,7 +25,7 @@ use crate::model::meter::Meter;
 use crate::model::schema::Schema;
 use crate::pipeline::{Pipeline, Summary};
 use crate::shutdown::{self, Stop};
-use crate::sink::file::{self as file_sink, WriterSink};
+use crate::sink::file::{FilePaths, FileSink, WriterSink};
 use crate::sink::kafka::KafkaSink;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::generator::{GeneratorSettings, GeneratorSource};
@@ -59,13 +59,18 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let summary = runtime()?.block_on(serve(&config))?;
     let json = serde_json::to_string(&summary).map_err(|error| Failure::Outside(error.to_string()))?;
     let not_met = summary.not_met().map(Failure::not_met);
-    match (config.sink, not_met) {
+    let rows_on_stdout = match &config.sink {
+        SinkConfig::Stdio { .. } => true,
+        SinkConfig::File { path, .. } => is_stdout(path),
+        SinkConfig::Kafka(_) => false,
+    };
+    match not_met {
         // The summary is the last line.
-        (SinkConfig::Stdio { .. }, Some(failure)) => Err(Failure::NotMet(format!("{failure}\n{json}"))),
-        (SinkConfig::Stdio { .. }, None) => {
+        Some(failure) if rows_on_stdout => Err(Failure::NotMet(format!("{failure}\n{json}"))),
+        None if rows_on_stdout => {
             writeln!(io::stderr(), "{json}").map_err(|error| Failure::io("cannot write to standard error", &error))
         }
-        (SinkConfig::File { .. } | SinkConfig::Kafka(_), not_met) => print(&json).and(not_met.map_or(Ok(()), Err)),
+        not_met => print(&json).and(not_met.map_or(Ok(()), Err)),
     }
 }
 
@@ -107,7 +112,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let Some((source, preamble)) = opened else { return Ok(Summary::default()) };
     let max_record_bytes = max_record_bytes(config);
     let decoder = preamble.decoder(&policy.schema, max_record_bytes)?;
-    let sink = AnySink::open(config, &preamble)?;
+    let Some(sink) = AnySink::open(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
     telemetry.set_ready(true);
     Ok(pipeline.run(source, decoder, sink, stop).await?)
 }
@@ -137,26 +142,34 @@ async fn kafka(
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
         kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory, journal)?;
-    let (sink, schema, shared, runtime) =
-        (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session), Handle::current());
-    // On a thread that may be left behind, for nothing says how long a cluster is waited for.
-    let (opened, opening) = oneshot::channel();
-    let open = move || {
-        let _runtime = runtime.enter();
-        // Nobody may wait for it any more.
-        let _ = opened.send(KafkaSink::open(sink, shared, consumer, schema, schemas));
-    };
-    std::thread::Builder::new().name("opening".into()).spawn(open).map_err(|_| SourceError::Thread)?;
-    let sink = tokio::select! {
-        opened = opening => opened.unwrap_or(Err(SinkError::Closed)).map(Some),
-        () = stop.asked() => Ok(None),
-    };
+    let (sink, schema, shared) = (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session));
+    let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));
     }
     session.finish();
     leave(left).await;
-    sink.map(|_| None).map_err(Failure::from)
+    sink.map(|_| None)
+}
+
+/// Opens a sink on a thread that may be left behind, for nothing says how long a cluster, or the reader of a pipe, is waited
+/// for. `None` if a stop is asked for first.
+async fn opened<T: Send + 'static>(
+    stop: &mut Stop,
+    open: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let runtime = Handle::current();
+    let (done, opening) = oneshot::channel();
+    let open = move || {
+        let _runtime = runtime.enter();
+        // Nobody may wait for it any more.
+        let _ = done.send(open());
+    };
+    std::thread::Builder::new().name("opening".into()).spawn(open).map_err(|_| SinkError::Closed)?;
+    Ok(tokio::select! {
+        opened = opening => Some(opened.unwrap_or(Err(SinkError::Closed))?),
+        () = stop.asked() => None,
+    })
 }
 
 /// Waits until the instance has left the group, so that the others need not wait for its session to end.
@@ -238,21 +251,22 @@ impl Source for AnySource {
 
 /// The sinks that need no broker.
 enum AnySink {
-    File(WriterSink<File>),
+    File(FileSink),
     Stdout(WriterSink<Stdout>),
 }
 
 impl AnySink {
-    fn open(config: &Config, preamble: &Preamble) -> Result<Self, SinkError> {
-        let encoder =
-            |format| -> Result<Box<dyn Encode>, SinkError> { Ok(preamble.encoder(&config.policy.schema, format)?) };
+    async fn open(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Result<Option<Self>, Failure> {
+        let encoder = |format| preamble.encoder(&config.policy.schema, format);
         Ok(match &config.sink {
             SinkConfig::File { path, format, manifest, journal } => {
-                Self::File(file_sink::create(path, manifest.as_deref(), journal.as_deref(), encoder(*format)?)?)
+                let encoder = encoder(*format)?;
+                let paths = FilePaths { rows: path.clone(), manifest: manifest.clone(), journal: journal.clone() };
+                opened(stop, move || FileSink::open(&paths, encoder)).await?.map(Self::File)
             }
-            SinkConfig::Stdio { format } => Self::Stdout(file_sink::stdout(encoder(*format)?)?),
+            SinkConfig::Stdio { format } => Some(Self::Stdout(WriterSink::new(io::stdout(), encoder(*format)?))),
             // Never without a Kafka source: the configuration is checked.
-            SinkConfig::Kafka(_) => return Err(SinkError::Closed),
+            SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
         })
     }
 }

@@ -276,13 +276,7 @@ pub struct JsonEncoder {
 impl JsonEncoder {
     /// An encoder of the published fields of `schema`.
     pub fn new(schema: &Schema) -> Self {
-        let prefix = |(i, slot): (usize, usize)| {
-            let mut prefix = String::from(if i == 0 { "{" } else { "," });
-            write_json_string(schema.name(slot), &mut prefix);
-            prefix.push(':');
-            prefix.into_bytes()
-        };
-        Self { prefixes: schema.published().enumerate().map(prefix).collect() }
+        Self { prefixes: schema.published().enumerate().map(|(i, slot)| prefix(i, schema.name(slot))).collect() }
     }
 
     /// Appends the labels: the start of an object.
@@ -308,6 +302,14 @@ impl JsonEncoder {
     }
 }
 
+/// The bytes before the value of the `i`th field.
+fn prefix(i: usize, name: &str) -> Vec<u8> {
+    let mut prefix = String::from(if i == 0 { "{" } else { "," });
+    write_json_string(name, &mut prefix);
+    prefix.push(':');
+    prefix.into_bytes()
+}
+
 impl Encode for JsonEncoder {
     fn header(&mut self, _out: &mut Vec<u8>) {}
 
@@ -322,6 +324,13 @@ impl Encode for JsonEncoder {
     }
 
     fn finish(&mut self, _out: &mut Vec<u8>) {}
+
+    fn continues(&mut self, first: &[u8]) -> bool {
+        let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let Ok(row) = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line) else { return false };
+        let keys = row.keys().enumerate().map(|(i, name)| prefix(i, name));
+        keys.eq(self.prefixes.iter().cloned())
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,9 @@ pub enum Format {
 }
 
 impl Format {
+    /// The extensions that announce a format, for messages.
+    pub const EXTENSIONS: &str = ".csv, .tsv, .jsonl, .ndjson, .json or .avro";
+
     /// The name a user writes.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -134,8 +137,18 @@ pub trait Encode: Send {
         self.labels(row.quasi, &mut labels);
         self.labelled(&labels, row.values, out)
     }
-    /// What comes after the last row.
+    /// Completes the rows so far; more may follow.
     fn finish(&mut self, out: &mut Vec<u8>);
+    /// True if a file that begins with `first` holds rows of the same fields in the same format, so that more can be appended.
+    fn continues(&mut self, first: &[u8]) -> bool {
+        let mut header = Vec::new();
+        self.header(&mut header);
+        first.starts_with(&header)
+    }
+    /// The end of every file whose last row is whole.
+    fn ending(&self) -> &[u8] {
+        b"\n"
+    }
 }
 
 /// A value that does not fit the output's type. The row is not written: fail closed.

@@ -1,96 +1,173 @@
-//! Files and stdout: the rows of each release in one write, and a manifest per release as a JSON line beside them.
+//! Files and streams: the rows of each release, and a line per release in the files beside them.
+//!
+//! A file that is there is continued if it holds rows of the same fields in the same format, and refused otherwise. A
+//! release is written to all files or to none: [`crate::files`] says how, and what holds after a crash.
 
-use std::fs::File;
-use std::io::{Stdout, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use super::{Delivery, Sink, SinkError, journal_entry};
 use crate::codec::Encode;
+use crate::files::{Appending, Content, FileError};
 use crate::gate::Release;
+
+/// Where a file sink writes.
+#[derive(Debug, Clone)]
+pub struct FilePaths {
+    /// The rows.
+    pub rows: PathBuf,
+    /// The manifests, one JSON object per line.
+    pub manifest: Option<PathBuf>,
+    /// Which records each release finished, one JSON object per line.
+    pub journal: Option<PathBuf>,
+}
+
+/// The line of a release in a file beside the rows, if it has one there.
+type Line = fn(&Release) -> serde_json::Result<Option<String>>;
+
+impl FilePaths {
+    /// The files beside the rows, in the order in which they are written.
+    fn lines(&self) -> impl Iterator<Item = (&Path, Line)> {
+        let lines: [(Option<&Path>, Line); 2] = [
+            (self.journal.as_deref(), |release| {
+                serde_json::to_string(&journal_entry(release, |partition| (None, partition.0))).map(Some)
+            }),
+            // Without rows there is nothing to tell a reader: it would be about the few records that were left out.
+            (self.manifest.as_deref(), |release| {
+                Some(release.manifest()).filter(|_| !release.is_empty()).map(serde_json::to_string).transpose()
+            }),
+        ];
+        lines.into_iter().filter_map(|(path, line)| Some((path?, line)))
+    }
+}
+
+/// Releases into files.
+pub struct FileSink {
+    rows: Rows,
+    lines: Vec<Line>,
+    files: Appending,
+}
+
+impl FileSink {
+    /// Opens the files. Waits for the reader of a pipe.
+    pub fn open(paths: &FilePaths, encoder: Box<dyn Encode>) -> Result<Self, SinkError> {
+        let (beside, lines): (Vec<_>, Vec<_>) = paths.lines().unzip();
+        let all: Vec<&Path> = [paths.rows.as_path()].into_iter().chain(beside).collect();
+        let files = Appending::open(&all)?;
+        let mut rows = Rows::new(encoder);
+        for (number, path) in all.iter().enumerate() {
+            let Some(Content { first, last }) = files.existing(number)? else { continue };
+            let (known, whole) = match number {
+                0 => (rows.continue_after(&first), last.ends_with(rows.encoder.ending())),
+                _ => (is_line(&first), last.ends_with(b"\n")),
+            };
+            let what = match (known, whole) {
+                (true, true) => continue,
+                (false, _) => "holds other fields or another format than this output has",
+                (true, false) => "does not end with a whole row",
+            };
+            return Err(FileError::Foreign { path: path.to_path_buf(), what }.into());
+        }
+        Ok(Self { rows, lines, files })
+    }
+
+    fn write(&mut self, release: &Release) -> Result<(), SinkError> {
+        let mut lines = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
+            let line = line(release).map_err(std::io::Error::other)?;
+            lines.push(line.map_or(String::new(), |line| line + "\n"));
+        }
+        let parts: Vec<&[u8]> =
+            [self.rows.encoded(release)?].into_iter().chain(lines.iter().map(String::as_bytes)).collect();
+        Ok(self.files.append(&parts)?)
+    }
+}
+
+/// True if the first line is one of a release.
+fn is_line(first: &[u8]) -> bool {
+    let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|line| line.get("release_id").is_some())
+}
+
+impl Sink for FileSink {
+    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
+        // Files have no asynchronous form; a blocked one must not hold up the other tasks.
+        tokio::task::block_in_place(|| self.write(release)).map(|()| Delivery::Published)
+    }
+
+    async fn finish(&mut self) -> Result<(), SinkError> {
+        let header = self.rows.header();
+        if header.is_empty() { Ok(()) } else { tokio::task::block_in_place(|| Ok(self.files.append(&[header])?)) }
+    }
+}
 
 /// Rows into any writer.
 pub struct WriterSink<W> {
-    encoder: Box<dyn Encode>,
+    rows: Rows,
     out: W,
-    manifest: Option<File>,
-    journal: Option<File>,
-    buffer: Vec<u8>,
-    started: bool,
-}
-
-/// Starts a file; `manifest` and `journal` name others for the manifests and for the operators' journal.
-pub fn create(
-    path: &Path,
-    manifest: Option<&Path>,
-    journal: Option<&Path>,
-    encoder: Box<dyn Encode>,
-) -> Result<WriterSink<File>, SinkError> {
-    let create = |path: &Path| File::create(path).map_err(|source| SinkError::Create { path: path.to_owned(), source });
-    let mut sink = WriterSink::new(create(path)?, manifest.map(create).transpose()?, encoder);
-    sink.journal = journal.map(create).transpose()?;
-    Ok(sink)
-}
-
-/// Starts stdout.
-pub fn stdout(encoder: Box<dyn Encode>) -> Result<WriterSink<Stdout>, SinkError> {
-    Ok(WriterSink::new(std::io::stdout(), None, encoder))
 }
 
 impl<W: Write + Send> WriterSink<W> {
-    /// Rows go to `out`, manifests to `manifest`.
-    pub fn new(out: W, manifest: Option<File>, encoder: Box<dyn Encode>) -> Self {
-        Self { encoder, out, manifest, journal: None, buffer: Vec::new(), started: false }
+    /// Rows go to `out`.
+    pub fn new(out: W, encoder: Box<dyn Encode>) -> Self {
+        Self { rows: Rows::new(encoder), out }
     }
 
-    /// Writes the rows of a release, and its manifest.
+    /// Writes the rows of a release.
     pub fn write(&mut self, release: &Release) -> Result<(), SinkError> {
-        self.start();
-        let (encoder, buffer) = (&mut self.encoder, &mut self.buffer);
-        let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
-        release.labelled_rows(&labels, |labels, values| encoder.labelled(labels, values, buffer))?;
-        self.flush()?;
-        if let Some(file) = &mut self.journal {
-            write_line(file, &journal_entry(release, |partition| (None, partition.0)))?;
-        }
-        // Without rows there is nothing to tell a reader: it would be about the few records that were left out.
-        if let Some(file) = self.manifest.as_mut().filter(|_| !release.is_empty()) {
-            write_line(file, release.manifest())?;
-        }
-        Ok(())
+        self.out.write_all(self.rows.encoded(release)?)?;
+        Ok(self.out.flush()?)
     }
-
-    fn start(&mut self) {
-        if !self.started {
-            self.encoder.header(&mut self.buffer);
-            self.started = true;
-        }
-    }
-
-    fn flush(&mut self) -> Result<(), SinkError> {
-        self.out.write_all(&self.buffer)?;
-        self.out.flush()?;
-        self.buffer.clear();
-        Ok(())
-    }
-}
-
-fn write_line(file: &mut File, entry: &impl serde::Serialize) -> Result<(), SinkError> {
-    let mut line = serde_json::to_vec(entry).map_err(std::io::Error::other)?;
-    line.push(b'\n');
-    Ok(file.write_all(&line)?)
 }
 
 impl<W: Write + Send> Sink for WriterSink<W> {
     async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        // Files and pipes have no asynchronous form; a blocked one must not hold up the other tasks.
+        // As above: pipes block.
         tokio::task::block_in_place(|| self.write(release)).map(|()| Delivery::Published)
     }
 
     async fn finish(&mut self) -> Result<(), SinkError> {
         tokio::task::block_in_place(|| {
-            self.start();
-            self.encoder.finish(&mut self.buffer);
-            self.flush()
+            self.out.write_all(self.rows.header())?;
+            Ok(self.out.flush()?)
         })
+    }
+}
+
+/// The bytes of rows, release by release, after one header.
+struct Rows {
+    encoder: Box<dyn Encode>,
+    buffer: Vec<u8>,
+    started: bool,
+}
+
+impl Rows {
+    fn new(encoder: Box<dyn Encode>) -> Self {
+        Self { encoder, buffer: Vec::new(), started: false }
+    }
+
+    /// Goes on in a file that begins like this; false if its rows are others.
+    fn continue_after(&mut self, first: &[u8]) -> bool {
+        self.started = true;
+        self.encoder.continues(first)
+    }
+
+    /// The header, if it was not written before.
+    fn header(&mut self) -> &[u8] {
+        self.buffer.clear();
+        if !std::mem::replace(&mut self.started, true) {
+            self.encoder.header(&mut self.buffer);
+        }
+        &self.buffer
+    }
+
+    /// A whole release.
+    fn encoded(&mut self, release: &Release) -> Result<&[u8], SinkError> {
+        self.header();
+        let (encoder, buffer) = (&mut self.encoder, &mut self.buffer);
+        let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
+        release.labelled_rows(&labels, |labels, values| encoder.labelled(labels, values, buffer))?;
+        encoder.finish(buffer);
+        Ok(buffer)
     }
 }

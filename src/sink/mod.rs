@@ -4,9 +4,9 @@ pub mod file;
 pub mod kafka;
 
 use std::future::Future;
-use std::path::PathBuf;
 
 use crate::codec::{CodecError, EncodeError};
+use crate::files::FileError;
 use crate::gate::Release;
 use crate::model::batch::Span;
 use crate::model::event::Partition;
@@ -53,14 +53,9 @@ pub enum Delivery {
 /// A sink that failed. Names the output, never what was to be written.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// The file cannot be created.
-    #[error("cannot create {}", path.display())]
-    Create {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Writing stopped.
     #[error("cannot write the output")]
     Write(#[from] std::io::Error),

@@ -51,6 +51,9 @@ SPLITS = {
 
 def run(binary, folder, lines, window):
     """One instance over these records: its manifests, CPU seconds, and peak memory in MiB."""
+    for name in ("out.jsonl", "manifests.jsonl"):
+        # Files that are there would be continued.
+        (folder / name).unlink(missing_ok=True)
     (folder / "in.jsonl").write_text("".join(lines))
     (folder / "p.yaml").write_text(
         f"{POLICY}window: {{ tumbling: {{ max_records: {window}, max_age: 1h }} }}\n"

@@ -171,6 +171,11 @@ impl ContainerWriter {
         Self { schema, sync, block: Vec::new(), count: 0 }
     }
 
+    /// The marker that ends the header and every block.
+    pub fn sync(&self) -> &[u8] {
+        &self.sync
+    }
+
     /// Appends the file header.
     pub fn header(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(MAGIC);

@@ -260,4 +260,8 @@ impl Encode for AvroEncoder {
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.writer.flush(out);
     }
+
+    fn ending(&self) -> &[u8] {
+        self.writer.sync()
+    }
 }

@@ -295,12 +295,15 @@ pub enum RawSink {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawFileSink {
-    /// Its path.
+    /// Its path. A file that is there is continued if it holds rows of the same fields in the same format, else the start is
+    /// refused, as it is while another process writes it. A pipe or a character device is written to as a stream; a symbolic
+    /// link to a file is refused. Each release is written whole; a release that a crash cut short is taken back at the next
+    /// start, by `PATH.undo`. No offsets are kept: a restart reads its source from the beginning.
     pub path: PathBuf,
     /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
     #[serde(default)]
     pub format: Option<RawFormat>,
-    /// Where the release manifests go, one JSON object per line. Default: nowhere.
+    /// Where the release manifests go, one JSON object per line; continued as `path` is. Default: nowhere.
     #[serde(default)]
     pub manifest: Option<PathBuf>,
     /// Where it is written down for operators which records each release finished, by position and never by value, one JSON
