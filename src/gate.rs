@@ -4,8 +4,8 @@
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
 //! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
 //! the policy without them. Kept fields that would identify people are withheld, and rows are sent in the order of what they show.
-//! Where a reader can subtract the last snapshot from this one, what left and what came must satisfy the policy too
-//! ([`verify_next`]).
+//! Where a reader has earlier snapshots of the same window, every group of records that can be told apart beside them must satisfy
+//! the policy too ([`verify_next`]).
 
 mod count;
 mod difference;
@@ -22,8 +22,7 @@ use crate::model::counting::Values;
 use crate::model::event::{Position, Reject};
 use crate::model::manifest::{Achieved, Manifest, rounded};
 use crate::privacy::{Class, Rule, Rules, Scope};
-use count::{Count, Groups};
-use difference::Looks;
+use count::{Count, Groups, Tally};
 
 pub use difference::{Snapshot, verify_next};
 pub use sequential::{Memory, Recurrence, verify_recurring};
@@ -34,7 +33,6 @@ pub struct Release {
     manifest: Manifest,
     class_sizes: BTreeMap<u32, u32>,
     recurrence: Option<Recurrence>,
-    looks: Option<Arc<Looks>>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
@@ -53,7 +51,7 @@ pub struct Refusal {
     pub size: u32,
     /// True if the class fails only without the rows that were held.
     pub without_held: bool,
-    /// True if the class is one of those who left or came since the last snapshot.
+    /// True if the class is a group of records that only the earlier snapshots tell apart.
     pub difference: bool,
     class: Vec<String>,
 }
@@ -78,7 +76,7 @@ fn bound(at_most: bool) -> &'static str {
 
 fn note(without_held: bool, difference: bool) -> &'static str {
     match (without_held, difference) {
-        (_, true) => " of those who left or came since the last snapshot",
+        (_, true) => " of every group that can be told apart beside the earlier snapshots",
         (true, _) => " without the records that were held",
         _ => "",
     }
@@ -97,9 +95,7 @@ fn as_sent(batch: GeneralizedBatch, rules: &Rules) -> Arc<GeneralizedBatch> {
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
-    let read = |without_held: bool| {
-        Reading { batch, rules: &rules, count, rows: count.everything(), without_held, difference: false }.check()
-    };
+    let read = |without_held: bool| Reading { batch, rules: &rules, count, without_held, difference: false }.check();
     let Checked { criteria, class_sizes } = read(false)?;
     if count.any_held() {
         read(true)?;
@@ -108,7 +104,7 @@ fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> R
     let classes = class_sizes.values().map(|&classes| u64::from(classes)).sum();
     let rows = batch.len() as u64;
     let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes, rows };
-    Ok(Release { batch: Arc::clone(batch), manifest, class_sizes, recurrence: None, looks: None })
+    Ok(Release { batch: Arc::clone(batch), manifest, class_sizes, recurrence: None })
 }
 
 impl Release {
@@ -212,12 +208,11 @@ impl ClassLabels {
     }
 }
 
-/// One reading of the batch: with the rows that were held, without them, or of those alone that left or came.
+/// One reading of the batch: with the rows that were held, without them, or of parts that earlier snapshots tell apart.
 struct Reading<'a> {
     batch: &'a GeneralizedBatch,
     rules: &'a Rules,
     count: &'a Count<'a>,
-    rows: &'a [u32],
     without_held: bool,
     difference: bool,
 }
@@ -234,19 +229,16 @@ impl Reading<'_> {
     /// Every rule on everything it is judged on. Without held rows only the classes that have some are judged again, and
     /// one that consists of them alone fails.
     fn check(&self) -> Result<Checked, Refusal> {
-        // Counting everybody at once costs more than all classes; only some rules look at it.
-        let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
-        let everybody = if compares { self.count.everything() } else { &[] };
-        let release = self.count.tally(everybody, self.rules, self.without_held);
+        let release = self.everybody();
         let release_histograms = release.histograms();
         let release = release.class(&release_histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
-        let classes = self.count.groups(self.rows, &all);
+        let classes = self.count.groups(self.count.everything(), &all);
         let class_sizes = self.classes(&classes, &all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
         for l in self.rules.known() {
             for known in self.rules.knowledge(all.len(), l) {
-                let groups = self.count.groups(self.rows, &known);
+                let groups = self.count.groups(self.count.everything(), &known);
                 self.classes(&groups, &known, &[Scope::Known(l)], &release, &mut weakest)?;
             }
         }
@@ -257,6 +249,30 @@ impl Reading<'_> {
             achieved: achieved.map(|figure| public(rule, figure)),
         };
         Ok(Checked { criteria: self.rules.iter().zip(weakest).map(achieved).collect(), class_sizes })
+    }
+
+    /// Every rule on each of these parts. One that satisfies the rules of those who know some of the columns as if they
+    /// knew all does so whatever they know.
+    fn check_parts(&self, parts: &Groups) -> Result<(), Refusal> {
+        if parts.ends.is_empty() {
+            return Ok(());
+        }
+        let release = self.everybody();
+        let histograms = release.histograms();
+        let release = release.class(&histograms);
+        let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
+        let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
+        let known = self.rules.known().into_iter().map(Scope::Known);
+        let scopes: Vec<Scope> = [Scope::Class, Scope::Within].into_iter().chain(known).collect();
+        self.classes(parts, &all, &scopes, &release, &mut weakest)?;
+        self.whole(parts, &release, &mut weakest)
+    }
+
+    /// Everybody who is published, where some rule looks at that: it costs more to count than all classes.
+    fn everybody(&self) -> Tally {
+        let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
+        let everybody = if compares { self.count.everything() } else { &[] };
+        self.count.tally(everybody, self.rules, self.without_held)
     }
 
     /// The rules of these scopes on every class of the columns `known`; how many classes there are of each size.

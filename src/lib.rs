@@ -35,8 +35,8 @@
 //! - Search: [`Search`](search::Search), [`Budget`](search::Budget), [`Outcome`](search::Outcome),
 //!   [`StopReason`](search::StopReason).
 //! - Stream: [`OpenWindow`](window::OpenWindow) closes into a [`ClosedWindow`](window::ClosedWindow); a
-//!   [`Sliding`](window::Sliding) one shows itself whole again and again, and the gate compares each
-//!   [`Snapshot`](gate::Snapshot) with the last;
+//!   [`Sliding`](window::Sliding) one shows itself whole again and again, and the gate counts what a reader can
+//!   tell apart who has every [`Snapshot`](gate::Snapshot) before it;
 //!   a [`GeneralizedBatch`](generalize::GeneralizedBatch) becomes a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
 //!

@@ -31,36 +31,30 @@ struct Numbered {
     index: ClassIndex,
     /// How many classes there were when all rows were looked up.
     at_first: usize,
-    /// The leaf codes of some row of every class, class by class.
-    leaves: Vec<Code>,
     numbers: Arc<Numbers>,
 }
 
 impl Numbering {
-    /// The classes of the rows by the columns, and the leaf codes of some row of every class.
-    pub(super) fn number(&mut self, rows: &Arc<Rows>, columns: &[Column]) -> (Arc<Numbers>, &[Code]) {
+    /// The classes of the rows by the columns.
+    pub(super) fn number(&mut self, rows: &Arc<Rows>, columns: &[Column]) -> Arc<Numbers> {
         let last = self.0.take().filter(|last| last.is_of(columns));
-        let numbered = self.0.insert(Numbered::new(rows, columns, last));
-        (Arc::clone(&numbered.numbers), &numbered.leaves)
+        Arc::clone(&self.0.insert(Numbered::new(rows, columns, last)).numbers)
     }
 }
 
 impl Numbered {
     fn new(rows: &Arc<Rows>, columns: &[Column], last: Option<Self>) -> Self {
         let mut fresh = Vec::with_capacity(rows.len());
-        let (mut index, mut leaves, at_first) = match last {
+        let (mut index, at_first) = match last {
             Some(last) => {
                 fresh.extend_from_slice(last.of(rows));
-                (last.index, last.leaves, Some(last.at_first))
+                (last.index, Some(last.at_first))
             }
-            None => (ClassIndex::new(columns.iter().map(Column::len)), Vec::new(), None),
+            None => (ClassIndex::new(columns.iter().map(Column::len)), None),
         };
         for i in fresh.len()..rows.len() {
-            let (quasi, known) = (rows.quasi(i), index.len());
-            fresh.push(index.number(quasi.iter().zip(columns).map(|(&leaf, column)| column.map()[leaf as usize])));
-            if index.len() > known {
-                leaves.extend_from_slice(quasi);
-            }
+            let codes = rows.quasi(i).iter().zip(columns).map(|(&leaf, column)| column.map()[leaf as usize]);
+            fresh.push(index.number(codes));
         }
         let numbers = Numbers { fresh, held: Vec::new(), cells: index.cells().to_vec(), count: index.len() };
         Self {
@@ -68,7 +62,6 @@ impl Numbered {
             columns: columns.to_vec(),
             at_first: at_first.unwrap_or(index.len()),
             index,
-            leaves,
             numbers: Arc::new(numbers),
         }
     }
@@ -136,9 +129,8 @@ mod tests {
         Recoding::Cuts(cuts)
     }
 
-    /// Numbers say the same if they tell the same rows apart and give them the same codes; the leaves of a class become its codes.
-    fn is_fresh(kept: (&Numbers, &[Code]), rows: &Rows, columns: &[Column]) -> Result<(), TestCaseError> {
-        let (numbers, leaves) = kept;
+    /// Numbers say the same if they tell the same rows apart and give them the same codes.
+    fn is_fresh(numbers: &Numbers, rows: &Rows, columns: &[Column]) -> Result<(), TestCaseError> {
         let all: Vec<RowRef> = (0..rows.len() as u32).map(RowRef::Fresh).collect();
         let columns: Vec<Arc<Column>> = columns.iter().cloned().map(Arc::new).collect();
         let fresh = Numbers::of(rows, &Rows::new(2, 0), &all, &columns);
@@ -148,13 +140,9 @@ mod tests {
             prop_assert_eq!(*names.entry(kept).or_insert(fresh_number), fresh_number);
             let cells = |numbers: &Numbers, number: u32| numbers.cells[number as usize * 2..][..2].to_vec();
             prop_assert_eq!(cells(numbers, kept), cells(&fresh, fresh_number));
-            let leaves = &leaves[kept as usize * 2..][..2];
-            let codes: Vec<Code> =
-                leaves.iter().zip(&columns).map(|(&leaf, column)| column.map()[leaf as usize]).collect();
-            prop_assert_eq!(codes, cells(numbers, kept));
         }
         prop_assert_eq!(names.len(), fresh.count);
-        prop_assert!(numbers.count * 2 == numbers.cells.len() && leaves.len() == numbers.cells.len());
+        prop_assert_eq!(numbers.count * 2, numbers.cells.len());
         Ok(())
     }
 
@@ -188,8 +176,7 @@ mod tests {
                 }
                 let columns = recoding(&table, dice).columns(&table.dictionaries.quasi);
                 let rows = Arc::new(rows);
-                let (numbers, leaves) = numbering.number(&rows, &columns);
-                is_fresh((&numbers, leaves), &rows, &columns)?;
+                is_fresh(&numbering.number(&rows, &columns), &rows, &columns)?;
             }
         }
 
@@ -212,7 +199,7 @@ mod tests {
         let columns = Recoding::from(Node::new([0, 0])).columns(&table.dictionaries.quasi);
         let mut numbering = Numbering::default();
         let one = |i: usize| Arc::new(table.rows.filtered(|other| other == i));
-        let counts: Vec<usize> = (0..people.len()).map(|i| numbering.number(&one(i), &columns).0.count).collect();
+        let counts: Vec<usize> = (0..people.len()).map(|i| numbering.number(&one(i), &columns).count).collect();
         assert_eq!(counts, (1..=people.len()).collect::<Vec<_>>());
         if let Some(numbered) = &mut numbering.0 {
             numbered.at_first = 0;
@@ -222,6 +209,6 @@ mod tests {
                 numbered.index.number(codes(n));
             }
         }
-        assert_eq!(numbering.number(&one(0), &columns).0.count, 1);
+        assert_eq!(numbering.number(&one(0), &columns).count, 1);
     }
 }

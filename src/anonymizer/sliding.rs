@@ -1,9 +1,10 @@
-//! A sliding window as it stands -> a snapshot of it, safe beside the last one.
+//! A sliding window as it stands -> a snapshot of it, safe beside all that came before it.
 //!
 //! A record counts as published with the first snapshot that shows it, and as suppressed when it leaves the window
-//! without one. If no plan passes the gate, nothing is published for this slide, and the last snapshot stays the one to
-//! compare with. Bounded: only rows of the window and of the last snapshot are remembered. Where what waits must be written
-//! down, the oldest rows that wait are given up when there is no room for them.
+//! without one. It is shown in snapshots that follow one another, and never again after one without it. If no plan passes
+//! the gate, nothing is published for this slide, and the last snapshot stays the one to compare with. Bounded: only rows
+//! of the window and of the last snapshot are remembered. Where what waits must be written down, the oldest rows that wait
+//! are given up when there is no room for them.
 //!
 //! What a log reads again after a restart has never been shown, so the window then starts without what was, and no two
 //! snapshots from before and after have a row in common: there is nothing to subtract. A snapshot that was planned
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::difference::{Candidates, Standing};
+use super::difference::{Candidates, Settled, Standing};
 use super::numbering::Numbering;
 use super::{Anonymizer, Closing, Plan, left_out};
 use crate::failpoint::defect;
@@ -21,14 +22,18 @@ use crate::gate::{self, Release, Snapshot};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::{Rows, Spans};
 use crate::model::event::{Position, RejectCode};
-use crate::model::lattice::Node;
+use crate::model::lattice::{Lattice, Node};
 use crate::model::manifest::Unmet;
 use crate::model::plan::ReleasePlan;
 use crate::model::recoding::{Column, Recoding};
-use crate::search::choose::{Chosen, choose};
+use crate::search::choose::{Choice, Chosen, Levels, choose};
 use crate::search::evaluator::Evaluator;
 use crate::search::insight;
 use crate::window::{CloseReason, ClosedWindow, Slide};
+
+/// In how many windows' time finer levels must make good the rows that snapshots are without for their sake. More gets finer
+/// for less, and empties snapshots more often; fewer stays coarse for longer.
+const REPAID_IN: f64 = 4.0;
 
 /// What outlives a slide.
 #[derive(Default)]
@@ -84,9 +89,37 @@ impl Account {
 struct Pool {
     rows: Arc<Rows>,
     standing: Vec<Standing>,
+    /// The cell of each in the last snapshot; 0 for those that are new.
+    cells: Vec<u32>,
+    cell_count: usize,
     in_window: Spans,
-    /// How many rows are in the window; the first ones are, without those given up.
+    /// How many rows are in the window; the first ones are, without those that are not shown any more.
     window: usize,
+}
+
+impl Settled {
+    /// How many of the rows are in the window; the others come after them.
+    fn in_window(&self, candidates: &Candidates<'_>) -> usize {
+        let is_in_window = |standing: &Standing| matches!(standing, Standing::New | Standing::Shown);
+        let window = candidates.standing.partition_point(is_in_window) as u32;
+        self.rows.partition_point(|&i| i < window)
+    }
+
+    fn plan(self, candidates: &Candidates<'_>) -> Plan {
+        let gone = self.rows.len() - self.in_window(candidates);
+        let mut published: Vec<RowRef> = self.rows.into_iter().map(RowRef::Fresh).collect();
+        // Who has left the window stood before it, mostly: so there is less to sort.
+        published.rotate_right(gone);
+        Plan { published, numbers: Some(self.numbers), ..Plan::default() }
+    }
+}
+
+/// How and where to search for the best recoding that tells nothing apart which `last` does not.
+fn coarser(choice: &Choice, lattice: &Lattice, last: &Recoding) -> (Choice, Lattice) {
+    match last {
+        Recoding::Node(node) => (choice.clone(), Lattice::new(node.clone(), lattice.join(lattice.top(), node))),
+        Recoding::Cuts(_) => (Choice { levels: Levels::Monotone, ..choice.clone() }, lattice.clone()),
+    }
 }
 
 impl Anonymizer {
@@ -100,54 +133,91 @@ impl Anonymizer {
         let pool = self.pool(window, slide.max_hold);
         let window = &*window;
         let id = rand::random();
-        let policy = Arc::clone(&self.policy);
-        let lattice = policy.lattice();
-        let mut tried = None;
-        // What was left out for its value counts too.
-        let within = policy.suppression.beside(slide.unplaced, window.sets.base().records()).is_some();
-        let mut unmet = (!within).then_some(Unmet::Unplaced);
-        if pool.window > 0 && within {
-            let rules = self.rules.bind(&window.dictionaries.values());
-            let evaluator = Evaluator::beside(slide.unplaced, &policy, &rules, Arc::clone(&window.sets));
-            let evaluator = evaluator.warm(Arc::clone(&self.trail));
-            let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
-            if let Some(time) = self.look.take() {
-                self.insight = Some(insight::look(&lattice, &evaluator, &chosen, time));
-            }
-            if !chosen.evaluation.satisfies {
-                unmet = Some(left_out::unmet(&chosen));
-            } else {
-                // The last recoding never fails on what was shown before, where the best one may.
-                let mut recodings = vec![chosen.recoding.clone()];
-                recodings
-                    .extend(self.last.as_ref().map(|last| last.extended(&window.dictionaries.quasi, lattice.top())));
-                recodings.dedup();
-                let candidates = Candidates { rows: &pool.rows, standing: &pool.standing, rules: &rules };
-                for recoding in recodings {
-                    let plan = self.settled(&candidates, window, &recoding).filter(|plan| !plan.published.is_empty());
-                    let Some(plan) = plan else { continue };
-                    let chosen = Chosen { recoding: recoding.clone(), ..chosen.clone() };
-                    let losses = self.losses(&evaluator, &chosen, &plan);
-                    let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, id, given_up);
-                    let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else {
-                        continue;
-                    };
-                    let account = account(given_up);
-                    let batch = self.batch(window, &pool.rows, &plan, &recoding, id, &[], Some(&chosen), losses);
-                    let mut batch = account.of(batch);
-                    self.price(&mut batch);
-                    if let Ok(release) = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref()) {
-                        tried = Some((release, recoding));
-                        break;
-                    }
-                }
-            }
-        }
-        let Some((release, recoding)) = tried else { return self.skipped(window, slide, &pool, id, unmet) };
-        self.snapshots.last = Some(release.snapshot());
+        let (release, snapshot, recoding) = match self.passed(window, slide, &pool, id) {
+            Ok(passed) => passed,
+            Err(unmet) => return self.skipped(window, slide, &pool, id, unmet),
+        };
+        self.snapshots.last = Some(snapshot);
         self.last = Some(recoding);
         self.remember(window, &pool.in_window, &release);
         Closing::Release(Box::new(release))
+    }
+
+    /// The best snapshot that passes the gate, and its recoding; if there is none, why, where the policy cannot be met.
+    fn passed(
+        &mut self,
+        window: &ClosedWindow,
+        slide: &Slide,
+        pool: &Pool,
+        id: u64,
+    ) -> Result<(Release, Snapshot, Recoding), Option<Unmet>> {
+        let policy = Arc::clone(&self.policy);
+        // What was left out for its value counts too.
+        if policy.suppression.beside(slide.unplaced, window.sets.base().records()).is_none() {
+            return Err(Some(Unmet::Unplaced));
+        }
+        if pool.window == 0 {
+            return Err(None);
+        }
+        let rules = self.rules.bind(&window.dictionaries.values());
+        let evaluator = Evaluator::beside(slide.unplaced, &policy, &rules, Arc::clone(&window.sets));
+        let evaluator = evaluator.warm(Arc::clone(&self.trail));
+        let Pool { rows, standing, cells, .. } = pool;
+        let candidates = Candidates { rows, standing, cells, cell_count: pool.cell_count, rules: &rules };
+        for (chosen, plan) in self.options(window, &candidates, &evaluator, pool.window)? {
+            let losses = self.losses(&evaluator, &chosen, &plan);
+            let recoding = &chosen.recoding;
+            let account = |given_up| self.account(window, slide, pool, &plan, recoding, id, given_up);
+            let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else { continue };
+            let account = account(given_up);
+            let mut batch = account.of(self.batch(window, rows, &plan, recoding, id, &[], Some(&chosen), losses));
+            self.price(&mut batch);
+            let verdict = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref());
+            if let Ok((release, snapshot)) = verdict {
+                return Ok((release, snapshot, chosen.recoding));
+            }
+        }
+        Err(None)
+    }
+
+    /// The recodings to try and what each would show, the better one first. One that tells rows apart which were shown as
+    /// one must let go of those that are too few to be told apart; the best that only coarsens the last one never does.
+    fn options(
+        &mut self,
+        window: &ClosedWindow,
+        candidates: &Candidates<'_>,
+        evaluator: &Evaluator<'_>,
+        rows: usize,
+    ) -> Result<Vec<(Chosen, Plan)>, Unmet> {
+        let lattice = self.policy.lattice();
+        let chosen = choose(&self.choice, &lattice, self.last.as_ref(), evaluator, &mut self.seeds);
+        let settled = self.settled(candidates, window, &chosen);
+        let last = self.last.clone().filter(|_| settled.splits);
+        let mut options = vec![(chosen, settled)];
+        if let Some(last) = last {
+            let (choice, within) = coarser(&self.choice, &lattice, &last);
+            let coarser = choose(&choice, &within, Some(&last), evaluator, &mut self.seeds);
+            let settled = self.settled(candidates, window, &coarser);
+            options.push((coarser, settled));
+            let everything = evaluator.evaluate(lattice.top()).loss;
+            let cost = |(chosen, settled): &(Chosen, Settled)| {
+                let unseen = 1.0 - settled.in_window(candidates) as f64 / rows as f64;
+                let loss = chosen.evaluation.loss;
+                // Nobody is unseen any more when the window has been replaced: half of them, on average until then.
+                loss + (everything - loss).max(0.0) * unseen / 2.0 / REPAID_IN
+            };
+            options.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        }
+        let unmet = left_out::unmet(&options[0].0);
+        options.retain(|(chosen, _)| chosen.evaluation.satisfies);
+        if options.is_empty() {
+            return Err(unmet);
+        }
+        if let (Some((chosen, _)), Some(time)) = (options.first(), self.look.take()) {
+            self.insight = Some(insight::look(&lattice, evaluator, chosen, time));
+        }
+        let plans = options.into_iter().map(|(chosen, settled)| (chosen, settled.plan(candidates)));
+        Ok(plans.filter(|(_, plan)| !plan.published.is_empty()).collect())
     }
 
     /// Makes a snapshot again that was planned before a crash: the window has the rows that it shows, and those that it
@@ -188,17 +258,23 @@ impl Anonymizer {
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
     fn pool(&mut self, closed: &mut ClosedWindow, max_hold: u64) -> Pool {
-        let Snapshots { last, shown, left, retracted, slides, given_up, .. } = &mut self.snapshots;
+        let Snapshots { last, shown, published, left, retracted, slides, given_up, .. } = &mut self.snapshots;
         let mut rows = std::mem::take(&mut closed.rows);
         let window = rows.len();
         let in_window = Spans::covering(rows.positions().iter().copied());
         let gone = shown.without(&in_window);
-        if !given_up.is_empty() {
-            rows = Arc::new(rows.filtered(|i| !given_up.contains(rows.position(i))));
+        let over = if last.is_some() { published.without(shown).union(given_up) } else { given_up.clone() };
+        if !over.is_empty() {
+            let mut is_over = over.finder();
+            rows = Arc::new(rows.filtered(|i| !is_over.contains(rows.position(i))));
         }
-        let mut is_shown = shown.finder();
-        let of = |&position: &Position| if is_shown.contains(position) { Standing::Shown } else { Standing::New };
-        let mut standing: Vec<Standing> = rows.positions().iter().map(of).collect();
+        let mut cell_of = last.as_ref().map(Snapshot::cells);
+        let mut cell = |position: Position| cell_of.as_mut().and_then(|cell_of| cell_of(position));
+        let of = |&position: &Position| match cell(position) {
+            Some(cell) => (Standing::Shown, cell),
+            None => (Standing::New, 0),
+        };
+        let (mut standing, mut cells): (Vec<Standing>, Vec<u32>) = rows.positions().iter().map(of).unzip();
         // Nobody else has the window's rows, so that nothing is copied.
         let pool = Arc::make_mut(&mut rows);
         for (of, i) in last.iter().flat_map(|last| last.rows_at(&gone)) {
@@ -211,27 +287,17 @@ impl Anonymizer {
             pool.push_from(of, i);
             let overdue = slides.saturating_sub(since) >= max_hold || retracted.contains(&position);
             standing.push(if overdue { Standing::Overdue } else { Standing::Due });
+            cells.extend(cell(of.position(i)));
         }
         left.retain(|position, _| shown.contains(*position));
         retracted.retain(|position| shown.contains(*position));
-        Pool { rows, standing, in_window, window }
+        let cell_count = last.as_ref().map_or(0, Snapshot::cell_count);
+        Pool { rows, standing, cells, cell_count, in_window, window }
     }
 
-    fn settled(&mut self, candidates: &Candidates<'_>, window: &ClosedWindow, recoding: &Recoding) -> Option<Plan> {
-        let domains = &window.dictionaries.quasi;
-        let columns: Vec<Column> = recoding.columns(domains);
-        let last = self.last.as_ref().map(|last| last.extended(domains, self.policy.lattice().top()));
-        let again = last.as_ref() == Some(recoding);
-        let join = last.filter(|_| !again).map(|last| recoding.join(&last, domains).columns(domains));
-        let numbering = &mut self.snapshots.numbering;
-        let (shown, numbers) = candidates.settle(numbering, &columns, join.as_deref(), again)?;
-        let is_in_window = |standing: &Standing| matches!(standing, Standing::New | Standing::Shown);
-        let window = candidates.standing.partition_point(is_in_window) as u32;
-        let gone = shown.len() - shown.partition_point(|&i| i < window);
-        let mut published: Vec<RowRef> = shown.into_iter().map(RowRef::Fresh).collect();
-        // Who has left the window stood before it, mostly: so there is less to sort.
-        published.rotate_right(gone);
-        Some(Plan { published, numbers: Some(numbers), ..Plan::default() })
+    fn settled(&mut self, candidates: &Candidates<'_>, window: &ClosedWindow, chosen: &Chosen) -> Settled {
+        let columns: Vec<Column> = chosen.recoding.columns(&window.dictionaries.quasi);
+        candidates.settle(&mut self.snapshots.numbering, &columns)
     }
 
     /// Nothing is shown: only accounts for what was turned away and for what left the window unseen.

@@ -33,8 +33,9 @@ pub(super) struct Count<'a> {
 
 /// Rows of a batch, group by group.
 pub(super) struct Groups {
-    rows: Vec<u32>,
-    ends: Vec<usize>,
+    pub(super) rows: Vec<u32>,
+    /// Where each group ends, and the next one begins.
+    pub(super) ends: Vec<usize>,
 }
 
 /// What was counted of some rows.
@@ -67,11 +68,6 @@ impl Tally {
 impl<'a> Count<'a> {
     /// The rows as they are written.
     pub(super) fn new(batch: &'a GeneralizedBatch, rules: &Rules) -> Self {
-        Self::seen_as(batch, rules, canonical_cells(batch))
-    }
-
-    /// The same rows looking otherwise: `cells` holds one code per value, class by class.
-    pub(super) fn seen_as(batch: &'a GeneralizedBatch, rules: &Rules, cells: Vec<Code>) -> Self {
         let mut profiler = rules.profiler();
         let profile = |(rows, i): (&Rows, usize)| {
             let json = |field: Field| match field {
@@ -88,7 +84,7 @@ impl<'a> Count<'a> {
             batch,
             by_subject: rules.counting().subjects,
             facets: rules.facets().to_vec(),
-            cells,
+            cells: canonical_cells(batch),
             profile,
             profiles: profiler.profiles(),
             everything: (0..batch.len() as u32).collect(),

@@ -64,7 +64,7 @@ pub struct Work {
     pub sets_rolled_up: u64,
     /// Frequency sets that were there already.
     pub sets_cached: u64,
-    /// True if a sliding window's snapshot was not published, because no way to do so was safe beside the last one.
+    /// True if a sliding window's snapshot was not published, because no way to do so was safe beside those before it.
     pub skipped: bool,
     /// Records that wait in lanes other than the release's.
     pub waiting_elsewhere: u64,

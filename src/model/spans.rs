@@ -19,6 +19,12 @@ pub struct Span {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spans(BTreeMap<Partition, Vec<Span>>);
 
+impl Span {
+    fn len(self) -> u64 {
+        (self.last.0 - self.first.0 + 1) as u64
+    }
+}
+
 impl Spans {
     /// The spans that cover exactly these positions. A log is read forwards, so they mostly come as runs already, those of
     /// several partitions in turn.
@@ -74,7 +80,7 @@ impl Spans {
 
     /// How many offsets are covered.
     pub fn count(&self) -> u64 {
-        self.0.values().flatten().map(|s| (s.last.0 - s.first.0 + 1) as u64).sum()
+        self.0.values().flatten().map(|span| span.len()).sum()
     }
 
     /// True if the position is covered.
@@ -85,10 +91,17 @@ impl Spans {
     }
 
     /// Answers the same for one position after the other, at a step each where they come in order.
-    pub fn finder(&self) -> Finder<'_> {
-        let lanes =
-            self.iter().map(|(partition, runs)| Lane { partition, runs, at: 0, from: 1, to: 0, is_covered: false });
-        Finder { lanes: lanes.collect(), lane: 0 }
+    pub fn finder<'a>(&'a self) -> Finder<'a> {
+        let mut before = 0;
+        let lane = |(partition, runs): (Partition, &'a [Span])| {
+            let start = |run: &Span| {
+                before += run.len() as usize;
+                before - run.len() as usize
+            };
+            let starts = runs.iter().map(start).collect();
+            Lane { partition, runs, starts, at: 0, from: 1, to: 0, start: None }
+        };
+        Finder { lanes: self.iter().map(lane).collect(), lane: 0 }
     }
 }
 
@@ -132,28 +145,36 @@ pub struct Finder<'a> {
 struct Lane<'a> {
     partition: Partition,
     runs: &'a [Span],
+    /// How many offsets are covered before each run, those of partitions before it included.
+    starts: Vec<usize>,
     /// The runs before this one ended before the last offset.
     at: usize,
     /// The offsets with the last answer, both ends included; none at first.
     from: i64,
     to: i64,
-    is_covered: bool,
+    /// The place of the first of them, if they are covered.
+    start: Option<usize>,
 }
 
 impl Finder<'_> {
     /// True if the position is covered.
     #[inline]
     pub fn contains(&mut self, position: Position) -> bool {
+        self.place(position).is_some()
+    }
+
+    /// How many covered positions stand before this one, partition by partition; `None` if it is not covered.
+    #[inline]
+    pub fn place(&mut self, position: Position) -> Option<usize> {
         if self.lanes.get(self.lane).is_none_or(|lane| lane.partition != position.partition) {
             let found = self.lanes.iter().position(|lane| lane.partition == position.partition);
-            let Some(lane) = found else { return false };
-            self.lane = lane;
+            self.lane = found?;
         }
         let lane = &mut self.lanes[self.lane];
         if position.offset.0 < lane.from || lane.to < position.offset.0 {
             lane.look_up(position.offset);
         }
-        lane.is_covered
+        lane.start.map(|start| start + (position.offset.0 - lane.from) as usize)
     }
 }
 
@@ -169,11 +190,11 @@ impl Lane<'_> {
             }
         }
         let before = at.checked_sub(1).and_then(|before| runs.get(before));
-        (self.from, self.to, self.is_covered) = match runs.get(*at) {
-            Some(run) if run.first <= offset => (run.first.0, run.last.0, true),
+        (self.from, self.to, self.start) = match runs.get(*at) {
+            Some(run) if run.first <= offset => (run.first.0, run.last.0, self.starts.get(*at).copied()),
             next => {
                 let from = before.map_or(i64::MIN, |run| run.last.0.saturating_add(1));
-                (from, next.map_or(i64::MAX, |run| run.first.0.saturating_sub(1)), false)
+                (from, next.map_or(i64::MAX, |run| run.first.0.saturating_sub(1)), None)
             }
         };
     }
@@ -262,11 +283,15 @@ mod tests {
             covered in prop::collection::vec((0u32..3, 0i64..60), 0..60),
             asked in prop::collection::vec((0u32..4, -2i64..64, 1i64..9), 0..30),
         ) {
-            let spans = Spans::covering(covered.into_iter().map(|(p, o)| Position::new(p, o)));
+            let covered = covered.into_iter().map(|(p, o)| Position::new(p, o)).collect::<Vec<_>>();
+            let spans = Spans::covering(covered.iter().copied());
             let mut finder = spans.finder();
+            let sorted: BTreeSet<Position> = covered.into_iter().collect();
             for (partition, first, len) in asked {
                 for position in (first..first + len).map(|offset| Position::new(partition, offset)) {
                     prop_assert_eq!(finder.contains(position), spans.contains(position), "{}", position);
+                    let place = sorted.iter().position(|other| *other == position);
+                    prop_assert_eq!(finder.place(position), place, "{}", position);
                 }
             }
         }

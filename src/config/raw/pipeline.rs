@@ -127,11 +127,15 @@ pub enum RawAlgorithm {
 pub struct RawWindow {
     /// Windows that follow one another; each record is published at most once. Default: with all its defaults.
     pub tumbling: RawTumbling,
-    /// One window that moves on, instead of `tumbling`: every slide publishes a snapshot of the whole window. Not with
-    /// Kafka. Default: none.
+    /// One window that moves on, instead of `tumbling`: every slide publishes a snapshot of the whole window. Whoever puts
+    /// any number of them side by side finds no group of records that breaks the policy: records come, leave and are
+    /// written otherwise only with enough others, wait in the window until they can, and never return once they have left.
+    /// With Kafka it needs `journal`; a new assignment starts with an empty window. Default: none.
     pub sliding: Option<RawSliding>,
     /// How the recoding may move from release to release. Default: `sticky`, because free choice is unsafe where people
-    /// return.
+    /// return. With `sliding` no choice lets a record be told apart by recodings that cross: `free` and `sticky` get finer
+    /// only where that makes good, in four windows' time, the records that snapshots must be without until the window has
+    /// been replaced; `monotone` and `fixed` never leave records out for it.
     pub levels: RawLevels,
     /// With `levels: fixed`: the level of each quasi-identifier. Default: the recoding of the first release.
     pub fixed_levels: Option<BTreeMap<String, u8>>,
@@ -179,8 +183,8 @@ pub struct RawSliding {
     pub size: RawExtent,
     /// How far it moves from snapshot to snapshot; at most `size`.
     pub slide: RawExtent,
-    /// How long a record may stay in snapshots after it left the window, because too few leave with it to hide among.
-    /// Then its whole class leaves. Default: as much as `size`.
+    /// How long a record may stay in snapshots after it left the window, because too few of those leave with it that came
+    /// with it into its class. Then all of these leave. Default: as much as `size`.
     #[serde(default)]
     pub max_hold: Option<RawExtent>,
     /// In time only: the most records in the window; older ones leave before their time. Default: 50000, which bounds
@@ -204,7 +208,7 @@ pub enum RawEventTime {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RawLevels {
-    /// Any recoding; safe only if nobody is in two windows.
+    /// Any recoding; with `tumbling` safe only if nobody is in two windows.
     Free,
     /// The last one while it satisfies and is within `keep_within` of the best.
     #[default]

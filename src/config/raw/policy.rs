@@ -30,8 +30,8 @@ pub struct RawPolicy {
     pub label: Option<String>,
     /// Criteria; all must hold in every class of a release. At least one.
     pub privacy: Vec<RawCriterion>,
-    /// What must hold over several releases for somebody who is in more than one. Not with Kafka or `sliding`.
-    /// Default: nothing; how people return is measured all the same.
+    /// What must hold over several releases for somebody who is in more than one. Not with `sliding`; with
+    /// Kafka it needs `journal`. Default: nothing; how people return is measured all the same.
     pub sequential: Option<RawSequential>,
     /// What may be left out of a release. Default: nothing.
     pub suppression: RawSuppression,
