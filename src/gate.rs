@@ -2,7 +2,8 @@
 //!
 //! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
-//! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
+//! here, because a reader could not tell them apart; sensitive values are counted by the texts that a sink writes, not by the
+//! encoder's codes for them. Rows held from earlier windows may only join classes that satisfy
 //! the policy without them. Where a reader can subtract the last snapshot from this one, what left and what came must
 //! satisfy the policy too ([`verify_next`]).
 
@@ -17,7 +18,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::generalize::{GeneralizedBatch, Lineage};
-use crate::model::counting::Values;
 use crate::model::event::{Position, Reject};
 use crate::model::manifest::{Achieved, Manifest};
 use crate::privacy::{Class, Rule, Rules, Scope};
@@ -90,7 +90,7 @@ pub fn verify(batch: GeneralizedBatch, rules: &Rules) -> Result<Release, Refusal
 }
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
-    let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
+    let rules = rules.bind(&count.meanings());
     let read = |without_held: bool| {
         Reading { batch, rules: &rules, count, rows: count.everything(), without_held, difference: false }.check()
     };
@@ -143,7 +143,7 @@ impl Release {
         for (&class, &place) in batch.classes.iter().zip(&batch.order) {
             values.clear();
             let (rows, i) = batch.source(place);
-            values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
+            values.extend(batch.written.iter().zip(rows.written(i)).map(|(v, &code)| v.level(0).label(code)));
             values.extend(rows.kept(i));
             row(class as usize, &values)?;
         }

@@ -7,11 +7,10 @@
 
 use std::sync::Arc;
 
-use super::count::{Count, canonical_cells};
+use super::count::{Count, CountedValues, canonical_cells};
 use super::{Reading, Refusal, Release, counted};
 use crate::generalize::{GeneralizedBatch, RowRef};
 use crate::model::batch::{Covering, Rows, Spans};
-use crate::model::counting::Values;
 use crate::model::domain::Code;
 use crate::privacy::Rules;
 
@@ -43,7 +42,8 @@ impl Snapshot {
 impl Release {
     /// Kept to compare the next release with.
     pub fn snapshot(&self) -> Snapshot {
-        let looks = || Arc::new(Looks::of(&self.batch, &canonical_cells(&self.batch)));
+        let values = || Arc::new(CountedValues::of(&self.batch));
+        let looks = || Arc::new(Looks::of(&self.batch, &canonical_cells(&self.batch), values()));
         let looks = self.looks.clone().unwrap_or_else(looks);
         Snapshot { batch: Arc::clone(&self.batch), looks }
     }
@@ -54,7 +54,7 @@ pub fn verify_next(batch: GeneralizedBatch, rules: &Rules, last: Option<&Snapsho
     let batch = Arc::new(batch);
     let count = Count::new(&batch, rules);
     let mut release = counted(&batch, &count, rules)?;
-    let looks = Looks::of(&batch, count.cells());
+    let looks = Looks::of(&batch, count.cells(), Arc::clone(count.values()));
     if let Some(last) = last
         && !batch.is_empty()
     {
@@ -80,8 +80,8 @@ fn compare((batch, looks): Looking<'_>, other: &Looks, join: &mut [Alike], rules
     if only.is_empty() {
         return Ok(());
     }
-    let count = Count::seen_as(batch, rules, looks.cells(join));
-    let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
+    let count = Count::seen_as(batch, rules, looks.cells(join), Arc::clone(&looks.values));
+    let rules = rules.bind(&count.meanings());
     Reading { batch, rules: &rules, count: &count, rows: &only, without_held: false, difference: true }
         .check()
         .map(drop)
@@ -153,11 +153,12 @@ pub(super) struct Looks {
     alike: Vec<Alike>,
     /// For every cell a leaf that is written so, class by class.
     leaves: Vec<Code>,
+    values: Arc<CountedValues>,
 }
 
 impl Looks {
     /// `cells` holds one code per text, class by class.
-    fn of(batch: &GeneralizedBatch, cells: &[Code]) -> Self {
+    fn of(batch: &GeneralizedBatch, cells: &[Code], values: Arc<CountedValues>) -> Self {
         let places = Places::of(batch);
         let width = batch.quasi.len();
         let mut positions = Covering::default();
@@ -173,7 +174,7 @@ impl Looks {
         let leaf = |(cell, &text): (usize, &Code)| *place(&mut written[cell % width].stands_for, text);
         let leaves = cells.iter().enumerate().map(leaf).map(Option::unwrap_or_default).collect();
         let positions = positions.spans();
-        Self { places, positions, alike: written.into_iter().map(|written| written.alike).collect(), leaves }
+        Self { places, positions, alike: written.into_iter().map(|written| written.alike).collect(), leaves, values }
     }
 
     /// The cells of every class at the join, class by class.
@@ -251,6 +252,7 @@ mod tests {
     use smallvec::SmallVec;
 
     use super::*;
+    use crate::encode::Dictionaries;
     use crate::model::batch::Row;
     use crate::model::event::{Millis, Position};
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
@@ -271,7 +273,8 @@ mod tests {
             cells.extend(texts);
         }
         let table: Arc<[String]> = ["x", "y", "x", "z"].map(String::from).into();
-        let mut batch = GeneralizedBatch::as_read(rows, vec![Arc::clone(&table), table], &cells, Vec::new());
+        let none = Dictionaries { quasi: vec![], sensitive: vec![], written: vec![], profiles: Arc::default() };
+        let mut batch = GeneralizedBatch::as_read(rows, vec![Arc::clone(&table), table], &cells, &none);
         batch.held = Arc::clone(&batch.fresh);
         for (row, (_, line)) in batch.order.iter_mut().zip(lines) {
             if let (RowRef::Fresh(i), true) = (*row, line.3) {
@@ -358,7 +361,9 @@ mod tests {
             let quasi = ["a", "b"].map(|name| (name, Hierarchy::prefix(PrefixSpec::new(1)).unwrap()));
             let rules = Rules::new(&policy(quasi.into(), &[("who", Role::Subject)], k));
             let (last, now) = (batch(&last, unsent.0, again[0]), batch(&now, unsent.1, again[1]));
-            let looks = |batch: &GeneralizedBatch| Looks::of(batch, &canonical_cells(batch));
+            let looks = |batch: &GeneralizedBatch| {
+                Looks::of(batch, &canonical_cells(batch), Arc::new(CountedValues::of(batch)))
+            };
             let verdict = compare_both((&last, &looks(&last)), (&now, &looks(&now)), &rules);
             prop_assert_eq!(verdict.err().map(|refusal| refusal.size), refused(&last, &now, k as usize));
         }
