@@ -234,7 +234,7 @@ fn what_csv_writes_alike_the_gate_counts_alike() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever is published passes `verify` in every format, in the same classes.
     #[test]
