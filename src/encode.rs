@@ -1,24 +1,26 @@
 //! Record -> Row: values become dictionary codes, the subject becomes a keyed hash, kept values become JSON text.
 //!
+//! A sensitive value has two codes: of the text that is published, and of what that text is counted as.
+//!
 //! Invariant: a value outside its hierarchy never becomes a code of its own; what happens to its record is the policy's
 //! choice. Dictionaries only grow, so codes stay valid from window to window.
 
 mod recent;
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use recent::Recent;
-use smallvec::SmallVec;
 
 use crate::model::batch::Row;
 use crate::model::confidential::{Field, Profile, Profiler};
-use crate::model::counting::Values;
-use crate::model::domain::{Domain, DomainView};
+use crate::model::counting::{NO_VALUE, Values};
+use crate::model::domain::{Code, Domain, DomainView};
 use crate::model::event::{Millis, Reject, RejectCode};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Policy};
-use crate::model::record::{Record, Value, canonical_text, write_json_string};
+use crate::model::record::{Record, Value, canonical_text, counted_json};
 use crate::model::tombstone::Retracts;
 
 /// What became of a record.
@@ -35,12 +37,15 @@ pub enum Encoded {
 }
 
 /// The dictionaries as they were when a window closed.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Dictionaries {
     /// One per quasi-identifier.
     pub quasi: Vec<Arc<DomainView>>,
-    /// One per sensitive field; labels are JSON text.
+    /// One per sensitive field: what values are counted as. Labels are
+    /// [`counted_text`](crate::model::record::counted_text), and no value is [`NO_VALUE`].
     pub sensitive: Vec<Arc<DomainView>>,
+    /// One per sensitive field: what is published, as JSON text.
+    pub written: Vec<Arc<DomainView>>,
     /// What the profile codes mean.
     pub profiles: Arc<Vec<Profile>>,
 }
@@ -48,7 +53,7 @@ pub struct Dictionaries {
 impl Dictionaries {
     /// What the codes mean, for the criteria.
     pub fn values(&self) -> Values<'_> {
-        Values { sensitive: &self.sensitive, profiles: &self.profiles }
+        Values { sensitive: &self.sensitive, written: &self.written, profiles: &self.profiles }
     }
 }
 
@@ -56,8 +61,8 @@ impl Dictionaries {
 pub struct Encoder {
     policy: Arc<Policy>,
     quasi: Vec<(Domain, Recent)>,
-    sensitive: Vec<(Domain, Recent)>,
-    label: (Domain, Recent),
+    sensitive: Vec<Carried>,
+    label: Carried,
     profiler: Profiler,
     hasher: RandomState,
     row: Row,
@@ -68,12 +73,10 @@ impl Encoder {
     /// An encoder with empty dictionaries (closed hierarchies are known in full).
     pub fn new(policy: Arc<Policy>) -> Self {
         let domain = |hierarchy: &Arc<Hierarchy>| (Domain::new(Arc::clone(hierarchy)), Recent::new());
-        let trivial = Arc::new(Hierarchy::trivial());
-        let open = || domain(&trivial);
         Self {
             quasi: policy.quasi.iter().map(|q| domain(&q.hierarchy)).collect(),
-            sensitive: policy.schema.sensitive.iter().map(|_| open()).collect(),
-            label: open(),
+            sensitive: policy.schema.sensitive.iter().map(|_| Carried::new()).collect(),
+            label: Carried::new(),
             profiler: Profiler::new(policy.sentences()),
             hasher: RandomState::new(),
             row: Row::default(),
@@ -111,8 +114,8 @@ impl Encoder {
 
     /// A keyed hash of a subject's name, whatever it is written as.
     fn subject(&self, value: &Value<'_>) -> Option<u64> {
-        let name = value.canonical().filter(|name| !name.is_empty())?;
-        Some(self.hasher.hash_one(&*name))
+        let name = value.counted();
+        (!name.is_empty()).then(|| self.hasher.hash_one(&*name))
     }
 
     /// The row that was encoded last.
@@ -124,7 +127,8 @@ impl Encoder {
     pub fn dictionaries(&self) -> Dictionaries {
         Dictionaries {
             quasi: self.quasi.iter().map(|(domain, _)| domain.view()).collect(),
-            sensitive: self.sensitive.iter().map(|(domain, _)| domain.view()).collect(),
+            sensitive: self.sensitive.iter().map(|field| field.counted.view()).collect(),
+            written: self.sensitive.iter().map(|field| field.written.view()).collect(),
             profiles: self.profiler.profiles(),
         }
     }
@@ -139,6 +143,7 @@ impl Encoder {
         let schema = &self.policy.schema;
         self.row.quasi.clear();
         self.row.sensitive.clear();
+        self.row.written.clear();
         self.row.kept.clear();
         self.row.key = 0;
         for ((domain, recent), &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
@@ -167,24 +172,17 @@ impl Encoder {
             };
             self.row.quasi.push(code);
         }
-        for (domain, &slot) in self.sensitive.iter_mut().zip(&schema.sensitive) {
-            self.row.sensitive.push(carried(domain, &record.values[slot], slot, &mut self.scratch)?);
+        for (field, &slot) in self.sensitive.iter_mut().zip(&schema.sensitive) {
+            let (written, counted) = field.codes(&record.values[slot], slot, &mut self.scratch)?;
+            self.row.written.push(written);
+            self.row.sensitive.push(counted);
         }
         if let Some(slot) = schema.label {
-            self.row.label = carried(&mut self.label, &record.values[slot], slot, &mut self.scratch)?;
+            self.row.label = self.label.codes(&record.values[slot], slot, &mut self.scratch)?.1;
         }
         for &slot in &schema.keep {
             record.values[slot].write_json(&mut self.row.kept);
             self.row.kept.push('\n');
-        }
-        if !self.profiler.is_empty() {
-            let views: SmallVec<[Arc<DomainView>; 4]> =
-                self.sensitive.iter().map(|(domain, _)| domain.view()).collect();
-            let json = |field: Field| match field {
-                Field::Sensitive(i) => Some(views[i].level(0).label(self.row.sensitive[i])),
-                Field::Kept(i) => self.row.kept.split_terminator('\n').nth(i),
-            };
-            self.row.profile = self.profiler.code(&self.row.sensitive, json);
         }
         if let Some(slot) = schema.subject {
             let subject = self.subject(&record.values[slot]);
@@ -194,32 +192,63 @@ impl Encoder {
             Some(slot) => Some(event_time(&record.values[slot]).ok_or(Reject::field(RejectCode::BadEventTime, slot))?),
             None => timestamp,
         };
+        self.profile();
         Ok(true)
+    }
+
+    /// Reads what the confidential sentences say of the row.
+    fn profile(&mut self) {
+        let (fields, row) = (&self.sensitive, &self.row);
+        let text = |field: Field| match field {
+            Field::Sensitive(i) => Cow::Borrowed(fields[i].counted.leaf_label(row.sensitive[i])),
+            Field::Kept(i) => row.kept.split_terminator('\n').nth(i).map(counted_json).unwrap_or_default(),
+        };
+        let profile = self.profiler.code(&row.sensitive, text);
+        self.row.profile = profile;
     }
 }
 
-/// The code of a value that is published as it is. Spellings that cannot be told apart by eye are one value.
-fn carried(
-    (domain, recent): &mut (Domain, Recent),
-    value: &Value<'_>,
-    slot: usize,
-    json: &mut String,
-) -> Result<u32, Reject> {
-    json.clear();
-    let code = match value {
-        Value::Missing => return Err(Reject::field(RejectCode::MissingField, slot)),
-        Value::Nested(_) => return Err(Reject::field(RejectCode::NotScalar, slot)),
-        // Only texts are at hand: the number 7 is another value than the text "7".
-        Value::Text(text) => recent.code(text, || {
-            write_json_string(&canonical_text(text), json);
+/// The dictionaries of a field that is published as it is.
+struct Carried {
+    written: Domain,
+    recent: Recent,
+    counted: Domain,
+    /// For each written text the code of what it is counted as, so that a text is read once.
+    counted_as: Vec<Code>,
+}
+
+impl Carried {
+    fn new() -> Self {
+        let any = Arc::new(Hierarchy::trivial());
+        let mut counted = Domain::new(Arc::clone(&any));
+        let none = counted.code("");
+        debug_assert_eq!(none, Some(NO_VALUE));
+        Self { written: Domain::new(any), recent: Recent::new(), counted, counted_as: Vec::new() }
+    }
+
+    /// The codes of a value as it is written and as it is counted. `json` is a buffer.
+    fn codes(&mut self, value: &Value<'_>, slot: usize, json: &mut String) -> Result<(Code, Code), Reject> {
+        json.clear();
+        let domain = &mut self.written;
+        let mut look_up = || {
+            value.write_json(json);
             domain.code(json)
-        }),
-        other => {
-            other.write_json(json);
-            domain.code(json)
+        };
+        let written = match value {
+            Value::Missing => return Err(Reject::field(RejectCode::MissingField, slot)),
+            Value::Nested(_) => return Err(Reject::field(RejectCode::NotScalar, slot)),
+            // Only texts are at hand: the number 7 is written otherwise than the text "7".
+            Value::Text(text) => self.recent.code(text, look_up),
+            _ => look_up(),
+        };
+        let full = || Reject::field(RejectCode::UnknownValue, slot);
+        let written = written.ok_or_else(full)?;
+        while self.counted_as.len() <= written as usize {
+            let text = counted_json(self.written.leaf_label(self.counted_as.len() as Code));
+            self.counted_as.push(self.counted.code(&text).ok_or_else(full)?);
         }
-    };
-    code.ok_or(Reject::field(RejectCode::UnknownValue, slot))
+        Ok((written, self.counted_as[written as usize]))
+    }
 }
 
 /// Milliseconds since the epoch as a number, or a date or timestamp in ISO 8601.

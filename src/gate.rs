@@ -2,10 +2,11 @@
 //!
 //! Depends on the model and the criteria only; trusts neither frequency sets nor search. It fails closed: whatever does
 //! not hold is a [`Refusal`], and a sink takes nothing but a `Release`. Two label codes with the same text are one value
-//! here, because a reader could not tell them apart. Rows held from earlier windows may only join classes that satisfy
-//! the policy without them. Kept fields that would identify people are withheld, and rows are sent in the order of what they show.
-//! Where a reader has earlier snapshots of the same window, every group of records that can be told apart beside them must satisfy
-//! the policy too ([`verify_next`]).
+//! here, because a reader could not tell them apart; sensitive values are counted by the texts that a sink writes, not by the
+//! encoder's codes for them. Rows held from earlier windows may only join classes that satisfy the policy without them. Kept fields
+//! that would identify people are withheld, and rows are sent in the order of what they show. Where a reader has earlier
+//! snapshots of the same window, every group of records that can be told apart beside them must satisfy the policy too
+//! ([`verify_next`]).
 
 mod count;
 mod difference;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::generalize::{GeneralizedBatch, Lineage};
-use crate::model::counting::Values;
 use crate::model::event::{Position, Reject};
 use crate::model::manifest::{Achieved, Manifest, rounded};
 use crate::privacy::{Class, Rule, Rules, Scope};
@@ -94,7 +94,7 @@ fn as_sent(batch: GeneralizedBatch, rules: &Rules) -> Arc<GeneralizedBatch> {
 }
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
-    let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
+    let rules = rules.bind(&count.meanings());
     let read = |without_held: bool| Reading { batch, rules: &rules, count, without_held, difference: false }.check();
     let Checked { criteria, class_sizes } = read(false)?;
     if count.any_held() {
@@ -145,7 +145,7 @@ impl Release {
         for (&class, &place) in batch.classes.iter().zip(&batch.order) {
             values.clear();
             let (rows, i) = batch.source(place);
-            values.extend(batch.sensitive.iter().zip(rows.sensitive(i)).map(|(v, &code)| v.level(0).label(code)));
+            values.extend(batch.written.iter().zip(rows.written(i)).map(|(v, &code)| v.level(0).label(code)));
             values.extend(batch.kept(rows, i));
             row(class as usize, &values)?;
         }

@@ -83,7 +83,9 @@ pub struct GeneralizedBatch {
     pub(crate) class_cells: Vec<Code>,
     /// How many classes there are by their codes. Some may read alike.
     pub(crate) class_count: usize,
+    /// What the rows' sensitive codes are counted as, and what is published of them; one each per field.
     pub(crate) sensitive: Vec<Arc<DomainView>>,
+    pub(crate) written: Vec<Arc<DomainView>>,
     pub(crate) rejected: Vec<(Position, Reject)>,
     pub(crate) lineage: Lineage,
     /// Where it comes from and what was done, for the manifest.
@@ -126,6 +128,7 @@ impl GeneralizedBatch {
             class_cells,
             class_count,
             sensitive: dictionaries.sensitive.clone(),
+            written: dictionaries.written.clone(),
             rejected: Vec::new(),
             lineage: Lineage::default(),
             provenance: Provenance::default(),
@@ -133,7 +136,7 @@ impl GeneralizedBatch {
     }
 
     /// Rows of a file that was generalized before, in its order: `cells` are codes of `tables`, row by row.
-    pub fn as_read(rows: Rows, tables: Vec<Arc<[String]>>, cells: &[Code], sensitive: Vec<Arc<DomainView>>) -> Self {
+    pub fn as_read(rows: Rows, tables: Vec<Arc<[String]>>, cells: &[Code], dictionaries: &Dictionaries) -> Self {
         let width = tables.len();
         let mut index = ClassIndex::new(tables.iter().map(|table| table.len()));
         let row = |at: usize| cells[at * width..(at + 1) * width].iter().copied();
@@ -148,7 +151,8 @@ impl GeneralizedBatch {
             columns: Vec::new(),
             class_cells,
             class_count,
-            sensitive,
+            sensitive: dictionaries.sensitive.clone(),
+            written: dictionaries.written.clone(),
             rejected: Vec::new(),
             lineage: Lineage::default(),
             provenance: Provenance::default(),

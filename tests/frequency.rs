@@ -45,7 +45,7 @@ fn of_engine(set: &dyn Classes, dictionaries: &Dictionaries) -> Counts {
 fn of_rows(table: &Table, which: impl IntoIterator<Item = usize>, node: &Node) -> Counts {
     let classes = table.count(which, &Recoding::from(node.clone()));
     let facets = |values: &BTreeMap<u8, std::collections::BTreeSet<u64>>| {
-        values.iter().map(|(value, who)| (format!("\"v{value}\""), who.len())).collect()
+        values.iter().map(|(value, who)| (format!("v{value}"), who.len())).collect()
     };
     let class = |(key, class): (Vec<String>, common::Counted)| {
         (key, (class.rows, class.members.len(), class.values.iter().map(facets).collect()))

@@ -11,6 +11,7 @@ use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
 use crate::model::batch::{Rows, Spans};
+use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
 use crate::model::event::Partition;
 use crate::model::lattice::Node;
@@ -108,7 +109,7 @@ impl Anonymizer {
                     class.iter().for_each(|&at| stays[at] = false);
                     continue;
                 }
-                let mut values: Vec<Code> = members().map(value).collect();
+                let mut values: Vec<Code> = members().map(value).filter(|value| *value != NO_VALUE).collect();
                 values.sort_unstable();
                 values.dedup();
                 for at in members() {

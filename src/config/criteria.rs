@@ -12,6 +12,7 @@ use super::tree::At;
 use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Criterion, Distance, Diversity, K, Sequential};
+use crate::model::record::counted_text;
 
 /// What the criteria depend on.
 pub(super) struct Context<'a> {
@@ -161,11 +162,10 @@ impl Context<'_> {
             RawDistance::Ordered => {
                 let order: Option<Vec<String>> =
                     raw.order.as_ref().map(|order| order.iter().map(|v| v.0.clone()).collect());
-                let repeated = order
-                    .iter()
-                    .flatten()
-                    .enumerate()
-                    .find(|(i, v)| raw.order.iter().flatten().take(*i).any(|w| w.0 == **v));
+                let repeated =
+                    order.iter().flatten().enumerate().find(|(i, v)| {
+                        raw.order.iter().flatten().take(*i).any(|w| counted_text(&w.0) == counted_text(v))
+                    });
                 if let Some((i, value)) = repeated {
                     let at = at.key("order").index(i);
                     problems.add(at.line, format!("{} is in `order` twice: keep one", at.show(value)));
@@ -292,6 +292,10 @@ impl Context<'_> {
                 return None;
             }
         };
+        if values.iter().any(|value| counted_text(value).is_empty()) {
+            problems.add(at.line, "an empty value is no value, and no sentence is about it: write a value");
+            return None;
+        }
         let sensitive = self.policy.sensitive.iter().position(|s| s.name == name).map(Field::Sensitive);
         let kept = self.policy.keep.iter().position(|k| k.name() == name).map(Field::Kept);
         let field = sensitive.or(kept);

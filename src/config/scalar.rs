@@ -257,7 +257,8 @@ impl Notation for RawDecimal {
 
 notation!(RawDecimal);
 
-/// A value of a record, as canonical text: 2, 2.0 and "2" are one value.
+/// A value of a record, as canonical text: 2, 2.0 and "2" are one value. Where it is compared with records, case and
+/// characters that nobody sees make no difference either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawScalar(pub String);
 

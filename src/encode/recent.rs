@@ -1,7 +1,7 @@
 //! Codes of texts that were read lately: one comparison of a few words instead of hashing, probing and comparing labels.
 //!
 //! A text has one code for as long as its dictionary lives, so nothing here ever goes stale. Each text has one place; what shares it
-//! is looked up the usual way. Only plain ASCII is kept: it is its own canonical form.
+//! is looked up the usual way.
 
 use crate::model::domain::Code;
 
@@ -64,9 +64,7 @@ impl Recent {
             return Some(*code);
         }
         let code = look_up()?;
-        if text.is_ascii() {
-            *place = Some((key, code));
-        }
+        *place = Some((key, code));
         Some(code)
     }
 }

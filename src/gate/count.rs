@@ -1,8 +1,10 @@
 //! Counting for the gate: the rows of a batch, grouped by what a reader can see of them.
 //!
 //! Written apart from the frequency sets on purpose, and as plainly as possible. Nothing that an earlier stage derived is
-//! believed: equal texts are one value whatever their codes, and profiles are read from the published values again.
+//! believed: equal texts are one value whatever their codes, and sensitive values and profiles are read from the published
+//! texts again, each different text once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,8 +14,9 @@ use smallvec::SmallVec;
 use crate::generalize::{GeneralizedBatch, RowRef};
 use crate::model::batch::Rows;
 use crate::model::confidential::{Field, Profile};
-use crate::model::counting::{Facet, Histogram};
+use crate::model::counting::{Facet, Histogram, NO_VALUE, Values};
 use crate::model::domain::Code;
+use crate::model::record::counted_json;
 use crate::privacy::{Class, Rules};
 
 /// The rows of a batch, ready to be counted.
@@ -24,6 +27,7 @@ pub(super) struct Count<'a> {
     facets: Vec<Facet>,
     /// One code per text, class by class.
     cells: Vec<Code>,
+    values: CountedValues,
     /// The profile of every row, where some rule asks for it.
     profile: Vec<Code>,
     profiles: Arc<Vec<Profile>>,
@@ -68,13 +72,16 @@ impl Tally {
 impl<'a> Count<'a> {
     /// The rows as they are written.
     pub(super) fn new(batch: &'a GeneralizedBatch, rules: &Rules) -> Self {
+        let values = CountedValues::of(batch);
         let mut profiler = rules.profiler();
         let profile = |(rows, i): (&Rows, usize)| {
-            let json = |field: Field| match field {
-                Field::Sensitive(f) => Some(batch.sensitive[f].level(0).label(rows.sensitive(i)[f])),
-                Field::Kept(field) => rows.kept(i).nth(field),
+            let text = |field: Field| match field {
+                Field::Sensitive(f) => counted_json(batch.written[f].level(0).label(rows.written(i)[f])),
+                Field::Kept(field) => batch.kept(rows, i).nth(field).map(counted_json).unwrap_or_default(),
             };
-            profiler.code(rows.sensitive(i), json)
+            let codes: SmallVec<[Code; 4]> =
+                (0..batch.written.len()).map(|field| values.code(rows, i, field)).collect();
+            profiler.code(&codes, text)
         };
         let profile = match rules.facets().contains(&Facet::Profile) {
             true => batch.order.iter().map(|&row| batch.source(row)).map(profile).collect(),
@@ -85,6 +92,7 @@ impl<'a> Count<'a> {
             by_subject: rules.counting().subjects,
             facets: rules.facets().to_vec(),
             cells: canonical_cells(batch),
+            values,
             profile,
             profiles: profiler.profiles(),
             everything: (0..batch.len() as u32).collect(),
@@ -96,9 +104,14 @@ impl<'a> Count<'a> {
         &self.cells
     }
 
-    /// What the profile codes mean here.
-    pub(super) fn profiles(&self) -> &Arc<Vec<Profile>> {
-        &self.profiles
+    /// What the sensitive values of the rows are counted as.
+    pub(super) fn values(&self) -> &CountedValues {
+        &self.values
+    }
+
+    /// What the codes mean here.
+    pub(super) fn meanings(&self) -> Values<'_> {
+        Values { sensitive: &self.batch.sensitive, written: &self.batch.written, profiles: &self.profiles }
     }
 
     /// True if some row was held.
@@ -186,11 +199,60 @@ impl<'a> Count<'a> {
 
     #[inline]
     fn code(&self, facet: Facet, row: u32) -> Code {
-        if facet == Facet::Profile {
-            return self.profile[row as usize];
-        }
         let (rows, i) = self.batch.source(self.batch.order[row as usize]);
-        facet.code(rows, i)
+        match facet {
+            Facet::Profile => self.profile[row as usize],
+            Facet::Sensitive(field) => self.values.code(rows, i, field),
+            Facet::Label => rows.label(i),
+        }
+    }
+}
+
+/// What the sensitive values of a batch are counted as, read from the texts that a sink writes. A value has the encoder's code
+/// if the encoder has counted it as the same; otherwise a code that nothing is known of.
+#[derive(Debug)]
+pub(super) struct CountedValues {
+    /// Per field, by the code of the written text.
+    fields: Vec<Vec<Code>>,
+}
+
+/// A text that no row carries.
+const UNREAD: Code = Code::MAX;
+
+impl CountedValues {
+    /// Reads each different text once, in the order of storage.
+    pub(super) fn of(batch: &GeneralizedBatch) -> Self {
+        let field = |field: usize| {
+            let (written, counted) = (batch.written[field].level(0), batch.sensitive[field].level(0));
+            let mut codes = vec![UNREAD; written.len()];
+            let mut by_text: FxHashMap<Cow<'_, str>, Code> = FxHashMap::default();
+            for rows in [&batch.fresh, &batch.held] {
+                for i in 0..rows.len() {
+                    let text = rows.written(i)[field];
+                    let code = &mut codes[text as usize];
+                    if *code != UNREAD {
+                        continue;
+                    }
+                    let encoded = rows.sensitive(i)[field];
+                    let unknown = (counted.len() + by_text.len()) as Code;
+                    let known = |text: &str| (encoded as usize) < counted.len() && counted.label(encoded) == text;
+                    *code = match counted_json(written.label(text)) {
+                        text if text.is_empty() => NO_VALUE,
+                        text => {
+                            *by_text.entry(text).or_insert_with_key(|text| if known(text) { encoded } else { unknown })
+                        }
+                    };
+                }
+            }
+            codes
+        };
+        Self { fields: (0..batch.written.len()).map(field).collect() }
+    }
+
+    /// What the value of row i is counted as.
+    #[inline]
+    pub(super) fn code(&self, rows: &Rows, i: usize, field: usize) -> Code {
+        self.fields[field][rows.written(i)[field] as usize]
     }
 }
 
@@ -216,4 +278,52 @@ pub(super) fn canonical_cells(batch: &GeneralizedBatch) -> Vec<Code> {
         }
     }
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Encoded, Encoder};
+    use crate::model::batch::Row;
+    use crate::model::event::{Millis, Position};
+    use crate::model::hierarchy::Hierarchy;
+    use crate::model::record::{Record, Value};
+    use crate::model::schema::Role;
+    use crate::search::fixture::policy;
+
+    /// An encoder that counts wrongly: `sensitive` stands in for the codes that it should have given.
+    fn counted(texts: &[&str], sensitive: Option<&[Code]>) -> (Vec<Code>, usize) {
+        let policy = Arc::new(policy(vec![("q", Hierarchy::trivial())], &[("s", Role::Sensitive)], 1));
+        let mut encoder = Encoder::new(Arc::clone(&policy));
+        let mut rows = Rows::new(1, 1);
+        for (i, text) in texts.iter().enumerate() {
+            let values = [Value::Text("x".into()), Value::Text((*text).into())];
+            assert_eq!(encoder.encode(&Record { values: values.into_iter().collect() }, None), Encoded::Row);
+            let own = encoder.row().sensitive.clone();
+            let sensitive = sensitive.map_or(own, |codes| SmallVec::from_slice(&[codes[i]]));
+            let row = Row { sensitive, ..encoder.row().clone() };
+            rows.push(Position::new(0, i as i64), Millis(0), &row);
+        }
+        let dictionaries = encoder.dictionaries();
+        let known = dictionaries.sensitive[0].leaf_count();
+        let cells = vec![0; rows.len()];
+        let batch = GeneralizedBatch::as_read(rows, vec![vec!["x".to_owned()].into()], &cells, &dictionaries);
+        let values = CountedValues::of(&batch);
+        ((0..batch.len()).map(|i| values.code(&batch.fresh, i, 0)).collect(), known)
+    }
+
+    #[test]
+    fn values_have_the_codes_of_the_encoder() {
+        let texts = ["Flu", "flu ", "HIV", "", "\u{200b}", "hiv", "FLU"];
+        assert_eq!(counted(&texts, None).0, [1, 1, 2, NO_VALUE, NO_VALUE, 2, 1]);
+    }
+
+    #[test]
+    fn what_the_encoder_miscounts_is_counted_by_its_text() {
+        // One value under several codes, some of which nothing is known of; two values and none under one.
+        let (codes, known) = counted(&["Flu", "flu", "FLU", "HIV", "", "hiv"], Some(&[2, 1, 99, 1, 1, NO_VALUE]));
+        assert!(codes[0] == codes[1] && codes[1] == codes[2] && codes[3] == codes[5] && codes[0] != codes[3]);
+        assert_eq!(codes[4], NO_VALUE);
+        assert!(codes[0] as usize >= known && codes[3] as usize >= known);
+    }
 }

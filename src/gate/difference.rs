@@ -20,7 +20,6 @@ use super::count::{Count, Groups};
 use super::{Reading, Refusal, Release, as_sent, counted};
 use crate::generalize::{GeneralizedBatch, RowRef};
 use crate::model::batch::{Covering, Rows, Span, Spans};
-use crate::model::counting::Values;
 use crate::model::domain::Code;
 use crate::model::event::{Offset, Partition, Position};
 use crate::privacy::Rules;
@@ -98,7 +97,7 @@ pub fn verify_next(
 
 /// Judges each part by itself.
 fn count_parts(batch: &GeneralizedBatch, count: &Count<'_>, rules: &Rules, parts: &Groups) -> Result<(), Refusal> {
-    let rules = rules.bind(&Values { sensitive: &batch.sensitive, profiles: count.profiles() });
+    let rules = rules.bind(&count.meanings());
     Reading { batch, rules: &rules, count, without_held: false, difference: true }.check_parts(parts)
 }
 
@@ -326,6 +325,7 @@ mod tests {
     use smallvec::SmallVec;
 
     use super::*;
+    use crate::encode::Dictionaries;
     use crate::model::batch::Row;
     use crate::model::event::Millis;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
@@ -348,7 +348,8 @@ mod tests {
             cells.extend(texts);
         }
         let table: Arc<[String]> = TEXTS.map(String::from).into();
-        let mut batch = GeneralizedBatch::as_read(rows, vec![Arc::clone(&table), table], &cells, Vec::new());
+        let mut batch =
+            GeneralizedBatch::as_read(rows, vec![Arc::clone(&table), table], &cells, &Dictionaries::default());
         batch.held = Arc::clone(&batch.fresh);
         for (row, (_, line)) in batch.order.iter_mut().zip(lines) {
             if let (RowRef::Fresh(i), true) = (*row, line.2) {

@@ -1,7 +1,7 @@
 //! What the last releases said about people who return: a reader who finds somebody in several releases intersects the
 //! sensitive values of the classes they were in.
 //!
-//! A [`Memory`] holds, for the last releases, each subject's candidate values. Subjects are the keyed hashes of the
+//! A [`Memory`] holds, for the last releases, each subject's candidate values; no value is no candidate. Subjects are the keyed hashes of the
 //! encoder (a random key per run), values are codes; the number of subjects is bounded. It learns from what the gate has
 //! let pass, now or before a restart, and from nothing else. Where the policy asks for `sequential`, the gate refuses a
 //! release after which somebody who returns would have fewer candidates than asked for, or whom the memory has no room
@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::count::Count;
 use super::{Refusal, Release, as_sent, counted};
 use crate::generalize::GeneralizedBatch;
+use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
 use crate::model::policy::{Policy, Sequential};
 use crate::privacy::Rules;
@@ -158,9 +159,12 @@ pub fn verify_recurring(
 /// Each subject's candidate values by this batch alone.
 fn shown(batch: &GeneralizedBatch, count: &Count<'_>, field: usize) -> FxHashMap<u64, Values> {
     let all: Vec<usize> = (0..batch.quasi.len()).collect();
+    let known = batch.sensitive[field].leaf_count() as Code;
     let row = |at: &u32| {
         let (rows, i) = batch.source(batch.order[*at as usize]);
-        (rows.subject(i), rows.sensitive(i)[field])
+        // Other codes mean something else in the next release.
+        let value = Some(count.values().code(rows, i, field)).filter(|value| *value < known);
+        (rows.subject(i), value.unwrap_or(NO_VALUE))
     };
     let classes = count.groups(count.everything(), &all);
     candidates(classes.iter().map(|class| class.iter().map(row).collect::<Vec<_>>()))
@@ -170,7 +174,8 @@ fn shown(batch: &GeneralizedBatch, count: &Count<'_>, field: usize) -> FxHashMap
 fn candidates<C: AsRef<[(u64, Code)]>>(classes: impl IntoIterator<Item = C>) -> FxHashMap<u64, Values> {
     let mut seen: FxHashMap<u64, Values> = FxHashMap::default();
     for class in classes {
-        let mut values: Vec<Code> = class.as_ref().iter().map(|(_, value)| *value).collect();
+        let mut values: Vec<Code> =
+            class.as_ref().iter().map(|(_, value)| *value).filter(|value| *value != NO_VALUE).collect();
         values.sort_unstable();
         values.dedup();
         let values: Values = values.into();
@@ -194,5 +199,17 @@ fn refusal(required: f64, achieved: f64, at_most: bool) -> Refusal {
         without_held: false,
         difference: false,
         class: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_is_no_candidate() {
+        let seen = candidates([vec![(1, NO_VALUE), (2, 7), (3, 4)], vec![(4, NO_VALUE)], vec![(3, 4), (3, NO_VALUE)]]);
+        let of = |subject: u64| seen[&subject].to_vec();
+        assert_eq!((of(1), of(2), of(3), of(4)), (vec![4, 7], vec![4, 7], vec![4], vec![]));
     }
 }

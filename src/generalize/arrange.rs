@@ -36,7 +36,7 @@ impl GeneralizedBatch {
 
     fn row_hash(&self, class: u64, row: RowRef) -> u64 {
         let (rows, i) = self.source(row);
-        let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
+        let texts = self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code));
         spread(texts.chain(self.kept(rows, i)).fold(class, hash))
     }
 
@@ -48,7 +48,7 @@ impl GeneralizedBatch {
         };
         let values = |row: RowRef| {
             let (rows, i) = self.source(row);
-            let texts = self.sensitive.iter().zip(rows.sensitive(i)).map(|(view, &code)| view.level(0).label(code));
+            let texts = self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code));
             texts.chain(self.kept(rows, i))
         };
         labels(a.1).cmp(labels(b.1)).then_with(|| values(a.2).cmp(values(b.2)))

@@ -80,6 +80,7 @@ impl GeneralizedBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encode::Dictionaries;
     use crate::model::batch::Row;
     use crate::model::event::{Millis, Position};
 
@@ -90,7 +91,7 @@ mod tests {
             let row = Row { kept: value(i) + "\n", subject: subject(i), ..Row::default() };
             all.push(Position::new(0, i64::from(i)), Millis(0), &row);
         }
-        GeneralizedBatch::as_read(all, Vec::new(), &[], Vec::new()).measured(1, true)[0]
+        GeneralizedBatch::as_read(all, Vec::new(), &[], &Dictionaries::default()).measured(1, true)[0]
     }
 
     #[test]

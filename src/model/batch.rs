@@ -16,8 +16,10 @@ pub use super::spans::{Covering, Finder, Span, Spans};
 pub struct Row {
     /// A leaf code per quasi-identifier.
     pub quasi: SmallVec<[Code; 16]>,
-    /// A dictionary code per sensitive field.
+    /// A code per sensitive field: what its value is counted as.
     pub sensitive: SmallVec<[Code; 4]>,
+    /// A code per sensitive field: the text that is published.
+    pub written: SmallVec<[Code; 4]>,
     /// The dictionary code of the class label; 0 if there is none.
     pub label: Code,
     /// The code of its profile by the confidential sentences; 0 if there are none.
@@ -45,6 +47,7 @@ pub struct Rows {
     sensitive_width: usize,
     quasi: Vec<Code>,
     sensitive: Vec<Code>,
+    written: Vec<Code>,
     labels: Vec<Code>,
     profiles: Vec<Code>,
     subjects: Vec<u64>,
@@ -67,6 +70,7 @@ impl Rows {
         debug_assert_eq!(row.quasi.len(), self.width);
         self.quasi.extend_from_slice(&row.quasi);
         self.sensitive.extend_from_slice(&row.sensitive);
+        self.written.extend_from_slice(&row.written);
         self.labels.push(row.label);
         self.profiles.push(row.profile);
         self.subjects.push(row.subject);
@@ -81,6 +85,7 @@ impl Rows {
     pub fn push_from(&mut self, other: &Self, i: usize) {
         self.quasi.extend_from_slice(other.quasi(i));
         self.sensitive.extend_from_slice(other.sensitive(i));
+        self.written.extend_from_slice(other.written(i));
         self.labels.push(other.labels[i]);
         self.profiles.push(other.profiles[i]);
         self.subjects.push(other.subjects[i]);
@@ -114,6 +119,7 @@ impl Rows {
             sensitive_width: self.sensitive_width,
             quasi: roomy(&self.quasi, more * self.width),
             sensitive: roomy(&self.sensitive, more * self.sensitive_width),
+            written: roomy(&self.written, more * self.sensitive_width),
             labels: roomy(&self.labels, more),
             profiles: roomy(&self.profiles, more),
             subjects: roomy(&self.subjects, more),
@@ -136,6 +142,7 @@ impl Rows {
     pub fn remove_first(&mut self, gone: usize) {
         self.quasi.drain(..gone * self.width);
         self.sensitive.drain(..gone * self.sensitive_width);
+        self.written.drain(..gone * self.sensitive_width);
         self.labels.drain(..gone);
         self.profiles.drain(..gone);
         self.subjects.drain(..gone);
@@ -170,10 +177,16 @@ impl Rows {
         &self.quasi[rows.start * self.width..rows.end * self.width]
     }
 
-    /// The sensitive codes of row i.
+    /// What the sensitive values of row i are counted as.
     #[inline]
     pub fn sensitive(&self, i: usize) -> &[Code] {
         &self.sensitive[i * self.sensitive_width..(i + 1) * self.sensitive_width]
+    }
+
+    /// The sensitive texts of row i as they are published.
+    #[inline]
+    pub fn written(&self, i: usize) -> &[Code] {
+        &self.written[i * self.sensitive_width..(i + 1) * self.sensitive_width]
     }
 
     /// The label's code of row i.
@@ -230,7 +243,7 @@ impl Rows {
 
     /// Bytes held by all rows together.
     pub fn bytes(&self) -> usize {
-        let codes = self.quasi.len() + self.sensitive.len();
+        let codes = self.quasi.len() + self.sensitive.len() + self.written.len();
         codes * 4 + self.labels.len() * (4 + 4 + 8 + 16 + 8 + 8) + self.keys.len() * 8 + self.kept.len()
     }
 }
@@ -257,9 +270,10 @@ mod tests {
             let mut rows = Rows::new(2, 1);
             for (i, kept) in kept.iter().enumerate() {
                 let n = i as u32;
-                let (quasi, sensitive) = (SmallVec::from_slice(&[n, n + 1]), SmallVec::from_slice(&[n + 2]));
-                let (kept, key) = (kept.clone(), keys[i] * u64::from(n + 1));
-                let row = Row { quasi, sensitive, label: n, profile: n, subject: 3, key, kept, event_time: None };
+                let codes = |codes: &[Code]| SmallVec::from_slice(codes);
+                let (quasi, sensitive, written) = (SmallVec::from_slice(&[n, n + 1]), codes(&[n + 2]), codes(&[n + 3]));
+                let (label, profile, kept, key) = (n, n, kept.clone(), keys[i] * u64::from(n + 1));
+                let row = Row { quasi, sensitive, written, label, profile, subject: 3, key, kept, event_time: None };
                 rows.push(Position::new(0, i as i64), Millis(i as i64), &row);
             }
             let gone = gone.min(rows.len());
@@ -268,7 +282,8 @@ mod tests {
             prop_assert_eq!(rows.len(), twin.len());
             prop_assert!(rows.bytes() >= twin.bytes(), "keys are kept while some row had one");
             let all = |rows: &Rows, i: usize| {
-                let codes = (rows.quasi(i).to_vec(), rows.sensitive(i).to_vec(), rows.label(i), rows.profile(i));
+                let carried = (rows.sensitive(i).to_vec(), rows.written(i).to_vec());
+                let codes = (rows.quasi(i).to_vec(), carried, rows.label(i), rows.profile(i));
                 let names = (rows.subject(i), rows.key(i), rows.position(i));
                 (codes, names, rows.arrived(i), rows.kept_text(i).to_owned())
             };

@@ -3,6 +3,8 @@
 //! A [`Profile`] is all that the criterion needs of a record: which sentences are true of it, and which are confidential
 //! for it. There are few different ones, so a profile is counted inside each class like any other code, and the rollup
 //! of a coarser class is the union of the finer classes' profiles.
+//! A record without a value in a field that a sentence speaks of leaves the sentence open (Kleene's logic), and so falsifies
+//! nothing: what may be true counts as true, and whoever may mind counts as minding.
 //! Deliberately absent: quasi-identifiers. Sentences speak of fields that are published as they are, so that whoever holds
 //! the output can check it.
 
@@ -13,6 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::domain::Code;
+use super::record::counted_text;
 
 /// How many sentences a policy may have: one bit each in a word. More would need longer profiles, fewer would refuse
 /// policies that people write.
@@ -30,7 +33,8 @@ pub enum Field {
 /// What can be said of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Formula {
-    /// The field has one of these values, compared as canonical text: 2 and "2" are one value. Null is none of them.
+    /// The field has one of these values, compared as they are counted ([`counted_text`]): 2 and "2" are one value. Open
+    /// if there is no value.
     In(Field, Vec<String>),
     /// It is not so.
     Not(Box<Formula>),
@@ -41,13 +45,26 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// True if it holds for the record whose fields `text` reads; null reads as `None`.
-    pub fn holds<'t>(&self, text: &impl Fn(Field) -> Option<Cow<'t, str>>) -> bool {
+    /// True or false of the record whose fields `text` reads, as they are counted; `None` where a missing value leaves it open.
+    pub fn truth<'t>(&self, text: &impl Fn(Field) -> Cow<'t, str>) -> Option<bool> {
         match self {
-            Self::In(field, values) => text(*field).is_some_and(|text| values.iter().any(|value| *value == text)),
-            Self::Not(formula) => !formula.holds(text),
-            Self::All(formulas) => formulas.iter().all(|f| f.holds(text)),
-            Self::Any(formulas) => formulas.iter().any(|f| f.holds(text)),
+            Self::In(field, values) => {
+                Some(text(*field)).filter(|text| !text.is_empty()).map(|text| values.iter().any(|value| *value == text))
+            }
+            Self::Not(formula) => formula.truth(text).map(|truth| !truth),
+            Self::All(formulas) => decided(formulas, false, text),
+            Self::Any(formulas) => decided(formulas, true, text),
+        }
+    }
+
+    /// The same with values as they are counted.
+    fn counted(&self) -> Self {
+        let all = |formulas: &[Self]| formulas.iter().map(Self::counted).collect();
+        match self {
+            Self::In(field, values) => Self::In(*field, values.iter().map(|v| counted_text(v).into_owned()).collect()),
+            Self::Not(formula) => Self::Not(Box::new(formula.counted())),
+            Self::All(formulas) => Self::All(all(formulas)),
+            Self::Any(formulas) => Self::Any(all(formulas)),
         }
     }
 
@@ -59,6 +76,19 @@ impl Formula {
             Self::All(formulas) | Self::Any(formulas) => formulas.iter().flat_map(Self::fields).collect(),
         }
     }
+}
+
+/// One formula of this truth decides; without one, an open formula leaves all open.
+fn decided<'t>(formulas: &[Formula], truth: bool, text: &impl Fn(Field) -> Cow<'t, str>) -> Option<bool> {
+    let mut all = Some(!truth);
+    for formula in formulas {
+        match formula.truth(text) {
+            Some(found) if found == truth => return Some(truth),
+            Some(_) => {}
+            None => all = None,
+        }
+    }
+    all
 }
 
 /// A sentence that must not follow from a release about anybody for whom it is confidential.
@@ -77,9 +107,9 @@ pub struct Sentence {
 /// What one record says: bit i is about sentence i.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Profile {
-    /// The sentences that are true of it.
+    /// The sentences that it does not falsify.
     pub holds: u64,
-    /// The sentences that are confidential for it.
+    /// The sentences that are confidential for it, or may be.
     pub confidential: u64,
 }
 
@@ -98,7 +128,12 @@ pub struct Profiler {
 impl Profiler {
     /// A profiler for these sentences, of which only the first [`MAX_SENTENCES`] are read.
     pub fn new<'s>(sentences: impl IntoIterator<Item = &'s Sentence>) -> Self {
-        let sentences: Arc<[Sentence]> = sentences.into_iter().take(MAX_SENTENCES).cloned().collect();
+        let counted = |sentence: &Sentence| Sentence {
+            says: sentence.says.counted(),
+            when: sentence.when.as_ref().map(Formula::counted),
+            ..sentence.clone()
+        };
+        let sentences: Arc<[Sentence]> = sentences.into_iter().take(MAX_SENTENCES).map(counted).collect();
         let formulas = sentences.iter().flat_map(|s| std::iter::once(&s.says).chain(&s.when));
         let reads_kept = formulas.flat_map(Formula::fields).any(|field| matches!(field, Field::Kept(_)));
         Self {
@@ -115,8 +150,8 @@ impl Profiler {
         self.sentences.is_empty()
     }
 
-    /// The code of the profile of a record with these sensitive codes; `json` reads a field as it is published.
-    pub fn code<'t>(&mut self, sensitive: &[Code], json: impl Fn(Field) -> Option<&'t str>) -> Code {
+    /// The code of the profile of a record with these sensitive codes; `text` reads a field as it is counted.
+    pub fn code<'t>(&mut self, sensitive: &[Code], text: impl Fn(Field) -> Cow<'t, str>) -> Code {
         if self.sentences.is_empty() {
             return 0;
         }
@@ -125,11 +160,11 @@ impl Profiler {
         {
             return code;
         }
-        let text = |field: Field| json(field).and_then(plain_text);
+        let not_false = |formula: &Formula| formula.truth(&text) != Some(false);
         let mut profile = Profile::default();
         for (i, sentence) in self.sentences.iter().enumerate() {
-            profile.holds |= u64::from(sentence.says.holds(&text)) << i;
-            profile.confidential |= u64::from(sentence.when.as_ref().is_none_or(|when| when.holds(&text))) << i;
+            profile.holds |= u64::from(not_false(&sentence.says)) << i;
+            profile.confidential |= u64::from(sentence.when.as_ref().is_none_or(not_false)) << i;
         }
         let code = *self.index.entry(profile).or_insert_with(|| {
             let profiles = Arc::make_mut(&mut self.profiles);
@@ -148,16 +183,6 @@ impl Profiler {
     }
 }
 
-/// The canonical text of a scalar written as JSON; `None` for null.
-pub fn plain_text(json: &str) -> Option<Cow<'_, str>> {
-    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(inner) if !inner.contains('\\') => Some(Cow::Borrowed(inner)),
-        Some(_) => serde_json::from_str::<String>(json).ok().map(Cow::Owned),
-        None if json == "null" => None,
-        None => Some(Cow::Borrowed(json)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,34 +193,39 @@ mod tests {
 
     #[test]
     fn formulas_are_evaluated_as_they_read() {
-        let two = |_: Field| Some(Cow::Borrowed("2"));
-        assert!(health(&["1", "2"]).holds(&two));
-        assert!(!Formula::Not(Box::new(health(&["2"]))).holds(&two));
-        assert!(Formula::Any(vec![health(&["1"]), health(&["2"])]).holds(&two));
-        assert!(!Formula::All(vec![health(&["1"]), health(&["2"])]).holds(&two));
-        assert!(Formula::All(Vec::new()).holds(&two) && !Formula::Any(Vec::new()).holds(&two));
-        assert!(!health(&["2"]).holds(&|_: Field| None));
+        let two = |_: Field| Cow::Borrowed("2");
+        let truth = |formula: Formula| formula.truth(&two);
+        assert_eq!(truth(health(&["1", "2"])), Some(true));
+        assert_eq!(truth(Formula::Not(Box::new(health(&["2"])))), Some(false));
+        assert_eq!(truth(Formula::Any(vec![health(&["1"]), health(&["2"])])), Some(true));
+        assert_eq!(truth(Formula::All(vec![health(&["1"]), health(&["2"])])), Some(false));
+        assert_eq!((truth(Formula::All(Vec::new())), truth(Formula::Any(Vec::new()))), (Some(true), Some(false)));
     }
 
     #[test]
-    fn numbers_and_text_are_one_value_and_escapes_are_read() {
-        assert_eq!(plain_text("2").as_deref(), Some("2"));
-        assert_eq!(plain_text("\"2\"").as_deref(), Some("2"));
-        assert_eq!(plain_text("\"a\\\"b\"").as_deref(), Some("a\"b"));
-        assert_eq!(plain_text("null"), None);
+    fn no_value_leaves_open_what_others_do_not_decide() {
+        let text = |field: Field| Cow::Borrowed(if field == Field::Kept(0) { "1" } else { "" });
+        let (open, known) = (|| health(&["2"]), |value: &str| Formula::In(Field::Kept(0), vec![value.into()]));
+        assert_eq!(open().truth(&text), None);
+        assert_eq!(Formula::Not(Box::new(open())).truth(&text), None);
+        assert_eq!(Formula::All(vec![open(), known("1")]).truth(&text), None);
+        assert_eq!(Formula::All(vec![open(), known("2")]).truth(&text), Some(false));
+        assert_eq!(Formula::Any(vec![open(), known("2")]).truth(&text), None);
+        assert_eq!(Formula::Any(vec![open(), known("1")]).truth(&text), Some(true));
     }
 
     #[test]
     fn profiles_are_numbered_once() {
         let sentence = |says: Formula, when: Option<Formula>| Sentence { name: "s".into(), says, when, damage: 1.0 };
-        let sentences = [sentence(health(&["2"]), None), sentence(health(&["1"]), Some(health(&["1"])))];
+        let sentences = [sentence(health(&["B", "2.0"]), None), sentence(health(&["A"]), Some(health(&["A"])))];
         let mut profiler = Profiler::new(&sentences);
-        let labels = ["0", "1", "\"2\"", "2"];
-        let codes: Vec<Code> = (0..4).map(|code| profiler.code(&[code as Code], |_| Some(labels[code]))).collect();
-        assert_eq!(codes, [0, 1, 2, 2]);
+        let texts = ["c", "a", "2", "b", ""];
+        let codes: Vec<Code> = (0..5).map(|code| profiler.code(&[code as Code], |_| texts[code].into())).collect();
+        assert_eq!(codes, [0, 1, 2, 2, 3]);
         let profiles = profiler.profiles();
         assert_eq!(profiles[0], Profile { holds: 0b00, confidential: 0b01 });
         assert_eq!(profiles[1], Profile { holds: 0b10, confidential: 0b11 });
         assert_eq!(profiles[2], Profile { holds: 0b01, confidential: 0b01 });
+        assert_eq!(profiles[3], Profile { holds: 0b11, confidential: 0b11 });
     }
 }

@@ -7,6 +7,10 @@ use super::confidential::Profile;
 use super::domain::{Code, DomainView};
 use super::policy::{Criterion, Policy};
 
+/// The code of every field's missing, null or blank value. Nobody learns anything from it, so it adds no diversity and is no
+/// candidate.
+pub const NO_VALUE: Code = 0;
+
 /// A column that a criterion or a loss wants counted inside each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Facet {
@@ -73,8 +77,10 @@ pub struct Counting {
 /// What the codes mean at the moment: the dictionaries of a window or of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
-    /// One per sensitive field; labels are JSON text.
+    /// One per sensitive field; labels are [`counted_text`](super::record::counted_text).
     pub sensitive: &'a [Arc<DomainView>],
+    /// One per sensitive field: every text that was written, as JSON.
+    pub written: &'a [Arc<DomainView>],
     /// By profile code.
     pub profiles: &'a Arc<Vec<Profile>>,
 }
@@ -89,6 +95,12 @@ pub struct Histogram<'a> {
 }
 
 impl<'a> Histogram<'a> {
+    /// The histogram of a sensitive field without [`NO_VALUE`].
+    pub fn values(self) -> Self {
+        let none = usize::from(self.codes.first() == Some(&NO_VALUE));
+        Self { codes: &self.codes[none..], counts: &self.counts[none..] }
+    }
+
     /// Codes with their counts.
     pub fn iter(self) -> impl Iterator<Item = (Code, u32)> + 'a {
         self.codes.iter().copied().zip(self.counts.iter().copied())

@@ -85,6 +85,12 @@ impl Domain {
         self.view.top
     }
 
+    /// The label of a leaf.
+    #[inline]
+    pub fn leaf_label(&self, leaf: Code) -> &str {
+        self.view.levels[0].label(leaf)
+    }
+
     /// The tables as they are now. Cheap; what the domain learns later does not show in it.
     pub fn view(&self) -> Arc<DomainView> {
         Arc::clone(&self.view)

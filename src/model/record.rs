@@ -40,8 +40,8 @@ impl fmt::Debug for Value<'_> {
 }
 
 impl Value<'_> {
-    /// The text under which a scalar is looked up in a hierarchy or compared as a subject: Unicode NFC, without byte
-    /// order marks and zero-width characters. `None` for missing, null and nested values.
+    /// The text under which a scalar is looked up in a hierarchy, see [`canonical_text`]. `None` for missing, null and
+    /// nested values.
     pub fn canonical(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Bool(true) => Some("true".into()),
@@ -49,6 +49,18 @@ impl Value<'_> {
             Self::Number(text) => Some(Cow::Borrowed(text)),
             Self::Text(text) => Some(canonical_text(text)),
             Self::Missing | Self::Null | Self::Nested(_) => None,
+        }
+    }
+
+    /// The text by which a scalar is counted as a sensitive value or as a person, see [`counted_text`]. Empty where there
+    /// is no value: missing, null, blank and nested ones.
+    #[inline]
+    pub fn counted(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => counted_text(text),
+            Self::Number(text) => Cow::Borrowed(text),
+            Self::Bool(value) => Cow::Borrowed(if *value { "true" } else { "false" }),
+            Self::Missing | Self::Null | Self::Nested(_) => Cow::Borrowed(""),
         }
     }
 
@@ -83,15 +95,97 @@ impl fmt::Debug for Record<'_> {
     }
 }
 
-/// NFC without byte order marks and zero-width characters; borrowed when nothing has to change.
+/// How quasi-identifiers are looked up and labelled: Unicode NFC without default-ignorable characters and outer blanks, so that
+/// one value is not two. Borrowed where only the ends change.
 #[inline]
 pub fn canonical_text(text: &str) -> Cow<'_, str> {
+    let text = text.trim();
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    let invisible = |c: &char| matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}' | '\u{2060}');
-    let canonical: String = text.chars().filter(|c| !invisible(c)).nfc().collect();
-    if canonical == text { Cow::Borrowed(text) } else { Cow::Owned(canonical) }
+    let canonical: String = text.chars().filter(|c| !is_ignorable(*c)).nfc().collect();
+    if canonical == text { Cow::Borrowed(text) } else { Cow::Owned(canonical.trim().to_owned()) }
+}
+
+/// How sensitive values, class labels and subjects are counted; never published. Texts that a reader takes for one value are
+/// one: Unicode NFKC, case folded, without default-ignorable and control characters, with single blanks between words and none
+/// around them; numbers by value (`1`, `1.0` and `01` are one). Empty if there is no value. Two values may be one here (`01`
+/// may be a code): to count too few of them errs on the safe side.
+#[inline]
+pub fn counted_text(text: &str) -> Cow<'_, str> {
+    if is_folded(text) {
+        return by_value(text).unwrap_or(Cow::Borrowed(text));
+    }
+    let folded = fold(text);
+    Cow::Owned(by_value(&folded).map(Cow::into_owned).unwrap_or(folded))
+}
+
+/// [`counted_text`] of a value that [`Value::write_json`] wrote, whatever its JSON type.
+pub fn counted_json(json: &str) -> Cow<'_, str> {
+    match plain_json(json) {
+        Cow::Borrowed(text) => counted_text(text),
+        Cow::Owned(text) => Cow::Owned(counted_text(&text).into_owned()),
+    }
+}
+
+/// The text of a value that [`Value::write_json`] wrote, as CSV writes it; empty for null.
+pub fn plain_json(json: &str) -> Cow<'_, str> {
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
+        Some(_) => serde_json::from_str::<String>(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        None if json == "null" => Cow::Borrowed(""),
+        None => Cow::Borrowed(json),
+    }
+}
+
+/// True if folding changes nothing, as is usual. Looks at all bytes, so that the compiler can take many at once.
+#[inline]
+fn is_folded(text: &str) -> bool {
+    let other = |byte: u8| !(b' '..=b'~').contains(&byte) | byte.is_ascii_uppercase();
+    let plain = !text.bytes().fold(false, |any, byte| any | other(byte));
+    plain && (!text.contains(' ') || !text.starts_with(' ') && !text.ends_with(' ') && !text.contains("  "))
+}
+
+/// The form by which a text is counted, but for numbers.
+fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        let lower = text.to_ascii_lowercase();
+        if is_folded(&lower) {
+            return lower;
+        }
+    }
+    let shown = |c: &char| !is_ignorable(*c) && (!c.is_control() || c.is_whitespace());
+    // Lower case alone keeps `ß` and `ss` apart, upper case alone `ẞ` and `SS`.
+    let case = |c: char| c.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    let folded: String = text.chars().filter(shown).nfkc().flat_map(case).filter(shown).nfkc().collect();
+    folded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The number that a folded text is, in canonical decimal text; `None` if it is none.
+fn by_value(text: &str) -> Option<Cow<'_, str>> {
+    if !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e')) {
+        return None;
+    }
+    canonical_number(text).or_else(|| {
+        // `.5` and `5.` are numbers too.
+        let (whole, rest) = text.split_once('.')?;
+        let (fraction, exponent) = rest.split_at(rest.find('e').unwrap_or(rest.len()));
+        let zero = if whole.ends_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
+        let number = format!("{whole}{zero}.{fraction}0{exponent}");
+        (zero.is_empty() || !fraction.is_empty()).then(|| canonical_number(&number).map(|n| n.into_owned().into()))?
+    })
+}
+
+/// Unicode's property Default_Ignorable_Code_Point: characters that show nothing.
+#[rustfmt::skip]
+fn is_ignorable(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Canonical decimal text of a JSON number or of text that is a plain decimal: `None` if it is not one, or too long to
@@ -162,6 +256,8 @@ pub fn write_json_string(text: &str, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -197,8 +293,72 @@ mod tests {
     }
 
     #[test]
-    fn invisible_characters_do_not_make_another_value() {
+    fn invisible_characters_and_outer_blanks_do_not_make_another_value() {
         assert_eq!(canonical_text("\u{feff}Cafe\u{301}\u{200b}"), "Café");
         assert_eq!(canonical_text("Café"), "Café");
+        assert_eq!(canonical_text("\t Paris\u{a0}\u{ad} "), "Paris");
+        assert_eq!(canonical_text(" Paris "), "Paris");
+        assert_eq!(canonical_text("PARIS"), "PARIS");
+    }
+
+    #[test]
+    fn case_is_folded_in_every_script() {
+        // Ideographs, syllables and private characters have no case.
+        let ranges = ['\0'..='\u{33ff}', '\u{a000}'..='\u{abff}', '\u{f900}'..='\u{1ffff}'];
+        for c in ranges.into_iter().flatten().filter(|c| !is_ignorable(*c)) {
+            let folded = fold(&c.to_string());
+            assert_eq!(fold(&folded), folded, "{c:?} once more");
+            // Case folding sees combining characters one by one, and normalization puts them in order.
+            for other in [c.to_uppercase().to_string(), c.to_lowercase().to_string()] {
+                assert_eq!(fold(&other), folded, "{c:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_json_carries_is_counted_like_the_value() {
+        let values = ["7", "a\"b", " X\ny ", "null", "TRUE", "07", "", "\u{200b}"].map(|text| Value::Text(text.into()));
+        let others = [Value::Null, Value::Missing, Value::Bool(true), Value::Number("7".into())];
+        for value in values.into_iter().chain(others) {
+            let mut json = String::new();
+            value.write_json(&mut json);
+            assert_eq!(counted_json(&json), value.counted());
+        }
+    }
+
+    proptest! {
+        /// The slow twin of the fast ways: every text through Unicode.
+        #[test]
+        fn short_ways_fold_alike(text in "[a-cA-C0-2 .+e-]{0,6}|[ -~\t]{0,12}") {
+            let slow = fold(&format!("{text}\u{200b}"));
+            prop_assert_eq!(fold(&text), slow.as_str());
+            if is_folded(&text) {
+                prop_assert_eq!(&text, &slow);
+            }
+            let counted = counted_text(&text).into_owned();
+            let again = counted_text(&counted).into_owned();
+            prop_assert_eq!(&again, &counted);
+            // Floats know the same numbers, unless they are too large or too small for them.
+            match slow.parse::<f64>().ok().filter(|_| !slow.contains(['i', 'n'])) {
+                Some(number) if slow.contains('e') && (number == 0.0 || number.is_infinite()) => {}
+                Some(number) => prop_assert_eq!(Some(counted), canonical_number(&number.to_string()).map(Cow::into_owned)),
+                None => prop_assert_eq!(counted, slow),
+            }
+        }
+
+        #[test]
+        fn what_nobody_sees_counts_for_nothing(
+            parts in prop::collection::vec(("\\PC{0,3}", "\\p{Default_Ignorable_Code_Point}{0,3}"), 0..4),
+        ) {
+            let with: String = parts.iter().map(|(seen, unseen)| format!("{seen}{unseen}")).collect();
+            let without: String = with.chars().filter(|c| !parts.iter().any(|(_, unseen)| unseen.contains(*c))).collect();
+            prop_assert_eq!(counted_text(&with), counted_text(&without));
+            prop_assert_eq!(canonical_text(&with), canonical_text(&without));
+        }
+
+        #[test]
+        fn only_those_are_ignored(c in "\\P{Default_Ignorable_Code_Point}") {
+            prop_assert!(!c.chars().any(is_ignorable));
+        }
     }
 }

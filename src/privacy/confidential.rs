@@ -1,5 +1,5 @@
 //! `confidential` (Wang, Liao, Hsu 2007): about nobody does a confidential sentence follow from their class. It follows if it
-//! is true of everybody in the class, so somebody has to falsify it.
+//! is true of everybody in the class, so somebody has to falsify it. A record without a value falsifies nothing that is said of it.
 //!
 //! Per class the union of what its records falsify is a word, and so is the union of what is confidential for them: O(n).
 //! Monotone without suppression, for unions only grow. With suppression too, as long as every sentence is confidential

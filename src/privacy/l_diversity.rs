@@ -3,6 +3,7 @@
 //! Distinct l-diversity is monotone, with and without suppression. Entropy and recursive l-diversity are monotone without
 //! suppression and with one record per person only: a class that failed, merged into a good one, can spoil it, and a
 //! person who is in both of two classes counts once in the merged one, so that it is no mixture of the two.
+//! Records without a value add no diversity: every variant looks at the others only, and a class of them alone reaches 0.
 
 use super::{Class, Rule, Setting};
 use crate::model::policy::Diversity;
@@ -29,9 +30,10 @@ impl Rule for LDiversity {
     }
 
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
-        let counts = class.facets[self.facet].counts;
+        let counts = class.facets[self.facet].values().counts;
         match self.variant {
             Diversity::Distinct => counts.len() as f64,
+            Diversity::Entropy if counts.is_empty() => 0.0,
             Diversity::Entropy => entropy(counts).exp(),
             Diversity::Recursive { c } => recursive(counts, c),
         }

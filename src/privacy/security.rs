@@ -3,6 +3,7 @@
 //! sf = 1 - mean risk. The risk of a person is the sum, over the sentences confidential for them, of damage times
 //! max((log Pr(s) - log Pr_class(s)) / log Pr(s), 0): how much more likely the class makes the sentence than the whole
 //! release does. Damages of one person are scaled to sum to 1; a sentence true of everybody or of nobody carries no risk.
+//! A record without a value counts as one of which the sentence is true, in the class and in the release.
 //! Never monotone: the risk is concave in Pr_class, so merging two risky classes can raise the mean.
 
 use std::sync::Arc;

@@ -4,18 +4,20 @@
 //! The reference is what is published, and nothing else: that is what a reader, or a checker, has. Leaving out a class
 //! therefore moves the reference of all others. Monotone without suppression and with one record per person only: there
 //! a merged class is a mixture of its parts and the distance is convex.
-//! Values without a place (no number, not in the list, outside the hierarchy) are infinitely far from everything.
+//! No value is one outcome of the distribution like any other: how many people have none is not told apart either. Values
+//! without a place (no number, not in the list, outside the hierarchy) are infinitely far from everything; so is no value,
+//! unless list or hierarchy names the empty one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Class, ROUNDING, Rule, Scope, Setting};
-use crate::model::confidential::plain_text;
 use crate::model::counting::{Histogram, Values};
 use crate::model::domain::DomainView;
 use crate::model::hierarchy::{Decimal, Hierarchy};
 use crate::model::policy::Distance;
-use crate::model::record::canonical_number;
+use crate::model::record::{canonical_number, canonical_text, counted_text, plain_json};
 
 /// Where the field is.
 #[derive(Clone)]
@@ -113,20 +115,15 @@ impl Rule for TCloseness {
             Distance::Equal => Ground::Equal,
             Distance::Ordered { order: Some(order) } => listed(view, order),
             Distance::Ordered { order: None } => numbers(view),
-            Distance::Hierarchical(hierarchy) => tree(view, hierarchy),
+            Distance::Hierarchical(hierarchy) => tree(view, values.written.get(self.place.field)?, hierarchy),
         };
         Some(Arc::new(Self { ground, ..self.clone() }))
     }
 }
 
-/// The codes of a sensitive field as canonical text.
-fn texts(view: &DomainView) -> impl Iterator<Item = Option<std::borrow::Cow<'_, str>>> {
-    (0..view.leaf_count() as u32).map(|code| plain_text(view.level(0).label(code)))
-}
-
 fn numbers(view: &DomainView) -> Ground {
     let number = |text: &str| canonical_number(text)?.parse::<Decimal>().ok();
-    let values: Vec<Option<Decimal>> = texts(view).map(|text| number(&text?)).collect();
+    let values: Vec<Option<Decimal>> = view.level(0).labels().map(number).collect();
     let mut sorted: Vec<Decimal> = values.iter().flatten().copied().collect();
     sorted.sort_unstable();
     sorted.dedup();
@@ -135,20 +132,21 @@ fn numbers(view: &DomainView) -> Ground {
 }
 
 fn listed(view: &DomainView, order: &[String]) -> Ground {
-    let at: HashMap<&str, u32> = order.iter().enumerate().map(|(i, text)| (text.as_str(), i as u32)).collect();
-    Ground::Ordered { rank: texts(view).map(|text| at.get(&*text?).copied()).collect(), ranks: order.len() }
+    let at: HashMap<Cow<'_, str>, u32> = order.iter().map(|text| counted_text(text)).zip(0..).collect();
+    Ground::Ordered { rank: view.level(0).labels().map(|text| at.get(text).copied()).collect(), ranks: order.len() }
 }
 
-fn tree(view: &DomainView, hierarchy: &Hierarchy) -> Ground {
+fn tree(view: &DomainView, written: &DomainView, hierarchy: &Hierarchy) -> Ground {
     let height = hierarchy.height();
     let mut numbers: Vec<HashMap<String, u32>> = vec![HashMap::new(); usize::from(height) + 1];
     let mut parents: Vec<Vec<u32>> = vec![Vec::new(); usize::from(height)];
+    let leaves = leaves(written, hierarchy);
     let mut place = |text: &str| {
-        let leaf = hierarchy.canonical(text)?;
+        let leaf = leaves.get(text)?;
         // From the top down, so that the parent's number is known.
         let mut above = 0;
         for level in (0..=height).rev() {
-            let label = hierarchy.label(&leaf, level)?;
+            let label = hierarchy.label(leaf, level)?;
             let known = &mut numbers[usize::from(level)];
             let next = known.len() as u32;
             above = *known.entry(label.into_owned()).or_insert_with(|| {
@@ -160,8 +158,22 @@ fn tree(view: &DomainView, hierarchy: &Hierarchy) -> Ground {
         }
         Some(above)
     };
-    let leaf = texts(view).map(|text| place(&text?)).collect();
+    let leaf = view.level(0).labels().map(&mut place).collect();
     Ground::Hierarchical { leaf, parents }
+}
+
+/// The leaf of every value, by the text that it is counted as: listed, or that of a spelling which the hierarchy can read.
+fn leaves(written: &DomainView, hierarchy: &Hierarchy) -> HashMap<String, String> {
+    let text = |leaf: &str| (counted_text(leaf).into_owned(), leaf.to_owned());
+    let spelled = |json: &str| {
+        let plain = plain_json(json);
+        let leaf = hierarchy.canonical(&canonical_text(&plain))?.into_owned();
+        Some((counted_text(&plain).into_owned(), leaf))
+    };
+    match hierarchy.leaves() {
+        Some(listed) => listed.map(text).collect(),
+        None => written.level(0).labels().filter_map(spelled).collect(),
+    }
 }
 
 /// Half the sum of the differences: what has to move at all.

@@ -275,7 +275,7 @@ impl Objectives {
             // A class with more records than the budget keeps a part that is published, with no more values than it has.
             Measure::L(fields) => all
                 .filter(|&c| u64::from(classes.rows()[c]) > self.budget)
-                .flat_map(|c| fields.iter().map(move |&f| classes.histogram(f, c).counts.len() as f64))
+                .flat_map(|c| fields.iter().map(move |&f| classes.histogram(f, c).values().counts.len() as f64))
                 .fold(f64::INFINITY, f64::min),
             Measure::SpreadK => all.map(|c| squares_of_class(classes, c)).sum::<f64>() / n,
             // Somebody in two parts of a class counts once in it and twice below.
@@ -294,7 +294,8 @@ impl Measure {
         match self {
             Self::K => f64::from(k),
             Self::L(fields) => {
-                let distinct = |class: usize| fields.iter().map(move |&f| classes.histogram(f, class).counts.len());
+                let distinct =
+                    |class: usize| fields.iter().map(move |&f| classes.histogram(f, class).values().counts.len());
                 published.flat_map(distinct).min().unwrap_or(0) as f64
             }
             Self::SpreadK => published.map(|c| squares_of_class(classes, c)).sum::<f64>() / n,
@@ -320,7 +321,8 @@ fn squares_of_class(classes: &dyn Classes, class: usize) -> f64 {
 
 /// The sum over the records of a class of how often their sensitive values occur in it.
 fn squares_of_values(classes: &dyn Classes, class: usize, fields: &[usize]) -> f64 {
-    let squares = |&f: &usize| classes.histogram(f, class).counts.iter().map(|&c| f64::from(c).powi(2)).sum::<f64>();
+    let squares =
+        |&f: &usize| classes.histogram(f, class).values().counts.iter().map(|&c| f64::from(c).powi(2)).sum::<f64>();
     fields.iter().map(squares).sum()
 }
 

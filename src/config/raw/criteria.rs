@@ -11,23 +11,24 @@ pub enum RawCriterion {
     /// Every class holds at least this many distinct subjects.
     #[serde(rename = "k-anonymity")]
     KAnonymity(RawK),
-    /// Every class is diverse in a sensitive field.
+    /// Every class is diverse in a sensitive field; records without a value add nothing to it.
     #[serde(rename = "l-diversity")]
     LDiversity(RawLDiversity),
-    /// In every class a sensitive field is distributed nearly as in the whole release.
+    /// In every class a sensitive field is distributed nearly as in the whole release; no value counts as one more value.
     #[serde(rename = "t-closeness")]
     TCloseness(RawTCloseness),
     /// Every class has at least p different values of a sensitive field.
     #[serde(rename = "p-sensitive")]
     PSensitive(RawPSensitive),
-    /// Every class holds at least k subjects, and no sensitive value more than a share of them.
+    /// Every class holds at least k subjects, and no sensitive value more than a share of them; those without a value are
+    /// among them.
     #[serde(rename = "alpha-k")]
     AlphaK(RawAlphaK),
     /// Whoever knows at most l quasi-identifiers finds at least k subjects, and no sensitive value with more confidence
     /// than c.
     #[serde(rename = "lkc")]
     Lkc(RawLkc),
-    /// No confidential sentence follows about anybody.
+    /// No confidential sentence follows about anybody. A record without a value refutes no sentence.
     #[serde(rename = "confidential")]
     Confidential(RawConfidential),
     /// The mean security by the sentences of `confidential` reaches this share.
@@ -82,8 +83,8 @@ pub struct RawTCloseness {
     /// How far apart two values are. Default: `equal`.
     #[serde(default)]
     pub distance: RawDistance,
-    /// With `ordered`: the values from least to greatest. Default: the values are numbers; a class with one that is not
-    /// fails.
+    /// With `ordered`: the values from least to greatest. Default: the values are numbers. A class with a value that has no
+    /// place, or without a value, fails.
     #[serde(default)]
     pub order: Option<Vec<RawScalar>>,
 }

@@ -15,7 +15,9 @@ use crate::config::scalar::{RawDecimal, RawDuration, RawShare};
 pub struct RawPolicy {
     /// Fields that identify people in combination; generalized before they are published. At least one.
     pub quasi_identifiers: Vec<RawQuasi>,
-    /// Fields that the criteria protect; published as they are. Default: none.
+    /// Fields that the criteria protect; published as they are. Spellings that a reader takes for one value count once: case,
+    /// blanks, invisible characters, full width, and numbers whatever their type. Null and blank text are no value: they add
+    /// no diversity. Default: none.
     pub sensitive: Vec<RawSensitive>,
     /// Fields passed through unchanged: names, or `{ name: NAME, reviewed: true }`. A field that was not reviewed is null in
     /// every release in which it holds objects or lists, or in which more than half of its values belong to one person alone.
@@ -23,8 +25,9 @@ pub struct RawPolicy {
     pub keep: Vec<RawKeep>,
     /// Direct identifiers, named so that nobody wonders: never read, never published. Default: none.
     pub identifiers: Vec<String>,
-    /// The field that says whom a record is about: k counts distinct subjects; never published. Default: each record is
-    /// its own subject, which is only right if nobody occurs twice in a window.
+    /// The field that says whom a record is about: k counts distinct subjects; never published. Spellings of one name are
+    /// one person, as with sensitive values (`007` and 7 too). Default: each record is its own subject, which is only
+    /// right if nobody occurs twice in a window.
     pub subject: Option<String>,
     /// The class label for label-aware losses; published only if it is also `keep` or `sensitive`. Default: none.
     pub label: Option<String>,

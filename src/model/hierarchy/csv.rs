@@ -1,7 +1,7 @@
 //! The hierarchy format of ARX: one line per leaf, `value;level1;...;top`, separated by `;`, tab or `,`.
 //!
 //! Cells may be quoted (`""` is a quote inside quotes); a byte order mark, either line ending and empty lines are fine.
-//! Cells are not trimmed: a space is part of the label. An empty first cell is the leaf of the empty value. There is no header.
+//! Blanks around a cell are no part of its label. An empty first cell is the leaf of the empty value. There is no header.
 
 use std::borrow::Cow;
 
@@ -50,11 +50,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Closed, Vec<HierarchyError>> {
             }
             Ok(line) => {
                 for cell in &mut cells {
-                    let changed = match canonical_text(cell) {
-                        Cow::Owned(label) => label,
-                        Cow::Borrowed(_) => continue,
-                    };
-                    *cell = Cow::Owned(changed);
+                    let canonical = canonical_text(cell);
+                    if canonical != *cell {
+                        *cell = Cow::Owned(canonical.into_owned());
+                    }
                 }
                 builder.add(&cells, Some(line));
             }
