@@ -317,6 +317,9 @@ fn spelled_policy(criteria: Vec<Criterion>) -> Policy {
     }
 }
 
+/// What the value and the person of a record count as.
+type Member = (usize, usize);
+
 proptest! {
     /// The slow twin knows by number what each text counts as; the gate has to find out.
     #[test]
@@ -339,16 +342,16 @@ proptest! {
             vec![Value::Text(q.to_string().into()), spelled(s), spelled(who)]
         };
         let engine = Engine::new(policy, records.iter().map(record));
-        let mut classes: BTreeMap<u8, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut classes: BTreeMap<u8, Vec<Member>> = BTreeMap::new();
         for &(q, s, who) in &records {
             classes.entry(q).or_default().push((SPELLED[s].1, SPELLED[who].1));
         }
-        let people = |class: &[(usize, usize)]| class.iter().map(|(_, who)| *who).collect::<BTreeSet<_>>().len();
-        let has = |class: &[(usize, usize)], value: usize| {
+        let people = |class: &[Member]| class.iter().map(|(_, who)| *who).collect::<BTreeSet<_>>().len();
+        let has = |class: &[Member], value: usize| {
             class.iter().filter(|(s, _)| *s == value).map(|(_, who)| *who).collect::<BTreeSet<_>>().len()
         };
-        let distinct = |class: &[(usize, usize)]| class.iter().map(|(s, _)| *s).filter(|s| *s > 0).collect::<BTreeSet<_>>().len();
-        let follows = |class: &Vec<(usize, usize)>| class.iter().all(|(s, _)| *s <= 2);
+        let distinct = |class: &[Member]| class.iter().map(|(s, _)| *s).filter(|s| *s > 0).collect::<BTreeSet<_>>().len();
+        let follows = |class: &Vec<Member>| class.iter().all(|(s, _)| *s <= 2);
         let all: Vec<usize> = (0..records.len()).collect();
         let release = match engine.release(&Node::new([0]), &all) {
             Ok(release) => release,
@@ -363,22 +366,22 @@ proptest! {
         let achieved = |name: &str| {
             manifest.criteria.iter().find(|c| c.criterion.contains(name)).and_then(|c| c.achieved).expect("counted")
         };
-        let least = |of: &dyn Fn(&[(usize, usize)]) -> usize| classes.values().map(|class| of(class)).min().unwrap_or(0);
+        let least = |of: &dyn Fn(&[Member]) -> usize| classes.values().map(|class| of(class)).min().unwrap_or(0);
         prop_assert_eq!(manifest.k_achieved, Some(least(&people) as u32));
         prop_assert_eq!(achieved("l-diversity"), least(&distinct) as f64);
         prop_assert_eq!(achieved("p-sensitive"), least(&distinct) as f64);
-        let share = |class: &Vec<(usize, usize)>| {
+        let share = |class: &Vec<Member>| {
             (1..=5).map(|value| has(class, value)).max().unwrap_or(0) as f64 / people(class) as f64
         };
         prop_assert_eq!(achieved("s/alpha"), classes.values().map(share).fold(0.0, f64::max));
         // No value is one outcome of the distribution.
-        let everybody: Vec<(usize, usize)> = classes.values().flatten().copied().collect();
-        let shares = |class: &[(usize, usize)]| {
+        let everybody: Vec<Member> = classes.values().flatten().copied().collect();
+        let shares = |class: &[Member]| {
             let counts: Vec<f64> = (0..=5).map(|value| has(class, value) as f64).collect();
             let total: f64 = counts.iter().sum();
             counts.into_iter().map(|count| count / total).collect::<Vec<f64>>()
         };
-        let moved = |class: &Vec<(usize, usize)>| {
+        let moved = |class: &Vec<Member>| {
             shares(class).iter().zip(shares(&everybody)).map(|(c, r)| (c - r).max(0.0)).sum::<f64>()
         };
         let most = classes.values().map(moved).fold(0.0, f64::max);

@@ -163,6 +163,9 @@ fn fold(text: &str) -> String {
 
 /// The number that a folded text is, in canonical decimal text; `None` if it is none.
 fn by_value(text: &str) -> Option<Cow<'_, str>> {
+    if !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(Cow::Borrowed(text));
+    }
     if !text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e')) {
         return None;
     }
