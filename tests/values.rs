@@ -303,6 +303,7 @@ fn spelled_policy(criteria: Vec<Criterion>) -> Policy {
             min_level: 0,
             max_level: 1,
             priority: 1,
+            render: Render::Label,
         }],
         criteria,
         suppression: SuppressionLimit(0.0),
@@ -312,7 +313,6 @@ fn spelled_policy(criteria: Vec<Criterion>) -> Policy {
         missing_value: Fallback::Reject,
         null_value: Fallback::Reject,
         sequential: None,
-        render: Render::Label,
         fingerprint: String::new(),
     }
 }
