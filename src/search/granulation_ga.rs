@@ -33,7 +33,7 @@ impl Search for GranulationGa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let mut breeding = Breeding {
             code: Code::new(lattice),
-            quality: Quality::new(evaluator.policy(), evaluator.sets().domains()),
+            quality: Quality::new(evaluator.policy()),
             evaluator,
             budget,
             best: None,

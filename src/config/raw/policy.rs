@@ -281,7 +281,9 @@ pub enum RawLoss {
     Cm,
     /// The values that are no longer told apart, by `priority`.
     Score,
-    /// The entropy of each attribute's domain that its partition gives up.
+    /// The entropy of each attribute's declared domain that its partition gives up: the leaves that a hierarchy lists, the
+    /// numbers from `min` to `max`, the dates that losses count, all codes of the alphabet; never only the values met so far.
+    /// `trivial` declares no domain and needs none: the value keeps everything, `*` nothing.
     Ql,
     /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
     Entropy,
