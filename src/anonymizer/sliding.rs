@@ -116,7 +116,8 @@ impl Anonymizer {
                 for recoding in recodings {
                     let plan = self.settled(&candidates, window, &recoding).filter(|plan| !plan.published.is_empty());
                     let Some(plan) = plan else { continue };
-                    let chosen = Chosen { recoding: recoding.clone(), ..chosen.clone() };
+                    let unmet = self.choice.unmet(&evaluator, &recoding);
+                    let chosen = Chosen { recoding: recoding.clone(), unmet, ..chosen.clone() };
                     let losses = self.losses(&evaluator, &chosen, &plan);
                     let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, seed, given_up);
                     let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else {
@@ -146,7 +147,7 @@ impl Anonymizer {
         let policy = Arc::clone(&self.policy);
         let rules = self.rules.bind(&window.dictionaries.values());
         let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets));
-        let chosen = Chosen::given(Node::new(planned.levels.iter().copied()), &evaluator);
+        let chosen = Chosen::given(Node::new(planned.levels.iter().copied()), &self.choice, &evaluator);
         let plan = Plan { suppressed: Vec::new(), ..self.planned(&window.rows, shown) };
         let losses = self.losses(&evaluator, &chosen, &plan);
         drop(evaluator);

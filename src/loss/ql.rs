@@ -102,7 +102,6 @@ impl LossMetric for Ql {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy, IntervalSpec, PrefixSpec};
     use crate::model::policy::Loss;
     use crate::model::recoding::{Cut, Recoding};

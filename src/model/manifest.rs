@@ -1,5 +1,7 @@
 //! The release manifest: what was released, how, and what it cost. Totals only; nothing in it moves with one person.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Where a batch comes from and what was done to it.
@@ -39,6 +41,8 @@ pub struct Provenance {
     pub stop: String,
     /// How long it took.
     pub search_ms: f64,
+    /// The bounds of `search.prefer` that the release does not meet.
+    pub unmet: Vec<Unmet>,
     /// The policy.
     pub policy_fingerprint: String,
     /// When the window closed, in milliseconds since the epoch.
@@ -93,6 +97,35 @@ pub struct Named {
     pub name: String,
     /// Its value.
     pub value: f64,
+}
+
+/// A bound on an objective that a release does not meet: at least so much was asked for, of a loss at most.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Unmet {
+    /// The objective.
+    pub objective: String,
+    /// The bound.
+    pub asked: f64,
+    /// What the release has instead; of figures that are no counts three digits, so that none tells of one person.
+    pub reached: f64,
+}
+
+impl Unmet {
+    /// `reached` may have all its digits.
+    pub fn new(objective: &str, asked: f64, reached: f64) -> Self {
+        let digits = 2 - reached.abs().log10().floor().clamp(-300.0, 300.0) as i32;
+        let scale = 10f64.powi(digits);
+        let whole = reached.fract() == 0.0;
+        let reached = if whole { reached } else { (reached * scale).round() / scale };
+        Self { objective: objective.to_owned(), asked, reached }
+    }
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = if self.reached < self.asked { "at least" } else { "at most" };
+        write!(f, "{} {bound} {} was asked, {} is reached", self.objective, self.asked, self.reached)
+    }
 }
 
 /// A criterion as the gate counted it.

@@ -77,6 +77,11 @@ fn tiles(view: &View, html: &mut Html) {
         let reached = view.achieved(at).map_or("-".into(), figure);
         html.tile(&wanted.name, &reached, &format!("weakest class; asked: {bound} {}", figure(wanted.required)));
     }
+    for unmet in &view.unmet {
+        let bound = if unmet.reached < unmet.asked { "at least" } else { "at most" };
+        let note = format!("bound not met; asked: {bound} {}", figure(unmet.asked));
+        html.tile(&unmet.objective, &figure(unmet.reached), &note);
+    }
     let metric = view.policy.loss.as_str();
     html.tile("information loss", &view.loss().map_or("-".into(), figure), &format!("{metric} of the last release"));
     let last = view.recent.iter().find(|r| r.manifest.rows > 0);

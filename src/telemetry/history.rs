@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Manifest};
+use crate::model::manifest::{AttributeLevel, Manifest, Unmet};
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
@@ -78,11 +78,14 @@ pub(super) struct History {
     pub(super) look: Option<Arc<Look>>,
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
+    /// The bounds that it does not meet.
+    pub(super) unmet: Vec<Unmet>,
     asked: Option<Millis>,
 }
 
 impl History {
-    pub(super) fn released(&mut self, release: &Release, loss: &str, read: u64, lag: u64, now: Millis) {
+    /// Remembers a release; true if it misses other bounds than the one before.
+    pub(super) fn released(&mut self, release: &Release, loss: &str, read: u64, lag: u64, now: Millis) -> bool {
         let manifest = release.manifest();
         let from = &manifest.provenance;
         if self.moments.len() == MOMENTS {
@@ -102,9 +105,14 @@ impl History {
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),
             drawn: OnceLock::new(),
         }));
-        if !release.is_empty() {
-            self.recoding.clone_from(&from.recoding);
+        if release.is_empty() {
+            return false;
         }
+        self.recoding.clone_from(&from.recoding);
+        let names = |unmet: &[Unmet]| unmet.iter().map(|unmet| unmet.objective.clone()).collect::<Vec<_>>();
+        let changed = names(&self.unmet) != names(&from.unmet);
+        self.unmet.clone_from(&from.unmet);
+        changed
     }
 
     /// Somebody asked for a page.

@@ -136,7 +136,13 @@ impl Telemetry {
         );
         self.metrics.released(release, now);
         let (read, lag) = (self.records_read(), self.meter.lag());
-        self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        let changed = self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        for unmet in from.unmet.iter().filter(|_| changed) {
+            tracing::warn!(release = from.release_id, %unmet, "a bound of `search.prefer` cannot be met");
+        }
+        if changed && from.unmet.is_empty() {
+            tracing::info!(release = from.release_id, "every bound of `search.prefer` is met again");
+        }
     }
 
     /// True if the next search should be looked at: seldom, and more often while somebody watches.
@@ -180,6 +186,7 @@ impl Telemetry {
             moments: history.moments.into(),
             recent: history.recent.into(),
             recoding: history.recoding,
+            unmet: history.unmet,
             look: history.look,
         }
     }

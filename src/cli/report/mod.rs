@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gate::Release;
-use crate::model::manifest::{Achieved, AttributeLevel, Manifest};
+use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Unmet};
 
 /// A release in figures.
 #[derive(Debug, Clone, Serialize)]
@@ -43,6 +43,8 @@ pub struct Report {
     pub elapsed_ms: f64,
     /// Why it ended.
     pub stop: String,
+    /// The bounds of `search.prefer` that the release does not meet.
+    pub unmet: Vec<Unmet>,
     /// The seed of searches and of the row order, if the user gave one: an unknown one keeps the shuffle safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -72,6 +74,7 @@ impl Report {
             nodes_predicted: provenance.nodes_predicted,
             elapsed_ms: provenance.search_ms,
             stop: provenance.stop.clone(),
+            unmet: provenance.unmet.clone(),
             seed,
             policy_fingerprint: provenance.policy_fingerprint.clone(),
         }
