@@ -412,7 +412,7 @@ fn releases_keep_to_the_bounds_of_their_search() {
     let (manifests, log) = bounded(&desk, 20);
     let k: Vec<u64> = manifests.iter().map(|m| m["k_achieved"].as_u64().unwrap()).collect();
     assert!(k.len() == 2 && k.iter().all(|&k| k >= 20), "{k:?}");
-    assert!(manifests.iter().all(|m| m["unmet"].as_array().unwrap().is_empty()) && !log.contains("bound"), "{log}");
+    assert!(manifests.iter().all(|m| m["unmet_bounds"].as_array().unwrap().is_empty()) && !log.contains("bound"), "{log}");
 }
 
 #[test]
@@ -422,12 +422,12 @@ fn bounds_that_cannot_be_met_are_said_aloud() {
     assert_eq!(manifests.len(), 2);
     for manifest in &manifests {
         assert_eq!(manifest["k_achieved"], 100, "the nearest point");
-        assert_eq!(manifest["unmet"], serde_json::json!([{ "objective": "k", "asked": 1000.0, "reached": 100.0 }]));
+        assert_eq!(manifest["unmet_bounds"], serde_json::json!([{ "objective": "k", "asked": 1000.0, "reached": 100.0 }]));
     }
     assert_eq!(log.matches("cannot be met").count(), 1, "once, not for every release: {log}");
     assert!(log.contains("k at least 1000 was asked, 100 is reached"), "{log}");
     let found = desk.run(&["search", "-c", "pipeline.yaml", "in.jsonl", "--json"]).expect(0).json();
-    assert_eq!(found["unmet"][0]["objective"], "k");
+    assert_eq!(found["unmet_bounds"][0]["objective"], "k");
     let shown = desk.run(&["search", "-c", "pipeline.yaml", "in.jsonl"]).expect(0);
     assert!(shown.out.contains("k at least 1000 was asked"), "{}", shown.out);
 }

@@ -116,8 +116,8 @@ impl Anonymizer {
                 for recoding in recodings {
                     let plan = self.settled(&candidates, window, &recoding).filter(|plan| !plan.published.is_empty());
                     let Some(plan) = plan else { continue };
-                    let unmet = self.choice.unmet(&evaluator, &recoding);
-                    let chosen = Chosen { recoding: recoding.clone(), unmet, ..chosen.clone() };
+                    let unmet_bounds = self.choice.unmet_bounds(&evaluator, &recoding);
+                    let chosen = Chosen { recoding: recoding.clone(), unmet_bounds, ..chosen.clone() };
                     let losses = self.losses(&evaluator, &chosen, &plan);
                     let account = |given_up| self.account(window, slide, &pool, &plan, &recoding, seed, given_up);
                     let Some(given_up) = self.ledgers.excess(pool.window, |n| account(n).lineage) else {

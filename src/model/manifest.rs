@@ -42,7 +42,7 @@ pub struct Provenance {
     /// How long it took.
     pub search_ms: f64,
     /// The bounds of `search.prefer` that the release does not meet.
-    pub unmet: Vec<Unmet>,
+    pub unmet_bounds: Vec<UnmetBound>,
     /// The policy.
     pub policy_fingerprint: String,
     /// When the window closed, in milliseconds since the epoch.
@@ -101,7 +101,7 @@ pub struct Named {
 
 /// A bound on an objective that a release does not meet: at least so much was asked for, of a loss at most.
 #[derive(Debug, Clone, Serialize, PartialEq)]
-pub struct Unmet {
+pub struct UnmetBound {
     /// The objective.
     pub objective: String,
     /// The bound.
@@ -110,7 +110,7 @@ pub struct Unmet {
     pub reached: f64,
 }
 
-impl Unmet {
+impl UnmetBound {
     /// `reached` may have all its digits.
     pub fn new(objective: &str, asked: f64, reached: f64) -> Self {
         let digits = 2 - reached.abs().log10().floor().clamp(-300.0, 300.0) as i32;
@@ -121,7 +121,7 @@ impl Unmet {
     }
 }
 
-impl fmt::Display for Unmet {
+impl fmt::Display for UnmetBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bound = if self.reached < self.asked { "at least" } else { "at most" };
         write!(f, "{} {bound} {} was asked, {} is reached", self.objective, self.asked, self.reached)

@@ -10,7 +10,7 @@ use super::preference::{Preference, Rank};
 use super::top_down::Scores;
 use crate::loss::Quality;
 use crate::model::lattice::Node;
-use crate::model::manifest::Unmet;
+use crate::model::manifest::UnmetBound;
 use crate::model::policy::Loss;
 use crate::model::recoding::Recoding;
 
@@ -50,9 +50,9 @@ impl Aim {
     }
 
     /// The bounds that a recoding does not meet.
-    pub fn unmet(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<Unmet> {
+    pub fn unmet_bounds(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<UnmetBound> {
         match (self, recoding.node()) {
-            (Self::Preferred(own), Some(node)) => own.1.unmet(&values(&own.0, evaluator, &node)),
+            (Self::Preferred(own), Some(node)) => own.1.unmet_bounds(&values(&own.0, evaluator, &node)),
             _ => Vec::new(),
         }
     }

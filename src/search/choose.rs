@@ -13,7 +13,7 @@ use super::objectives::Front;
 use super::{Algorithm, Budget, Candidate, Outcome, StopReason, Tuning};
 use crate::frequency::store::Origins;
 use crate::model::lattice::{Lattice, Node};
-use crate::model::manifest::Unmet;
+use crate::model::manifest::UnmetBound;
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
 use crate::privacy::Rules;
@@ -60,8 +60,8 @@ impl Choice {
     }
 
     /// The bounds of the search that a recoding does not meet.
-    pub fn unmet(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<Unmet> {
-        self.algorithm.search_with(&self.tuning).aim(evaluator, None).unmet(evaluator, recoding)
+    pub fn unmet_bounds(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<UnmetBound> {
+        self.algorithm.search_with(&self.tuning).aim(evaluator, None).unmet_bounds(evaluator, recoding)
     }
 }
 
@@ -89,7 +89,7 @@ pub struct Chosen {
     /// The trade-off the node was picked from, if the search looks for one.
     pub front: Option<Front>,
     /// The bounds of the search that it does not meet.
-    pub unmet: Vec<Unmet>,
+    pub unmet_bounds: Vec<UnmetBound>,
     /// How the frequency sets were made that it looked at.
     pub origins: Origins,
 }
@@ -101,7 +101,7 @@ impl Chosen {
         let recoding = Recoding::from(node);
         Self {
             bound: evaluation.loss,
-            unmet: choice.unmet(evaluator, &recoding),
+            unmet_bounds: choice.unmet_bounds(evaluator, &recoding),
             recoding,
             evaluation,
             algorithm: Algorithm::Auto,
@@ -128,7 +128,7 @@ pub fn choose(
     let last = last.map(|last| last.extended(evaluator.sets().domains(), lattice.top()));
     let last = last.as_ref();
     let permitted = permitted(&choice.levels, lattice, last);
-    let (outcome, (recoding, evaluation), unmet) = match (&choice.levels, last) {
+    let (outcome, (recoding, evaluation), unmet_bounds) = match (&choice.levels, last) {
         (Levels::Fixed(None), Some(cuts @ Recoding::Cuts(_))) => {
             let (outcome, stays) = stay(cuts, evaluator);
             (outcome, stays, Vec::new())
@@ -144,8 +144,8 @@ pub fn choose(
             let aim = search.aim(evaluator, outcome.front.as_ref());
             let kept = kept(choice, lattice, last, evaluator, &aim, &outcome);
             let picked = kept.unwrap_or_else(|| found(&outcome, &permitted, evaluator));
-            let unmet = aim.unmet(evaluator, &picked.0);
-            (outcome, picked, unmet)
+            let unmet_bounds = aim.unmet_bounds(evaluator, &picked.0);
+            (outcome, picked, unmet_bounds)
         }
     };
     Chosen {
@@ -159,7 +159,7 @@ pub fn choose(
         nodes: permitted.size(),
         elapsed: started.elapsed(),
         front: outcome.front,
-        unmet,
+        unmet_bounds,
         origins: evaluator.origins(),
     }
 }
@@ -375,7 +375,7 @@ mod tests {
         for last in [[0, 1], [1, 0]] {
             let chosen = node_after(&uneven(), Algorithm::PbgEa, bounded(4.0), Some(last));
             assert_eq!(chosen.recoding, Node::new([1, 0]).into());
-            assert_eq!((chosen.evaluation.k, chosen.unmet), (4, Vec::new()));
+            assert_eq!((chosen.evaluation.k, chosen.unmet_bounds), (4, Vec::new()));
         }
     }
 
@@ -384,12 +384,12 @@ mod tests {
         for last in [None, Some([0, 1])] {
             let chosen = node_after(&uneven(), Algorithm::PbgEa, bounded(1000.0), last);
             assert_eq!(chosen.evaluation.k, 8, "the nearest, not the least loss");
-            assert_eq!(chosen.unmet, [Unmet::new("k", 1000.0, 8.0)]);
+            assert_eq!(chosen.unmet_bounds, [UnmetBound::new("k", 1000.0, 8.0)]);
         }
         let table = uneven();
         let node = Node::new([0, 1]);
         let choice = Choice { tuning: bounded(4.0), ..choice(Algorithm::PbgEa) };
         let given = Chosen::given(node, &choice, &table.evaluator());
-        assert_eq!(given.unmet, [Unmet::new("k", 4.0, 2.0)], "of a release that is made again too");
+        assert_eq!(given.unmet_bounds, [UnmetBound::new("k", 4.0, 2.0)], "of a release that is made again too");
     }
 }

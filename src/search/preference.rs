@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 
 use super::objectives::{Objective, Prefer};
-use crate::model::manifest::Unmet;
+use crate::model::manifest::UnmetBound;
 
 /// How good something is by the aim of a search; the lesser is the better.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,9 +88,9 @@ impl Preference {
     }
 
     /// The bounds that a point with these values does not meet.
-    pub fn unmet(&self, values: &[f64]) -> Vec<Unmet> {
-        let unmet = |(at, asked): (usize, f64)| Unmet::new(self.objectives[at].as_str(), asked, values[at]);
-        self.missed(values).map(unmet).collect()
+    pub fn unmet_bounds(&self, values: &[f64]) -> Vec<UnmetBound> {
+        let unmet_bounds = |(at, asked): (usize, f64)| UnmetBound::new(self.objectives[at].as_str(), asked, values[at]);
+        self.missed(values).map(unmet_bounds).collect()
     }
 
     fn missed(&self, values: &[f64]) -> impl Iterator<Item = (usize, f64)> {
@@ -186,8 +186,8 @@ mod tests {
     fn what_is_missed_is_said() {
         let prefer = Prefer::Bounds(vec![(K, 50.0), (GLM, 0.5)]);
         let preference = Preference::new(&[K, GLM], &prefer, [[1.0, 0.0], [100.0, 1.0]].iter().map(|v| v.as_slice()));
-        assert_eq!(preference.unmet(&[60.0, 0.4]), []);
-        assert_eq!(preference.unmet(&[6.0, 0.654_321]), [Unmet::new("k", 50.0, 6.0), Unmet::new("glm", 0.5, 0.654)]);
+        assert_eq!(preference.unmet_bounds(&[60.0, 0.4]), []);
+        assert_eq!(preference.unmet_bounds(&[6.0, 0.654_321]), [UnmetBound::new("k", 50.0, 6.0), UnmetBound::new("glm", 0.5, 0.654)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Manifest, Unmet};
+use crate::model::manifest::{AttributeLevel, Manifest, UnmetBound};
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
@@ -79,7 +79,7 @@ pub(super) struct History {
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
     /// The bounds that it does not meet.
-    pub(super) unmet: Vec<Unmet>,
+    pub(super) unmet_bounds: Vec<UnmetBound>,
     asked: Option<Millis>,
 }
 
@@ -109,9 +109,9 @@ impl History {
             return false;
         }
         self.recoding.clone_from(&from.recoding);
-        let names = |unmet: &[Unmet]| unmet.iter().map(|unmet| unmet.objective.clone()).collect::<Vec<_>>();
-        let changed = names(&self.unmet) != names(&from.unmet);
-        self.unmet.clone_from(&from.unmet);
+        let names = |unmet_bounds: &[UnmetBound]| unmet_bounds.iter().map(|unmet_bounds| unmet_bounds.objective.clone()).collect::<Vec<_>>();
+        let changed = names(&self.unmet_bounds) != names(&from.unmet_bounds);
+        self.unmet_bounds.clone_from(&from.unmet_bounds);
         changed
     }
 

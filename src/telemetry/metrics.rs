@@ -56,7 +56,7 @@ pub(super) struct Metrics {
     search: Histogram,
     checks: IntCounter,
     stops: IntCounterVec,
-    unmet: IntGaugeVec,
+    unmet_bounds: IntGaugeVec,
     close_to_publish: Histogram,
     end_to_end: Histogram,
     transactions: IntCounterVec,
@@ -131,7 +131,7 @@ impl Metrics {
             search: make.histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS)?,
             checks: make.counter("search_checks_total", "Nodes counted by searches.")?,
             stops: make.counters("search_stops_total", "Searches by why they ended.", "reason")?,
-            unmet: make.int_gauges(
+            unmet_bounds: make.int_gauges(
                 "bound_unmet",
                 "1 if the last release does not meet the bound of `search.prefer` on this objective.",
                 "objective",
@@ -173,7 +173,7 @@ impl Metrics {
                 self.losses.with_label_values(&[loss.as_str()]);
             }
         }
-        Objective::all().for_each(|o| drop(self.unmet.with_label_values(&[o.as_str()])));
+        Objective::all().for_each(|o| drop(self.unmet_bounds.with_label_values(&[o.as_str()])));
         for state in ["assigned", "paused"] {
             self.partitions.with_label_values(&[state]);
         }
@@ -243,8 +243,8 @@ impl Metrics {
             self.stops.with_label_values(&[&from.stop]).inc();
         }
         for objective in Objective::all().map(Objective::as_str) {
-            let unmet = from.unmet.iter().any(|unmet| unmet.objective == objective);
-            self.unmet.with_label_values(&[objective]).set(i64::from(unmet));
+            let unmet_bounds = from.unmet_bounds.iter().any(|unmet_bounds| unmet_bounds.objective == objective);
+            self.unmet_bounds.with_label_values(&[objective]).set(i64::from(unmet_bounds));
         }
         self.close_to_publish.observe(seconds(from.closed_at, now));
         if let Some(arrived) = work.oldest_arrival {

@@ -137,10 +137,10 @@ impl Telemetry {
         self.metrics.released(release, now);
         let (read, lag) = (self.records_read(), self.meter.lag());
         let changed = self.history().released(release, self.policy.loss.as_str(), read, lag, now);
-        for unmet in from.unmet.iter().filter(|_| changed) {
-            tracing::warn!(release = from.release_id, %unmet, "a bound of `search.prefer` cannot be met");
+        for unmet_bounds in from.unmet_bounds.iter().filter(|_| changed) {
+            tracing::warn!(release = from.release_id, %unmet_bounds, "a bound of `search.prefer` cannot be met");
         }
-        if changed && from.unmet.is_empty() {
+        if changed && from.unmet_bounds.is_empty() {
             tracing::info!(release = from.release_id, "every bound of `search.prefer` is met again");
         }
     }
@@ -186,7 +186,7 @@ impl Telemetry {
             moments: history.moments.into(),
             recent: history.recent.into(),
             recoding: history.recoding,
-            unmet: history.unmet,
+            unmet_bounds: history.unmet_bounds,
             look: history.look,
         }
     }

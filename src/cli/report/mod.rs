@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gate::Release;
-use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Unmet};
+use crate::model::manifest::{Achieved, AttributeLevel, Manifest, UnmetBound};
 
 /// A release in figures.
 #[derive(Debug, Clone, Serialize)]
@@ -44,7 +44,7 @@ pub struct Report {
     /// Why it ended.
     pub stop: String,
     /// The bounds of `search.prefer` that the release does not meet.
-    pub unmet: Vec<Unmet>,
+    pub unmet_bounds: Vec<UnmetBound>,
     /// The seed of searches and of the row order, if the user gave one: an unknown one keeps the shuffle safe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -74,7 +74,7 @@ impl Report {
             nodes_predicted: provenance.nodes_predicted,
             elapsed_ms: provenance.search_ms,
             stop: provenance.stop.clone(),
-            unmet: provenance.unmet.clone(),
+            unmet_bounds: provenance.unmet_bounds.clone(),
             seed,
             policy_fingerprint: provenance.policy_fingerprint.clone(),
         }
