@@ -214,7 +214,7 @@ impl Anonymizer {
         let rules = self.rules.bind(&window.dictionaries.values());
         let evaluator = Evaluator::beside(self.unplaced, &policy, &rules, sets).warm(Arc::clone(&self.trail));
         let chosen = match &replay {
-            Some(replay) => Chosen::given(Node::new(replay.plan.levels.iter().copied()), &evaluator),
+            Some(replay) => Chosen::given(Node::new(replay.plan.levels.iter().copied()), &self.choice, &evaluator),
             None => choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds),
         };
         let lineage = |this: &Self, plan: &Plan| {

@@ -236,8 +236,12 @@ impl Reading<'_> {
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
         let classes = self.count.groups(self.count.everything(), &all);
         let class_sizes = self.classes(&classes, &all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
+        let telling = self.count.telling(self.count.everything(), all.len());
         for l in self.rules.known() {
-            for known in self.rules.knowledge(all.len(), l) {
+            let Some(knowledge) = self.rules.knowledge(&telling, l) else {
+                return Err(self.uncountable(Scope::Known(l)));
+            };
+            for known in knowledge {
                 let groups = self.count.groups(self.count.everything(), &known);
                 self.classes(&groups, &known, &[Scope::Known(l)], &release, &mut weakest)?;
             }
@@ -338,6 +342,16 @@ impl Reading<'_> {
             *weakest = Some(mean);
         }
         Ok(())
+    }
+
+    /// Where there is too much to count, nothing is known to hold.
+    fn uncountable(&self, scope: Scope) -> Refusal {
+        let rule = self.rules.of(scope).next();
+        let (criterion, required) = rule.map_or_else(Default::default, |rule| (rule.name(), rule.required()));
+        let at_most = rule.is_some_and(|rule| rule.at_most());
+        let (without_held, difference) = (self.without_held, self.difference);
+        let (achieved, size, class) = (f64::NAN, self.batch.len() as u32, Vec::new());
+        Refusal { criterion, required, at_most, achieved, size, without_held, difference, class }
     }
 
     fn refusal(&self, rule: &dyn Rule, achieved: f64, size: u32, class: Vec<String>) -> Refusal {

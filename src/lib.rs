@@ -55,7 +55,7 @@
 //! anonymizer -> encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window
 //! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
 //! codec      -> model
-//! config     -> codec, kafka, model, search, window
+//! config     -> codec, kafka, model, privacy, search, window
 //! encode     -> model
 //! failpoint  ->
 //! files      ->

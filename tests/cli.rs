@@ -280,6 +280,46 @@ window: { tumbling: { max_records: 0 } }
     assert!(schema["properties"]["policy"].is_object());
 }
 
+/// What could not be computed within time, memory or the numbers that there are is refused before anything is read.
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let desk = Desk::new();
+    let many: Vec<String> = (0..60).map(|i| format!("{{ name: a{i}, hierarchy: trivial }}")).collect();
+    let lkc = |l: u32| {
+        let quasi = many.join(", ");
+        format!("policy:\n  quasi_identifiers: [{quasi}]\n  privacy:\n    - {{ lkc: {{ l: {l}, k: 5, c: 1 }} }}\n")
+    };
+    desk.write("lkc.yaml", lkc(6));
+    for command in [["validate", "-c", "lkc.yaml"], ["run", "-c", "lkc.yaml"]] {
+        let left = desk.run(&command).expect(2);
+        assert!(left.err.starts_with("lkc.yaml:4: l = `6` of 60 quasi-identifiers are 50063860 sets"), "{}", left.err);
+        assert!(left.err.contains("write a smaller l"), "{}", left.err);
+    }
+    desk.write("lkc.yaml", lkc(2));
+    desk.run(&["validate", "-c", "lkc.yaml"]).expect(0);
+    for (weight, remedy) in [("1e308", "write 1000000 or less"), ("1e-9", "write 0.000001 or more")] {
+        desk.write(
+            "weight.yaml",
+            policy("").replace("max: 120 } } }", &format!("max: 120 }} }}, weight: {weight} }}")),
+        );
+        let left = desk.run(&["validate", "-c", "weight.yaml"]).expect(2);
+        assert!(left.err.starts_with("weight.yaml:3: ") && left.err.contains(remedy), "{}", left.err);
+    }
+}
+
+#[test]
+fn a_service_that_protects_nobody_is_warned_of() {
+    let desk = Desk::new();
+    let ends = "source: { generator: { records: 10 } }\nsink: { file: { path: out.jsonl } }\n";
+    let config = policy(ends).replace("k-anonymity: 5", "k-anonymity: 1");
+    desk.write(
+        "pipeline.yaml",
+        config.replace("name: job", "name: occupation").replace("subject: id", "subject: user_id"),
+    );
+    let left = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0);
+    assert!(left.err.contains("pipeline.yaml:6: k = 1 protects nobody"), "{}", left.err);
+}
+
 #[test]
 fn mistakes_are_named_with_a_remedy_and_without_values() {
     let desk = Desk::new();
@@ -344,6 +384,85 @@ fn run_with_a_generator_ends_by_itself() {
     adds_up(&summary);
     assert_eq!(summary["records_in"], 2000);
     desk.run(&["verify", "-c", "pipeline.yaml", "out.jsonl"]).expect(0);
+}
+
+/// Two windows of 100 people: first ten in every five years of age, then four of those from 20 to 24 are older.
+fn drifting() -> String {
+    let ages = (0..100).map(|i| 20 + i % 50).chain((0..100).map(|i| if i % 25 == 0 { 69 } else { 20 + i % 50 }));
+    let line = |(i, age): (usize, usize)| format!("{{\"id\":\"p{i}\",\"age\":{age},\"job\":\"cook\"}}\n");
+    ages.enumerate().map(line).collect()
+}
+
+fn bounded(desk: &Desk, k: u32) -> (Vec<Value>, String) {
+    let search = format!("search: {{ algorithm: pbg-ea, prefer: {{ bounds: {{ k: {k} }} }} }}\n");
+    let windows = "window: { tumbling: { max_records: 100, max_age: 1h } }\n";
+    let ends = "source: { file: { path: in.jsonl } }\nsink: { file: { path: out.jsonl, manifest: manifests.jsonl } }\n";
+    desk.write("in.jsonl", drifting());
+    desk.write("pipeline.yaml", policy(&(search + windows + ends)));
+    let left = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0);
+    let manifests = desk.read("manifests.jsonl");
+    let manifests = manifests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (manifests, left.err)
+}
+
+/// The second window meets the policy at the levels of the first, but not the bound.
+#[test]
+fn releases_keep_to_the_bounds_of_their_search() {
+    let desk = Desk::new();
+    let (manifests, log) = bounded(&desk, 20);
+    let k: Vec<u64> = manifests.iter().map(|m| m["k_achieved"].as_u64().unwrap()).collect();
+    assert!(k.len() == 2 && k.iter().all(|&k| k >= 20), "{k:?}");
+    assert!(
+        manifests.iter().all(|m| m["unmet_bounds"].as_array().unwrap().is_empty()) && !log.contains("bound"),
+        "{log}"
+    );
+}
+
+#[test]
+fn bounds_that_cannot_be_met_are_said_aloud() {
+    let desk = Desk::new();
+    let (manifests, log) = bounded(&desk, 1000);
+    assert_eq!(manifests.len(), 2);
+    for manifest in &manifests {
+        assert_eq!(manifest["k_achieved"], 100, "the nearest point");
+        assert_eq!(
+            manifest["unmet_bounds"],
+            serde_json::json!([{ "objective": "k", "asked": 1000.0, "reached": 100.0 }])
+        );
+    }
+    assert_eq!(log.matches("cannot be met").count(), 1, "once, not for every release: {log}");
+    assert!(log.contains("k at least 1000 was asked, 100 is reached"), "{log}");
+    let found = desk.run(&["search", "-c", "pipeline.yaml", "in.jsonl", "--json"]).expect(0).json();
+    assert_eq!(found["unmet_bounds"][0]["objective"], "k");
+    let shown = desk.run(&["search", "-c", "pipeline.yaml", "in.jsonl"]).expect(0);
+    assert!(shown.out.contains("k at least 1000 was asked"), "{}", shown.out);
+}
+
+#[test]
+fn the_preferred_point_is_one_that_a_person_would_take() {
+    let desk = Desk::new();
+    let people = desk.run(&["generate", "--records", "3000", "--subjects", "3000", "--seed", "4"]).expect(0);
+    desk.write("in.jsonl", people.out);
+    desk.write(
+        "policy.yaml",
+        "policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [5, 10, 20, 40], min: 0, max: 119 } } }
+    - { name: sex, hierarchy: trivial }
+    - { name: zip, hierarchy: { prefix: { length: 5 } } }
+    - { name: education, hierarchy: trivial }
+    - { name: marital_status, hierarchy: trivial }
+  privacy: [{ k-anonymity: 5 }]
+  suppression: { limit: 5% }
+",
+    );
+    for method in ["exact", "pbg-ea"] {
+        let found =
+            desk.run(&["frontier", "-c", "policy.yaml", "in.jsonl", "--method", method, "--json"]).expect(0).json();
+        let preferred = found["front"].as_array().unwrap().iter().find(|point| point["preferred"] == true).unwrap();
+        let (k, glm) = (preferred["values"]["k"].as_f64().unwrap(), preferred["values"]["glm"].as_f64().unwrap());
+        assert!((5.0..100.0).contains(&k) && glm < 0.5, "{method}: k {k} at a loss of {glm}");
+    }
 }
 
 /// Like `tail -f x.jsonl | veilstream run`: releases come while the input stays open, and a stop drains.

@@ -299,6 +299,13 @@ proptest! {
                 prop_assert_eq!(sorted(&outcome.minimal), sorted(&truth.minimal), "{:?}", algorithm);
                 prop_assert_eq!(own.is_some(), least.is_some());
             }
+            if let (Algorithm::Granulation, Some(best)) = (algorithm, &outcome.best) {
+                let node = best.recoding.coarsest();
+                prop_assert!(truth.minimal.contains(&node), "{node:?} is not one of {:?}", truth.minimal);
+                let evaluator = Evaluator::new(&engine.policy, &engine.rules, Arc::clone(&engine.sets));
+                let worth = |node: &Node| evaluator.evaluate(node).loss;
+                prop_assert!(truth.minimal.iter().all(|other| worth(other) >= worth(&node) - ROUNDING));
+            }
             let (stopped, checks) = run(algorithm, 1, 3);
             prop_assert!(checks <= 3 && stopped.best.iter().all(|b| b.evaluation.satisfies));
         }

@@ -40,6 +40,21 @@ fn figures_follow_what_happens() {
 }
 
 #[test]
+fn bounds_that_are_not_met_are_seen() {
+    let (_desk, mut service) =
+        started(&format!("{HTTP}search: {{ algorithm: pbg-ea, prefer: {{ bounds: {{ k: 1000 }} }} }}\n"));
+    wait_until("ready", || service.get("/readyz", &[]).0 == 200);
+    let unmet_bounds =
+        |service: &Service, name: &str| service.metric(&format!("veilstream_bound_unmet{{objective=\"{name}\"}}"));
+    assert_eq!((unmet_bounds(&service, "k"), unmet_bounds(&service, "glm")), (Some(0.0), Some(0.0)));
+    service.send(jsonl(&people(100)).as_bytes());
+    wait_until("a release", || service.metric("veilstream_releases_total{outcome=\"published\"}") == Some(1.0));
+    assert_eq!((unmet_bounds(&service, "k"), unmet_bounds(&service, "glm")), (Some(1.0), Some(0.0)));
+    assert!(service.get("/", &[]).1.contains("bound not met; asked: at least 1000"), "{}", service.get("/", &[]).1);
+    assert!(service.get("/status.json", &[]).1.contains("\"unmet_bounds\":[{\"asked\":1000.0"));
+}
+
+#[test]
 fn figures_have_help_and_type() {
     let (_desk, service) = started(HTTP);
     let (_, text) = service.get("/metrics", &[]);

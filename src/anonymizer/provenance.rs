@@ -52,6 +52,7 @@ impl Anonymizer {
             nodes_predicted: chosen.map_or(0, |c| c.predicted),
             stop: chosen.map_or("none", |c| c.stop.as_str()).into(),
             search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
+            unmet_bounds: chosen.map_or_else(Vec::new, |c| c.unmet_bounds.clone()),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
             work: Work { losses, ..self.work(window, plan, rows, chosen) },

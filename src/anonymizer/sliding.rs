@@ -226,7 +226,7 @@ impl Anonymizer {
         let policy = Arc::clone(&self.policy);
         let rules = self.rules.bind(&window.dictionaries.values());
         let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets));
-        let chosen = Chosen::given(Node::new(planned.levels.iter().copied()), &evaluator);
+        let chosen = Chosen::given(Node::new(planned.levels.iter().copied()), &self.choice, &evaluator);
         let plan = Plan { suppressed: Vec::new(), ..self.planned(&window.rows, shown) };
         let losses = self.losses(&evaluator, &chosen, &plan);
         drop(evaluator);

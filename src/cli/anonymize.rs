@@ -107,6 +107,10 @@ pub fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         report.k_achieved.map_or_else(|| "none".into(), |k| k.to_string()),
         report.levels(),
     );
+    report
+        .unmet_bounds
+        .iter()
+        .for_each(|unmet_bounds| eprintln!("a bound of `search.prefer` is not met: {unmet_bounds}"));
     Ok(())
 }
 

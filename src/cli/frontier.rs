@@ -26,7 +26,9 @@ use crate::telemetry::pictures;
 /// Shows the trade-off between privacy and loss in a file, each point a recoding for the configuration
 ///
 /// Every node is counted where there are few enough, otherwise the evolutionary search `pbg-ea` looks for the front; the
-/// output says which. Nothing is published.
+/// output says which. The preferred point is the knee, or by `search.prefer` what meets its bounds: each objective is scaled
+/// from 0 to 1 over the front, counts of people by the risk 1/count that they leave, and the greatest sum is preferred.
+/// Nothing is published.
 #[derive(Debug, Args)]
 pub struct FrontierArgs {
     /// The policy, in YAML; other sections of a pipeline may be there

@@ -56,6 +56,7 @@ pub struct RunArgs {
 /// Runs the service.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
+    config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "the configuration is hardly meant so"));
     let summary = runtime()?.block_on(serve(&config))?;
     let json = serde_json::to_string(&summary).map_err(|error| Failure::Outside(error.to_string()))?;
     let not_met = summary.not_met().map(Failure::not_met);

@@ -127,6 +127,10 @@ fn table(config: &Config, reports: &[Report]) -> String {
     let mut text = table.to_string();
     for report in reports {
         text.push_str(&format!("\n{}: {}", report.algorithm, report.levels()));
+        report
+            .unmet_bounds
+            .iter()
+            .for_each(|unmet_bounds| text.push_str(&format!("\n{}: {unmet_bounds}", report.algorithm)));
     }
     text
 }

@@ -18,7 +18,8 @@ const FAILURE_OUTSIDE: u8 = 3;
 /// Checks a configuration, and with --connect what it connects to
 ///
 /// Prints every problem of the file, and of the hierarchies that it names, as FILE:LINE: MESSAGE on standard error and
-/// exits with 2 if there is any. Policies for `anonymize` and whole pipelines for `run` are both accepted.
+/// exits with 2 if there is any. What can be meant, and mostly is not, is told as "warning: FILE:LINE: MESSAGE", and the
+/// exit code stays 0. Policies for `anonymize` and whole pipelines for `run` are both accepted.
 ///
 /// With --connect it then asks the Kafka cluster and the schema registry, with the configured settings, whether the topics
 /// are there and may be read, whether transactions can be begun and for how long, and what the registry knows; exits with 3
@@ -93,6 +94,9 @@ fn report(path: &Path, out: &mut impl Write, err: &mut impl Write) -> io::Result
                 policy.lattice().size(),
                 policy.fingerprint
             );
+            for warning in &config.warnings {
+                let _ = writeln!(err, "warning: {warning}");
+            }
             Ok(Some(config))
         }
         Err(problems) => write_problems(&problems, err).map(|()| None),
@@ -120,6 +124,34 @@ mod tests {
         let lines: Vec<&str> = err.lines().collect();
         assert!(lines[0].starts_with("DIR/c.yaml:2: ") && lines[1].starts_with("DIR/c.yaml:3: "), "{err}");
         assert_eq!(lines[2], "2 problems");
+    }
+
+    #[test]
+    fn warnings_are_told_and_do_not_fail() {
+        let policy = |privacy: &str| {
+            format!(
+                "policy:\n  quasi_identifiers: [{{ name: a, hierarchy: trivial }}]\n  sensitive: [{{ name: s }}]\n  privacy: {privacy}\n"
+            )
+        };
+        for (privacy, said) in [
+            ("[{ k-anonymity: 1 }]", "k = 1 "),
+            ("[{ l-diversity: { field: s, l: 2 } }]", "number of people"),
+            ("[{ t-closeness: { field: s, t: 0.3 } }]", "number of people"),
+            ("[{ lkc: { l: 1, k: 1, c: 0.5 } }]", "k = 1 "),
+            ("[{ alpha-k: { field: s, alpha: 0.5, k: 1 } }]", "k = 1 "),
+        ] {
+            let (fine, out, err) = check(&policy(privacy));
+            assert!(fine && out.contains("is fine"), "{privacy}: {err}");
+            assert!(
+                err.lines().count() == 1 && err.starts_with("warning: DIR/c.yaml:4: ") && err.contains(said),
+                "{err}"
+            );
+        }
+        let both = "[{ k-anonymity: 2 }, { l-diversity: { field: s, l: 2 } }]";
+        assert_eq!(check(&policy(both)).2, "");
+        let search = "search: { algorithm: pbg-ea, objectives: [k, s_l, glm] }\n";
+        let (fine, _, err) = check(&(policy(both) + search));
+        assert!(fine && err.starts_with("warning: DIR/c.yaml:5: `s_l`") && err.lines().count() == 1, "{err}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ mod tests {
     use crate::codec::avro::parse_schema;
     use crate::model::dead_letter::DeadLetter;
     use crate::model::event::RejectCode;
-    use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance};
+    use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance, UnmetBound};
     use crate::model::schema::{Role, Schema};
 
     fn manifest() -> Manifest {
@@ -179,6 +179,7 @@ mod tests {
                 recoding: vec![recoding(None), recoding(Some(vec!["20-39".into()]))],
                 losses: vec![Named { name: "glm".into(), value: 0.25 }],
                 records_in: 12,
+                unmet_bounds: vec![UnmetBound::new("k", 50.0, 6.0)],
                 closed_at: 1_700_000_000_000,
                 ..Provenance::default()
             },

@@ -13,6 +13,7 @@ use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Criterion, Distance, Diversity, K, Sequential};
 use crate::model::record::counted_text;
+use crate::privacy::{MAX_KNOWLEDGE, knowledge_count};
 
 /// What the criteria depend on.
 pub(super) struct Context<'a> {
@@ -35,6 +36,13 @@ pub(super) fn build(context: &Context<'_>, problems: &mut Problems) -> Vec<Crite
     if sentences > MAX_SENTENCES {
         let message = format!("{sentences} confidential sentences are too many: write at most {MAX_SENTENCES}");
         problems.add(at.line, message);
+    }
+    let floor =
+        |c: &RawCriterion| matches!(c, RawCriterion::KAnonymity(_) | RawCriterion::AlphaK(_) | RawCriterion::Lkc(_));
+    if !raw.is_empty() && !raw.iter().any(floor) && !context.at.lost("privacy") {
+        let message = "no criterion asks for a number of people: a class may be one person with several records; add \
+                       `{ k-anonymity: 5 }`";
+        problems.warn(at.line, message);
     }
     let confidential = raw.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
     for (i, criterion) in raw.iter().enumerate() {
@@ -106,6 +114,9 @@ impl Context<'_> {
         if let Some((_, most)) = self.max_records.filter(|(most, _)| u64::from(k.0) > *most) {
             let never = format!("k = {} can never be reached: a window closes at {most} records", at.show(k.0));
             problems.add(at.line, format!("{never}; write a smaller k, or a larger `max_records`"));
+        }
+        if k.0 == 1 {
+            problems.warn(at.line, "k = 1 protects nobody: every class has one person at least; write 2 or more");
         }
         K(k.0)
     }
@@ -205,6 +216,17 @@ impl Context<'_> {
             let at = at.key("l");
             let message =
                 format!("l = {} is more than there are quasi-identifiers: write {attributes} or less", at.show(raw.l));
+            problems.add(at.line, message);
+        }
+        let counted = knowledge_count(attributes, raw.l as usize, self.policy.subject.is_some());
+        if counted > MAX_KNOWLEDGE {
+            let at = at.key("l");
+            let message = format!(
+                "l = {} of {attributes} quasi-identifiers are {} sets of attributes that somebody may know, and at most \
+                 {MAX_KNOWLEDGE} can be counted for every release: write a smaller l, or name fewer quasi-identifiers",
+                at.show(raw.l),
+                if counted == u128::MAX { "countless".into() } else { counted.to_string() },
+            );
             problems.add(at.line, message);
         }
         let fields: Option<Vec<usize>> = match &raw.fields {

@@ -81,6 +81,8 @@ pub struct Config {
     pub http: Option<HttpConfig>,
     /// Bounds.
     pub limits: LimitsConfig,
+    /// What can be meant so, and mostly is not.
+    pub warnings: Vec<Problem>,
 }
 
 /// How the best generalization is looked for.
@@ -286,7 +288,7 @@ impl Config {
 /// A configuration counts only if nothing at all is wrong.
 fn told(config: Option<Config>, problems: Problems) -> Result<Config, Vec<Problem>> {
     match config {
-        Some(config) if problems.len() == 0 => Ok(config),
+        Some(config) if problems.len() == 0 => Ok(Config { warnings: problems.into_warnings(), ..config }),
         _ => Err(problems.into_sorted()),
     }
 }
@@ -376,5 +378,6 @@ fn build(
         sink: sink?,
         http,
         limits,
+        warnings: Vec::new(),
     })
 }

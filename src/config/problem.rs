@@ -32,12 +32,13 @@ impl std::error::Error for Problem {}
 pub(super) struct Problems {
     file: PathBuf,
     list: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 impl Problems {
     /// No problem yet in `file`.
     pub(super) fn new(file: &Path) -> Self {
-        Self { file: file.to_owned(), list: Vec::new() }
+        Self { file: file.to_owned(), list: Vec::new(), warnings: Vec::new() }
     }
 
     /// A problem on a line of the configuration file.
@@ -55,7 +56,19 @@ impl Problems {
         self.list.push(Problem { file: file.to_owned(), line, message: message.into() });
     }
 
-    /// How many there are so far.
+    /// Something on a line of the configuration file that can be meant, and mostly is not.
+    pub(super) fn warn(&mut self, line: usize, message: impl Into<String>) {
+        self.warnings.push(Problem { file: self.file.clone(), line: Some(line), message: message.into() });
+    }
+
+    /// The warnings, by line.
+    pub(super) fn into_warnings(mut self) -> Vec<Problem> {
+        self.warnings.sort();
+        self.warnings.dedup();
+        self.warnings
+    }
+
+    /// How many problems there are so far, warnings aside.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }

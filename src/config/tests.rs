@@ -215,7 +215,7 @@ window:
 ";
     let expected = [
         "c.yaml:4: width 12 after 5; write a larger multiple of 5, such as 10",
-        "c.yaml:5: `policy.quasi_identifiers[1].weight` is `-1`, out of range: write more than 0",
+        "c.yaml:5: `policy.quasi_identifiers[1].weight` is `-1`, out of range: write 0.000001 or more",
         "c.yaml:8: `max_level` `9` of `country` is above its hierarchy: write 2 or less",
         "c.yaml:9: cannot read the hierarchy `hierarchies/nowhere.csv` (entity not found): check the path, which is relative to \
          this file",
@@ -324,6 +324,7 @@ fn levels_stay_within_the_hierarchy() {
     one(&with("priority: 0"), 4, "write 1 or more");
     one(&with("priority: 1e12"), 4, "write 4294967295 or less");
     one(&with("weight: .nan"), 4, "a number");
+    one(&with("weight: 1e308"), 4, "write 1000000 or less");
     assert!(load(&with("min_level: 1, max_level: 2")).is_ok());
     one(
         &policy("window:\n  levels: fixed\n  fixed_levels: { age: 3, country: 1 }\n"),

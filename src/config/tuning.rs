@@ -76,6 +76,11 @@ pub(super) fn check(raw: &RawSearch, policy: &RawPolicy, at: At<'_>, problems: &
     let lost = |key: &str| at.lost("policy") || at.key("policy").lost(key);
     let confidential = policy.privacy.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
     for (index, raw) in raw.objectives.iter().enumerate() {
+        if matches!(raw, RawObjective::SL) {
+            let message = "`s_l` counts how many in a class share one's own sensitive value, and is sought high: more of it is \
+                           less diverse; write `l` if values should differ";
+            problems.warn(search.key("objectives").index(index).line, message);
+        }
         let missing = match raw {
             RawObjective::L | RawObjective::SL if policy.sensitive.is_empty() && !lost("sensitive") => {
                 "a sensitive field"

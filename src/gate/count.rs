@@ -155,6 +155,14 @@ impl<'a> Count<'a> {
         Groups { rows: grouped, ends }
     }
 
+    /// The columns, of `width`, in which some of these rows differ; the others tell nobody anything.
+    pub(super) fn telling(&self, rows: &[u32], width: usize) -> Vec<usize> {
+        let cell = |row: u32, column: usize| self.cells[self.batch.classes[row as usize] as usize * width + column];
+        let Some(&first) = rows.first() else { return Vec::new() };
+        let differs = |&column: &usize| rows.iter().any(|&row| cell(row, column) != cell(first, column));
+        (0..width).filter(differs).collect()
+    }
+
     /// All rows.
     pub(super) fn everything(&self) -> &[u32] {
         &self.everything

@@ -89,7 +89,7 @@ pub fn metric(
             Box::new(cm::Cm::new(facet, finest))
         }
         Loss::Score => Box::new(score::Score::new(policy, domains, base)),
-        Loss::Ql => Box::new(ql::Ql(Quality::new(policy, domains))),
+        Loss::Ql => Box::new(ql::Ql { quality: Quality::new(policy), domains: domains.to_vec() }),
         Loss::Entropy => Box::new(entropy::Entropy::new(policy, domains, base)),
         Loss::Aecs => Box::new(aecs::Aecs::new(policy.k(), domains, base)),
     }

@@ -4,7 +4,7 @@
 //! `entropy` and `score` compare with values that are not published, and `cm` reads a label that need not be. A suppressed record
 //! counts as lost in full.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use super::{Quality, RAW_GLM};
 use crate::generalize::GeneralizedBatch;
@@ -30,7 +30,7 @@ pub fn published(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> 
             Some((squares + (all - shown) * all) / all.powi(2))
         }
         Loss::Aecs => Some(all / (batch.class_count as f64 * f64::from(policy.k().0))),
-        Loss::Ql => Some(1.0 - quality(policy, &batch.columns) * shown / all),
+        Loss::Ql => Some(1.0 - quality(policy, batch) * shown / all),
         Loss::Entropy | Loss::Score | Loss::Cm => None,
     };
     let raw = mean(Column::loss) * weights * all;
@@ -52,7 +52,11 @@ fn share(level: u8, height: u8) -> f64 {
     if height == 0 { 0.0 } else { f64::from(level) / f64::from(height) }
 }
 
-fn quality(policy: &Policy, columns: &[Arc<Column>]) -> f64 {
-    let domains: Vec<_> = columns.iter().map(|column| Arc::clone(column.view())).collect();
-    Quality::new(policy, &domains).of_columns(columns)
+fn quality(policy: &Policy, batch: &GeneralizedBatch) -> f64 {
+    let shown = |attribute: usize| {
+        let codes = (0..batch.class_count).map(|class| batch.class_cells(class)[attribute]);
+        let codes: BTreeSet<u32> = codes.collect();
+        codes.into_iter().map(|code| batch.columns[attribute].value(code)).collect()
+    };
+    Quality::new(policy).of_columns(&batch.columns, shown)
 }

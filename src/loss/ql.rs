@@ -1,77 +1,168 @@
 //! `ql`, quality of granulation (Wang, Liao, Hsu 2007), as a loss 1 - ql.
 //!
 //! ql is the weighted mean over attributes of h(partition) / log |V|: the Shannon entropy of the partition that a level makes
-//! of the attribute's domain V, all values of the domain alike, over the most it could be. Where a hierarchy does not list
-//! its values, the domain is those seen so far. A record that is suppressed keeps nothing.
+//! of the attribute's declared domain V, all values of the domain alike, over the most it could be; see
+//! [`Hierarchy::quality`](crate::model::hierarchy::Hierarchy::quality). It never depends on which values were met. Under a cut
+//! the values that a hierarchy does not list are unknown until they are met: those that do not occur in the window count
+//! as if published at the coarsest level that does. A record that is suppressed keeps nothing.
 
 use std::sync::Arc;
 
-use super::{Counted, LossMetric, by_published_code};
+use super::{Counted, LossMetric};
+use crate::frequency::set::Classes;
 use crate::model::domain::DomainView;
-use crate::model::lattice::Node;
-use crate::model::policy::Policy;
-use crate::model::recoding::Column;
+use crate::model::hierarchy::Hierarchy;
+use crate::model::lattice::{Level, Node};
+use crate::model::policy::{Policy, QuasiIdentifier};
+use crate::model::recoding::{Column, Value};
 
-/// The quality of every node of a window's domains.
+/// The quality of every node of a policy.
 pub struct Quality {
-    /// By attribute, level and code: what publishing the values below that code keeps, weighted.
-    kept: Vec<Vec<Vec<f64>>>,
-    /// The same of the whole domain at one level.
-    column: Vec<Vec<f64>>,
+    attributes: Vec<Attribute>,
+}
+
+struct Attribute {
+    hierarchy: Arc<Hierarchy>,
+    /// Of all weights.
+    weight: f64,
 }
 
 impl Quality {
-    /// The quality of nodes over `domains`.
-    pub fn new(policy: &Policy, domains: &[Arc<DomainView>]) -> Self {
+    /// The quality of nodes by the hierarchies of `policy`.
+    pub fn new(policy: &Policy) -> Self {
         let weights: f64 = policy.quasi.iter().map(|q| q.weight).sum();
-        let levels = |(view, weight): (&Arc<DomainView>, f64)| {
-            (0..=view.height()).map(|level| kept(view, level, weight / weights)).collect()
-        };
-        let kept: Vec<Vec<Vec<f64>>> = domains.iter().zip(policy.quasi.iter().map(|q| q.weight)).map(levels).collect();
-        let column = kept.iter().map(|levels| levels.iter().map(|codes| codes.iter().sum()).collect()).collect();
-        Self { kept, column }
+        let of = |q: &QuasiIdentifier| Attribute { hierarchy: Arc::clone(&q.hierarchy), weight: q.weight / weights };
+        Self { attributes: policy.quasi.iter().map(of).collect() }
     }
 
-    /// ql of what these columns show.
-    pub(super) fn of_columns(&self, columns: &[Arc<Column>]) -> f64 {
-        let of = |((column, kept), whole): ((&Arc<Column>, &Vec<Vec<f64>>), &Vec<f64>)| match column.values() {
-            Some(cut) => cut.iter().map(|v| kept[usize::from(v.level)][v.code as usize]).sum(),
-            None => whole[usize::from(column.value(0).level)],
+    /// ql of what these columns show; `shown` are the values that occur, attribute by attribute.
+    pub(super) fn of_columns(&self, columns: &[Arc<Column>], shown: impl Fn(usize) -> Vec<Value>) -> f64 {
+        let of = |(at, (own, column)): (usize, (&Attribute, &Arc<Column>))| match column.values() {
+            None => own.weight * own.hierarchy.quality(column.value(0).level),
+            Some(cut) if own.hierarchy.leaves().is_some() => own.kept_by(cut, column.view()),
+            Some(_) => own.kept_by(&shown(at), column.view()),
         };
-        columns.iter().zip(&self.kept).zip(&self.column).map(of).sum::<f64>()
+        self.attributes.iter().zip(columns).enumerate().map(of).sum()
     }
 
     /// ql of the node, in [0, 1]; nothing suppressed.
     pub fn of(&self, node: &Node) -> f64 {
-        node.levels().iter().zip(&self.column).map(|(&level, column)| column[usize::from(level)]).sum()
+        self.attributes.iter().zip(node.levels()).map(|(a, &level)| a.weight * a.hierarchy.quality(level)).sum()
     }
 }
 
-/// For each code of a level, the share of the domain's entropy that its block keeps. A single value has nothing to lose.
-fn kept(view: &DomainView, level: u8, weight: f64) -> Vec<f64> {
-    let mut blocks = vec![0.0f64; view.level(level).len()];
-    view.between(0, level).into_iter().for_each(|code| blocks[code as usize] += 1.0);
-    let total = view.leaf_count() as f64;
-    let share = |block: f64| if total < 2.0 { block } else { block / total * (total / block).ln() / total.ln() };
-    blocks.into_iter().map(|block| if block > 0.0 { weight * share(block) } else { 0.0 }).collect()
+impl Attribute {
+    /// What the cut with these published values keeps: each of the domain's values the entropy of its own block.
+    fn kept_by(&self, values: &[Value], view: &DomainView) -> f64 {
+        let coarsest = values.iter().map(|value| value.level).max().unwrap_or(0);
+        let size = self.hierarchy.size().unwrap_or(f64::INFINITY);
+        let leaves = |value: Value| view.level(value.level).leaves()[value.code as usize];
+        let kept = |value: Value| leaves(value) / size * ((size / leaves(value)).ln() / size.ln());
+        let gained = |&value: &Value| {
+            let within = ancestor(value, coarsest, view);
+            kept(value) - leaves(value) / leaves(within) * kept(within)
+        };
+        // A domain without an end, or of one value, has nothing between its values and its top.
+        let gained: f64 = values.iter().map(gained).filter(|gained| gained.is_finite()).sum();
+        self.weight * (self.hierarchy.quality(coarsest) + gained)
+    }
 }
 
-pub(super) struct Ql(pub(super) Quality);
+fn ancestor(mut value: Value, level: Level, view: &DomainView) -> Value {
+    while value.level < level {
+        value.code = view.level(value.level).parent()[value.code as usize];
+        value.level += 1;
+    }
+    value
+}
+
+pub(super) struct Ql {
+    pub(super) quality: Quality,
+    pub(super) domains: Vec<Arc<DomainView>>,
+}
+
+impl Ql {
+    fn kept(&self, attribute: usize, classes: &dyn Classes) -> f64 {
+        let own = &self.quality.attributes[attribute];
+        match classes.values(attribute) {
+            None => own.weight * own.hierarchy.quality(classes.node().levels()[attribute]),
+            Some(cut) if own.hierarchy.leaves().is_some() => own.kept_by(cut, &self.domains[attribute]),
+            Some(cut) => {
+                let mut occurs = vec![false; cut.len()];
+                (0..classes.len()).for_each(|class| occurs[classes.code(class, attribute) as usize] = true);
+                let met: Vec<Value> = cut.iter().zip(occurs).filter(|(_, occurs)| *occurs).map(|(v, _)| *v).collect();
+                own.kept_by(&met, &self.domains[attribute])
+            }
+        }
+    }
+}
 
 impl LossMetric for Ql {
     fn loss(&self, node: &Counted<'_>) -> f64 {
         let left_out: u64 = node.suppressed().map(|class| u64::from(node.classes.rows()[class])).sum();
         let published = 1.0 - left_out as f64 / node.records.max(1) as f64;
-        let kept: f64 = (by_published_code(&self.0.kept, node.classes).iter().zip(&self.0.column).enumerate())
-            .map(|(attribute, (codes, column))| match node.classes.values(attribute) {
-                Some(_) => codes.iter().sum(),
-                None => column[usize::from(node.classes.node().levels()[attribute])],
-            })
-            .sum();
+        let kept: f64 = (0..self.domains.len()).map(|attribute| self.kept(attribute, node.classes)).sum();
         1.0 - kept * published
     }
 
     fn lower_bound(&self, node: &Node) -> f64 {
-        1.0 - self.0.of(node)
+        1.0 - self.quality.of(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy, IntervalSpec, PrefixSpec};
+    use crate::model::policy::Loss;
+    use crate::model::recoding::{Cut, Recoding};
+    use crate::search::fixture::{Table, policy};
+
+    /// Zip codes, ages, birthdays and a free text.
+    fn table(earlier: &[[&str; 4]]) -> Table {
+        let quasi = vec![
+            ("zip", Hierarchy::prefix(PrefixSpec::new(3)).unwrap()),
+            ("age", Hierarchy::intervals(IntervalSpec::new([5.into(), 20.into()], 0.into(), 99.into())).unwrap()),
+            ("born", Hierarchy::dates(DateSpec::new([DateUnit::Day, DateUnit::Month, DateUnit::Year])).unwrap()),
+            ("name", Hierarchy::trivial()),
+        ];
+        let records =
+            [["120", "17", "1985-03-31", "x"], ["121", "19", "1985-04-01", "y"], ["340", "67", "1991-01-01", "y"]];
+        let texts = |lines: &[[&str; 4]]| lines.iter().map(|line| line.map(String::from).to_vec()).collect::<Vec<_>>();
+        Table::after(policy(quasi, &[], 1), &texts(earlier), &texts(&records))
+    }
+
+    /// The same window after nothing, and after others.
+    fn histories() -> [Table; 2] {
+        let others =
+            [["555", "99", "2001-02-03", "a"], ["129", "18", "1985-03-02", "b"], ["122", "3", "1985-04-30", "c"]];
+        [table(&[]), table(&others)]
+    }
+
+    #[test]
+    fn a_window_is_worth_the_same_whatever_came_before() {
+        let [first, later] = histories();
+        let lattice = first.policy.lattice();
+        for node in lattice.nodes() {
+            let ql = |table: &Table| table.evaluator().loss_by(Loss::Ql, &node.clone().into());
+            assert_eq!(ql(&first), ql(&later), "{node:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_is_worth_the_same_whatever_came_before() {
+        // Zips under 1 as 12*, the others as ***; ages in fives up to 20, the others in twenties; the rest as it is.
+        let cut = |table: &Table| {
+            let views = &table.dictionaries.quasi;
+            let by = |at: usize, level: &dyn Fn(&str) -> u8| {
+                let labels = views[at].level(0).labels();
+                Cut::new(&views[at], labels.map(level).collect::<Vec<_>>()).unwrap()
+            };
+            let zips = by(0, &|zip| if zip.starts_with('1') { 1 } else { 2 });
+            let ages = by(1, &|age| if age.parse::<u8>().unwrap() < 20 { 1 } else { 2 });
+            Recoding::Cuts(vec![zips, ages, by(2, &|_| 1), by(3, &|_| 0)])
+        };
+        let [first, later] = histories();
+        let ql = |table: &Table| table.evaluator().loss_by(Loss::Ql, &cut(table));
+        assert!((ql(&first) - ql(&later)).abs() < 1e-12, "{} {}", ql(&first), ql(&later));
     }
 }

@@ -29,7 +29,8 @@ impl Domain {
             Some(closed) => (closed.levels.clone(), Vec::new()),
             None => {
                 let mut levels: Vec<_> = (0..height).map(|_| Arc::default()).collect();
-                let mut top = LevelTable { loss: vec![1.0], ..LevelTable::default() };
+                let leaves = vec![hierarchy.open_leaves("", hierarchy.height())];
+                let mut top = LevelTable { loss: vec![1.0], leaves, ..LevelTable::default() };
                 top.labels.push(hierarchy.top_label());
                 levels.push(Arc::new(top));
                 (levels, vec![Index::default(); height])
@@ -78,7 +79,7 @@ impl Domain {
                 while hierarchy.closed().is_some() && levels[level].labels().any(|taken| taken == label) {
                     label.push('?');
                 }
-                parent = add(Arc::make_mut(&mut levels[level]), &label, parent, 1.0)?;
+                parent = add(Arc::make_mut(&mut levels[level]), &label, parent, (1.0, 0.0))?;
             }
             view.top = Some(parent);
         }
@@ -145,17 +146,21 @@ impl Domain {
         let levels = &mut Arc::make_mut(&mut self.view).levels;
         for (level, (label, hash)) in fresh.iter().enumerate().rev() {
             let table = Arc::make_mut(&mut levels[level]);
-            parent = add(table, label, parent, hierarchy.open_loss(leaf, level as Level))?;
-            self.indexes[level].insert(&table.labels, *hash, parent);
+            let level = level as Level;
+            let worth = (hierarchy.open_loss(leaf, level), hierarchy.open_leaves(leaf, level));
+            parent = add(table, label, parent, worth)?;
+            self.indexes[usize::from(level)].insert(&table.labels, *hash, parent);
         }
         Some(parent)
     }
 }
 
-fn add(table: &mut LevelTable, label: &str, parent: Code, loss: f64) -> Option<Code> {
+/// Adds a value with its loss and its leaves.
+fn add(table: &mut LevelTable, label: &str, parent: Code, (loss, leaves): (f64, f64)) -> Option<Code> {
     let code = table.labels.push(label)?;
     table.parent.push(parent);
     table.loss.push(loss);
+    table.leaves.push(leaves);
     Some(code)
 }
 

@@ -44,6 +44,8 @@ pub struct Provenance {
     pub stop: String,
     /// How long it took.
     pub search_ms: f64,
+    /// The bounds of `search.prefer` that the release does not meet.
+    pub unmet_bounds: Vec<UnmetBound>,
     /// The policy.
     pub policy_fingerprint: String,
     /// When the window closed, in milliseconds since the epoch.
@@ -247,6 +249,35 @@ pub struct Named {
     pub name: String,
     /// Its value.
     pub value: f64,
+}
+
+/// A bound on an objective that a release does not meet: at least so much was asked for, of a loss at most.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct UnmetBound {
+    /// The objective.
+    pub objective: String,
+    /// The bound.
+    pub asked: f64,
+    /// What the release has instead; of figures that are no counts three digits, so that none tells of one person.
+    pub reached: f64,
+}
+
+impl UnmetBound {
+    /// `reached` may have all its digits.
+    pub fn new(objective: &str, asked: f64, reached: f64) -> Self {
+        let digits = 2 - reached.abs().log10().floor().clamp(-300.0, 300.0) as i32;
+        let scale = 10f64.powi(digits);
+        let whole = reached.fract() == 0.0;
+        let reached = if whole { reached } else { (reached * scale).round() / scale };
+        Self { objective: objective.to_owned(), asked, reached }
+    }
+}
+
+impl fmt::Display for UnmetBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = if self.reached < self.asked { "at least" } else { "at most" };
+        write!(f, "{} {bound} {} was asked, {} is reached", self.objective, self.asked, self.reached)
+    }
 }
 
 /// A criterion as the gate counted it.

@@ -217,6 +217,11 @@ impl<'a, 'e> Incognito<'a, 'e> {
     pub(super) fn answer(&mut self) -> Option<Candidate> {
         let satisfying = self.known.iter().filter(|(node, satisfies)| *satisfies && self.lattice.contains(node));
         let Ok(()) = self.weigh_while(satisfying.map(|(node, _)| node.clone()).collect(), |_| Ok::<_, Infallible>(()));
+        self.weighed()
+    }
+
+    /// The best node that was weighed.
+    pub(super) fn weighed(&mut self) -> Option<Candidate> {
         let (_, node) = self.best.take()?;
         Some(Candidate { evaluation: self.evaluator.evaluate(&node), recoding: node.into() })
     }

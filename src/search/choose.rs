@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
+use super::aim::Aim;
 use super::evaluator::{Evaluation, Evaluator};
 use super::objectives::Front;
-use super::{Algorithm, Budget, Outcome, StopReason, Tuning};
+use super::{Algorithm, Budget, Candidate, Outcome, StopReason, Tuning};
 use crate::frequency::store::Origins;
 use crate::model::lattice::{Lattice, Node};
+use crate::model::manifest::UnmetBound;
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
 use crate::privacy::Rules;
@@ -21,7 +23,7 @@ use crate::privacy::Rules;
 pub enum Levels {
     /// Anywhere. Unsafe where people return.
     Free,
-    /// Stays while it satisfies and its loss is near the best.
+    /// Stays while it satisfies and is nearly as good as the best by the search's own aim.
     #[default]
     Sticky,
     /// Only coarsens.
@@ -41,7 +43,7 @@ pub struct Choice {
     pub max_checks: Option<u64>,
     /// How the recoding may move.
     pub levels: Levels,
-    /// `sticky` stays while its loss is at most this share above the best's.
+    /// `sticky` stays while it is at most this share worse than the best, by the search's own aim.
     pub keep_within: f64,
     /// Parameters of the evolutionary searches.
     pub tuning: Tuning,
@@ -55,6 +57,11 @@ impl Choice {
             _ => &[],
         };
         Rules::new(policy).also_counting(wanted.iter().flat_map(|o| o.facets(policy)))
+    }
+
+    /// The bounds of the search that a recoding does not meet.
+    pub fn unmet_bounds(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<UnmetBound> {
+        self.algorithm.search_with(&self.tuning).aim(evaluator, None).unmet_bounds(evaluator, recoding)
     }
 }
 
@@ -81,17 +88,21 @@ pub struct Chosen {
     pub elapsed: Duration,
     /// The trade-off the node was picked from, if the search looks for one.
     pub front: Option<Front>,
+    /// The bounds of the search that it does not meet.
+    pub unmet_bounds: Vec<UnmetBound>,
     /// How the frequency sets were made that it looked at.
     pub origins: Origins,
 }
 
 impl Chosen {
     /// A recoding that was chosen before, evaluated again.
-    pub fn given(node: Node, evaluator: &Evaluator<'_>) -> Self {
+    pub fn given(node: Node, choice: &Choice, evaluator: &Evaluator<'_>) -> Self {
         let evaluation = evaluator.evaluate(&node);
+        let recoding = Recoding::from(node);
         Self {
             bound: evaluation.loss,
-            recoding: node.into(),
+            unmet_bounds: choice.unmet_bounds(evaluator, &recoding),
+            recoding,
             evaluation,
             algorithm: Algorithm::Auto,
             stop: StopReason::Exhausted,
@@ -117,8 +128,11 @@ pub fn choose(
     let last = last.map(|last| last.extended(evaluator.sets().domains(), lattice.top()));
     let last = last.as_ref();
     let permitted = permitted(&choice.levels, lattice, last);
-    let (outcome, (recoding, evaluation)) = match (&choice.levels, last) {
-        (Levels::Fixed(None), Some(cuts @ Recoding::Cuts(_))) => stay(cuts, evaluator),
+    let (outcome, (recoding, evaluation), unmet_bounds) = match (&choice.levels, last) {
+        (Levels::Fixed(None), Some(cuts @ Recoding::Cuts(_))) => {
+            let (outcome, stays) = stay(cuts, evaluator);
+            (outcome, stays, Vec::new())
+        }
         _ => {
             let mut budget = Budget::within(started, choice.time_budget);
             budget.max_checks = choice.max_checks.unwrap_or(u64::MAX);
@@ -127,8 +141,11 @@ pub fn choose(
                 _ => choice.algorithm.search_with(&choice.tuning),
             };
             let outcome = search.run(&permitted, evaluator, &budget, rng);
-            let picked = pick(choice, lattice, &permitted, last, evaluator, &outcome);
-            (outcome, picked)
+            let aim = search.aim(evaluator, outcome.front.as_ref());
+            let kept = kept(choice, lattice, last, evaluator, &aim, &outcome);
+            let picked = kept.unwrap_or_else(|| found(&outcome, &permitted, evaluator));
+            let unmet_bounds = aim.unmet_bounds(evaluator, &picked.0);
+            (outcome, picked, unmet_bounds)
         }
     };
     Chosen {
@@ -142,6 +159,7 @@ pub fn choose(
         nodes: permitted.size(),
         elapsed: started.elapsed(),
         front: outcome.front,
+        unmet_bounds,
         origins: evaluator.origins(),
     }
 }
@@ -170,32 +188,39 @@ fn permitted(levels: &Levels, lattice: &Lattice, last: Option<&Recoding>) -> Lat
     }
 }
 
-fn pick(
+/// The last recoding, if it may stay: it satisfies, and by the aim it is near the best that was found.
+fn kept(
     choice: &Choice,
     lattice: &Lattice,
-    permitted: &Lattice,
     last: Option<&Recoding>,
     evaluator: &Evaluator<'_>,
+    aim: &Aim,
     outcome: &Outcome,
-) -> (Recoding, Evaluation) {
-    let best = outcome.best.as_ref();
+) -> Option<(Recoding, Evaluation)> {
+    let last = last?;
     // A cut lies below the nodes that `monotone` may search, so it is asked for by itself, and needs only not be worse.
     let margin = match (&choice.levels, last) {
-        (Levels::Sticky, Some(_)) if best.is_some() => Some(choice.keep_within),
-        (Levels::Monotone, Some(Recoding::Cuts(_))) => Some(0.0),
-        _ => None,
+        (Levels::Sticky, _) => choice.keep_within,
+        (Levels::Monotone, Recoding::Cuts(_)) => 0.0,
+        _ => return None,
     };
-    if let (Some(margin), Some(last)) = (margin, last)
-        && lattice.contains(&last.finest())
-        && lattice.contains(&last.coarsest())
-    {
-        let evaluation = evaluator.evaluate_recoding(last);
-        let near = best.is_none_or(|best| evaluation.loss <= best.evaluation.loss * (1.0 + margin));
-        if evaluation.satisfies && near {
-            return (last.clone(), evaluation);
-        }
+    if !lattice.contains(&last.finest()) || !lattice.contains(&last.coarsest()) {
+        return None;
     }
-    match best {
+    let evaluation = evaluator.evaluate_recoding(last);
+    if !evaluation.satisfies {
+        return None;
+    }
+    let near = |best: &Candidate| {
+        let best = aim.rank(evaluator, &best.recoding, &best.evaluation);
+        aim.rank(evaluator, last, &evaluation).is_within(margin, best)
+    };
+    outcome.best.as_ref().is_none_or(near).then(|| (last.clone(), evaluation))
+}
+
+/// The best that was found.
+fn found(outcome: &Outcome, permitted: &Lattice, evaluator: &Evaluator<'_>) -> (Recoding, Evaluation) {
+    match &outcome.best {
         Some(best) => (best.recoding.clone(), best.evaluation.clone()),
         None => {
             // Nothing found in time: the coarsest node is the likeliest to satisfy, and its evaluation says whether it does.
@@ -212,8 +237,12 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     use super::*;
+    use crate::model::confidential::{Field, Formula, Sentence};
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
+    use crate::model::policy::{Criterion, Loss};
+    use crate::model::schema::Role;
     use crate::search::fixture::{Table, policy};
+    use crate::search::objectives::{Objective, Prefer};
 
     /// A window of codes after one that held the codes of `FIRST`.
     fn window(codes: &str) -> Table {
@@ -223,10 +252,19 @@ mod tests {
         Table::after(policy, &records(FIRST), &own)
     }
 
+    fn choice(algorithm: Algorithm) -> Choice {
+        Choice {
+            algorithm,
+            time_budget: Duration::from_secs(600),
+            max_checks: None,
+            levels: Levels::Sticky,
+            keep_within: 0.02,
+            tuning: Tuning::default(),
+        }
+    }
+
     fn chosen(table: &Table, algorithm: Algorithm, levels: Levels, last: Option<&Recoding>) -> (Recoding, Vec<String>) {
-        let time_budget = Duration::from_secs(600);
-        let choice =
-            Choice { algorithm, time_budget, max_checks: None, levels, keep_within: 0.02, tuning: Tuning::default() };
+        let choice = Choice { levels, ..choice(algorithm) };
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
         let chosen = choose(&choice, &table.policy.lattice(), last, &table.evaluator(), rng);
         assert!(chosen.evaluation.satisfies);
@@ -271,5 +309,87 @@ mod tests {
             let domains = &fewer.dictionaries.quasi;
             assert!(last.cuts(domains)[0].is_finer_or_equal(&coarser.cuts(domains)[0]));
         }
+    }
+
+    /// Two attributes of four values each and nothing above them but `*`.
+    fn pairs(lines: &[&str], criteria: &[Criterion]) -> Table {
+        let flat = || Hierarchy::parse_csv(b"a;*\nb;*\nc;*\nd;*\n").unwrap();
+        let mut policy = policy(vec![("x", flat()), ("y", flat())], &[("s", Role::Sensitive)], 2);
+        policy.criteria.extend_from_slice(criteria);
+        policy.quasi[0].priority = 10;
+        policy.quasi[0].weight = 10.0;
+        // Counts records, so that both attributes cost the same.
+        policy.loss = Loss::Dm;
+        let records: Vec<Vec<&str>> = lines.iter().map(|line| line.split(' ').collect()).collect();
+        Table::new(policy, &records)
+    }
+
+    fn node_after(table: &Table, algorithm: Algorithm, tuning: Tuning, last: Option<[u8; 2]>) -> Chosen {
+        let last = last.map(|levels| Recoding::from(Node::new(levels)));
+        let choice = Choice { tuning, ..choice(algorithm) };
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        choose(&choice, &table.policy.lattice(), last.as_ref(), &table.evaluator(), rng)
+    }
+
+    /// Either attribute may be shown: by `dm` both cost the same, by priority and by weight the first is worth ten times more.
+    const EITHER: [&str; 4] = ["a a 1", "a b 2", "b a 2", "b b 1"];
+
+    #[test]
+    fn stickiness_follows_priorities() {
+        let table = pairs(&EITHER, &[]);
+        for algorithm in [Algorithm::TopDown, Algorithm::TopDownExtended] {
+            let chosen = node_after(&table, algorithm, Tuning::default(), Some([1, 0]));
+            assert_eq!(chosen.recoding, Node::new([0, 1]).into(), "{}", algorithm.as_str());
+        }
+        // By loss alone the last one is as good as any.
+        let chosen = node_after(&table, Algorithm::Optimal, Tuning::default(), Some([1, 0]));
+        assert_eq!(chosen.recoding, Node::new([1, 0]).into());
+    }
+
+    #[test]
+    fn stickiness_follows_security_times_quality() {
+        let says = Formula::In(Field::Sensitive(0), vec!["1".into()]);
+        let sentence = Sentence { name: "s".into(), says, when: None, damage: 1.0 };
+        let mut table = pairs(&EITHER, &[Criterion::Confidential(vec![sentence])]);
+        table.rules = table.rules.bind(&table.dictionaries.values());
+        let chosen = node_after(&table, Algorithm::GranulationGa, Tuning::default(), Some([1, 0]));
+        assert_eq!(chosen.recoding, Node::new([0, 1]).into());
+    }
+
+    fn bounded(k: f64) -> Tuning {
+        Tuning { prefer: Prefer::Bounds(vec![(Objective::K, k)]), ..Tuning::default() }
+    }
+
+    /// With the second attribute at its top the first has classes of two and of six; the other way round of four and four.
+    fn uneven() -> Table {
+        let lines = ["a a 1", "a b 1", "b a 1", "b a 1", "b a 1", "b b 1", "b b 1", "b b 1"];
+        let mut table = pairs(&lines, &[]);
+        let policy = std::sync::Arc::get_mut(&mut table.policy).unwrap();
+        policy.quasi[0].weight = 1.0;
+        policy.loss = Loss::Glm;
+        table
+    }
+
+    #[test]
+    fn stickiness_keeps_to_the_bounds() {
+        for last in [[0, 1], [1, 0]] {
+            let chosen = node_after(&uneven(), Algorithm::PbgEa, bounded(4.0), Some(last));
+            assert_eq!(chosen.recoding, Node::new([1, 0]).into());
+            assert_eq!((chosen.evaluation.k, chosen.unmet_bounds), (4, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn bounds_that_cannot_be_met_are_met_as_far_as_possible() {
+        for last in [None, Some([0, 1])] {
+            let chosen = node_after(&uneven(), Algorithm::PbgEa, bounded(1000.0), last);
+            assert_eq!(chosen.evaluation.k, 8, "the nearest, not the least loss");
+            assert_eq!(chosen.unmet_bounds, [UnmetBound::new("k", 1000.0, 8.0)]);
+        }
+        let table = uneven();
+        let node = Node::new([0, 1]);
+        let choice = Choice { tuning: bounded(4.0), ..choice(Algorithm::PbgEa) };
+        let given = Chosen::given(node, &choice, &table.evaluator());
+        assert_eq!(given.unmet_bounds, [UnmetBound::new("k", 4.0, 2.0)], "of a release that is made again too");
     }
 }

@@ -1,4 +1,4 @@
-//! Pareto fronts: dominance, the epsilon-box archive of Dewri et al. 2010, its knee and its quality.
+//! Pareto fronts: dominance, the epsilon-box archive of Dewri et al. 2010, and its quality.
 //!
 //! Every index is "higher is better". Invariants of an [`Archive`]: one entry per box, no entry box-dominates another, and
 //! so its size is bounded whatever it is offered (Laumanns et al. 2002); see [`Archive::capacity`].
@@ -144,34 +144,6 @@ fn box_dominates(box_a: &[i64], a: &[f64], box_b: &[i64], b: &[f64]) -> bool {
     if box_a == box_b { dominates(a, b) } else { box_a.iter().zip(box_b).all(|(a, b)| a >= b) }
 }
 
-/// The knee among the points for which `eligible` holds: the one that bulges farthest out of the plane through the
-/// extremes of the whole front, so that giving up more of one objective buys little of the others.
-pub fn knee<T>(front: &[Point<T>], eligible: impl Fn(&Point<T>) -> bool) -> Option<usize> {
-    let score = bulge(front);
-    (0..front.len()).filter(|&i| eligible(&front[i])).max_by(|&a, &b| score[a].total_cmp(&score[b]).then(b.cmp(&a)))
-}
-
-/// Per point the sum of its indices, each scaled to [0, 1] over the front: in step with the distance from the plane
-/// through the extremes.
-fn bulge<T>(front: &[Point<T>]) -> Vec<f64> {
-    let width = front.first().map_or(0, |p| p.indices.len());
-    let mut score = vec![0.0; front.len()];
-    for objective in 0..width {
-        let of = |p: &Point<T>| p.indices[objective];
-        let low = front.iter().map(of).fold(f64::INFINITY, f64::min);
-        let high = front.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-        // A size that runs over orders of magnitude matters by its magnitude: from 5 to 50 is as far as from 50 to 500.
-        // On a plain scale a curve like k against loss bulges inwards, and its "knee" would be an end of it.
-        let magnitude = low > 0.0 && high > 100.0 * low;
-        let scale = |x: f64| if magnitude { x.ln() } else { x };
-        if high > low {
-            let (low, span) = (scale(low), scale(high) - scale(low));
-            front.iter().zip(&mut score).for_each(|(p, score)| *score += (scale(of(p)) - low) / span);
-        }
-    }
-    score
-}
-
 /// How good an archive is, measured against the true front.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrontQuality {
@@ -225,16 +197,6 @@ mod tests {
         assert_eq!(archive.len(), 2);
         assert!(archive.offer(point(20.0, 29.0)), "takes the place of both");
         assert_eq!(archive.len(), 1);
-    }
-
-    #[test]
-    fn the_knee_bulges() {
-        let front = points(&[vec![0, 100], vec![70, 80], vec![90, 30], vec![100, 0]]);
-        assert_eq!(knee(&front, |_| true), Some(1));
-        assert_eq!(knee(&front, |p| p.item != 1), Some(2));
-        assert_eq!(knee(&front, |p| p.indices[0] > 95.0), Some(3));
-        assert_eq!(knee(&front, |_| false), None);
-        assert_eq!(knee(&front[..0], |_| true), None);
     }
 
     #[test]

@@ -24,7 +24,9 @@ impl Search for Granulation {
                 let done = walk.satisfying();
                 let minimal = walk.minimal();
                 let done = done.and_then(|()| walk.weigh(minimal.clone()).map_err(|(reason, _)| reason));
-                found = Found { minimal, best: walk.answer(), predicted: walk.predicted };
+                // A node that was counted on the way may lose less than every minimal one, but is not what was asked for.
+                let best = if done.is_ok() { walk.weighed() } else { walk.answer() };
+                found = Found { minimal, best, predicted: walk.predicted };
                 done
             }
             None => breadth_first(lattice, evaluator, budget, &mut found),

@@ -7,7 +7,9 @@
 
 use rand::{Rng, RngExt as _};
 
-use super::evaluator::Evaluator;
+use super::aim::Aim;
+use super::evaluator::{Evaluation, Evaluator};
+use super::objectives::Front;
 use super::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
 use crate::loss::Quality;
 use crate::model::lattice::{Lattice, Level, Node};
@@ -33,7 +35,7 @@ impl Search for GranulationGa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let mut breeding = Breeding {
             code: Code::new(lattice),
-            quality: Quality::new(evaluator.policy(), evaluator.sets().domains()),
+            quality: Quality::new(evaluator.policy()),
             evaluator,
             budget,
             best: None,
@@ -48,6 +50,21 @@ impl Search for GranulationGa {
             front: None,
         }
     }
+
+    fn aim(&self, evaluator: &Evaluator<'_>, _front: Option<&Front>) -> Aim {
+        Aim::SecurityTimesQuality(Quality::new(evaluator.policy()))
+    }
+}
+
+/// What the search maximises: sf * ql, records that are left out having no quality.
+pub(super) fn security_times_quality(
+    quality: &Quality,
+    evaluator: &Evaluator<'_>,
+    node: &Node,
+    evaluation: &Evaluation,
+) -> f64 {
+    let published = 1.0 - evaluation.suppressed as f64 / evaluator.records().max(1) as f64;
+    evaluation.security.max(0.0) * quality.of(node) * published
 }
 
 /// How nodes are written in bits.
@@ -155,8 +172,7 @@ impl Breeding<'_, '_> {
                 return Err(reason);
             }
             let evaluation = known.unwrap_or_else(|| self.evaluator.evaluate(&node));
-            let published = 1.0 - evaluation.suppressed as f64 / self.evaluator.records().max(1) as f64;
-            let own = evaluation.security.max(0.0) * self.quality.of(&node) * published;
+            let own = security_times_quality(&self.quality, self.evaluator, &node, &evaluation);
             fitness.push(own);
             if evaluation.satisfies {
                 let mut same = match self.best.take() {

@@ -1,9 +1,11 @@
 //! Lattice searches: one algorithm per file, all behind [`Search`].
 //!
 //! A search asks the [`Evaluator`] about nodes and never touches rows; it never mutates the lattice; randomness and time
-//! are passed in. To add one: a file with an `impl Search`, a name in [`Algorithm`], an arm in [`Algorithm::search`].
+//! are passed in. To add one: a file with an `impl Search`, a name in [`Algorithm`], an arm in [`Algorithm::search`]; if it
+//! looks for anything but the least loss, [`Search::aim`] says for what.
 //! Every search passes the suite in `tests/search.rs`.
 
+pub mod aim;
 pub mod auto;
 pub mod bottom_up;
 mod chain;
@@ -24,6 +26,7 @@ pub mod operators;
 pub mod optimal;
 mod packing;
 pub mod pbg_ea;
+pub mod preference;
 mod publishable;
 pub mod subtree;
 pub mod tabu;
@@ -42,6 +45,7 @@ use rand::Rng;
 
 use crate::model::lattice::{Lattice, Node};
 use crate::model::recoding::Recoding;
+use aim::Aim;
 use evaluator::{Evaluation, Evaluator};
 use objectives::Front;
 pub use tuning::Tuning;
@@ -156,8 +160,13 @@ impl Algorithm {
 
 /// One lattice search.
 pub trait Search: Send + Sync {
-    /// Looks for the satisfying node of least loss in `lattice` until it is found or the budget is spent.
+    /// Looks for the best satisfying recoding in `lattice` until it is found or the budget is spent.
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome;
+
+    /// Which recoding is the best; `front` is the trade-off that it has found, if it looks for one.
+    fn aim(&self, _evaluator: &Evaluator<'_>, _front: Option<&Front>) -> Aim {
+        Aim::LeastLoss
+    }
 }
 
 /// When to stop. Anytime: a search checks it before every node it counts.

@@ -66,6 +66,17 @@ impl Objective {
         !matches!(self, Self::Loss(_))
     }
 
+    /// What a value is worth to a person, higher is better, so that equal steps matter alike: counts of people by the risk
+    /// 1/count that they leave, `aecs` by its magnitude, shares as they are.
+    pub fn worth(self, value: f64) -> f64 {
+        match self {
+            Self::K | Self::L | Self::SpreadK | Self::SpreadL => -1.0 / value.max(1.0),
+            Self::Security => value,
+            Self::Loss(Loss::Aecs) => -value.max(f64::MIN_POSITIVE).ln(),
+            Self::Loss(_) => -value,
+        }
+    }
+
     /// True if the objective needs a sensitive field.
     pub fn needs_sensitive(self) -> bool {
         matches!(self, Self::L | Self::SpreadL)
@@ -95,7 +106,7 @@ pub enum Prefer {
     /// The knee: beyond it, giving up more of one objective buys little of the others.
     #[default]
     Knee,
-    /// At least (losses: at most) so much of each objective named, as a report shows it; the knee of those.
+    /// At least (losses: at most) so much of each objective named, as a report shows it; the knee of those, or the nearest.
     Bounds(Vec<(Objective, f64)>),
 }
 
@@ -220,15 +231,6 @@ impl Objectives {
     /// The values a report shows for these indices.
     pub fn values(&self, indices: &[f64]) -> Vec<f64> {
         indices.iter().enumerate().map(|(objective, &index)| self.turn(objective, index)).collect()
-    }
-
-    /// True if indices meet all bounds, which are given as values.
-    pub fn meet(&self, indices: &[f64], bounds: &[(Objective, f64)]) -> bool {
-        let within = |(objective, bound): &(Objective, f64)| {
-            let at = self.list.iter().position(|o| o == objective);
-            at.is_none_or(|at| indices[at] >= self.turn(at, *bound))
-        };
-        bounds.iter().all(within)
     }
 
     /// The largest that each index can be.

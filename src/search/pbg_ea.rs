@@ -21,11 +21,13 @@ use std::sync::Arc;
 use rand::{Rng, RngExt};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::aim::Aim;
 use super::evaluator::{Evaluation, Evaluator};
-use super::front::{Archive, Point, Undominated, dominates, knee};
+use super::front::{Archive, Point, Undominated, dominates};
 use super::objectives::{Front, FrontPoint, Indices, Objective, Objectives, Prefer};
 use super::operators::{crossover, random_node, step_mutation, tournament};
-use super::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
+use super::preference::Preference;
+use super::{Budget, Candidate, Outcome, Search, StopReason};
 use crate::model::lattice::{Lattice, Node};
 use crate::model::policy::Loss;
 
@@ -83,20 +85,32 @@ impl Search for PbgEa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let objectives = Objectives::new(&self.objectives, evaluator);
         let evolved = self.evolve(lattice, evaluator, &objectives, budget, rng);
-        let bound = evaluator.lower_bound(lattice.bottom());
-        let front = front(&objectives, evolved.archive.into_points(), &self.prefer, false);
+        let mut front = front(&objectives, evolved.archive.into_points(), &self.prefer, false);
         evaluator.memorise(front.points.iter().map(|point| point.node.clone()).collect());
-        // Where no point of the front satisfies the policy, the best node that does and was seen on the way.
-        let picked = front.picked.map(|at| &front.points[at]);
-        let picked = picked.map(|p| Candidate { recoding: p.node.clone().into(), evaluation: p.evaluation.clone() });
+        // Of everything that was measured: a node that satisfies the policy or meets a bound may be dominated by one that
+        // does not, and large boxes forget points.
+        let preference = front.preference(&self.prefer);
+        let best = preferred(&objectives, &preference, evolved.satisfying.iter());
+        front.picked = best.and_then(|best| front.points.iter().position(|point| point.node == best.item.0));
+        let candidate = |best: &Point<Measured>| {
+            let (node, evaluation) = best.item.clone();
+            Candidate { recoding: node.into(), evaluation }
+        };
         Outcome {
-            best: picked.or(evolved.best),
+            best: best.map(candidate),
             stop: evolved.stop,
-            bound,
+            bound: evaluator.lower_bound(lattice.bottom()),
             predicted: evolved.predicted,
             minimal: Vec::new(),
             front: Some(front),
         }
+    }
+
+    fn aim(&self, evaluator: &Evaluator<'_>, front: Option<&Front>) -> Aim {
+        let points = front.map_or(&[][..], |front| &front.points);
+        let values = points.iter().map(|point| point.values.as_slice());
+        let preference = Preference::new(&self.objectives, &self.prefer, values);
+        Aim::Preferred(Box::new((Objectives::new(&self.objectives, evaluator), preference)))
     }
 }
 
@@ -109,8 +123,8 @@ pub struct Evolved {
     pub archive: Archive<Measured>,
     /// Why it ended.
     pub stop: StopReason,
-    /// The satisfying node of least loss on the way.
-    pub best: Option<Candidate>,
+    /// Every satisfying node that was measured.
+    pub satisfying: Vec<Point<Measured>>,
     /// Different nodes it measured, counted by this search or before it.
     pub measured: usize,
     /// Different nodes it did not count because they cannot enter the front.
@@ -137,14 +151,14 @@ impl PbgEa {
             measured: FxHashMap::default(),
             hopeless: FxHashSet::default(),
             closed: [FxHashSet::default(), FxHashSet::default()],
-            best: None,
+            satisfying: Vec::new(),
             barren: 0,
         };
         let stop = run.generations(self, rng).err().unwrap_or(StopReason::Exhausted);
         Evolved {
             archive: run.archive,
             stop,
-            best: run.best,
+            satisfying: run.satisfying,
             measured: run.measured.len(),
             predicted: run.hopeless.len() as u64,
         }
@@ -162,7 +176,7 @@ struct Run<'a, 'e> {
     hopeless: FxHashSet<Node>,
     /// Nodes whose neighbours one and two steps away are all known.
     closed: [FxHashSet<Node>; 2],
-    best: Option<Candidate>,
+    satisfying: Vec<Point<Measured>>,
     /// Nodes counted since one entered the front.
     barren: usize,
 }
@@ -228,7 +242,9 @@ impl Run<'_, '_> {
             return Err(reason);
         }
         let (evaluation, indices) = self.objectives.measure(self.evaluator, node);
-        keep_best(&mut self.best, node, &evaluation);
+        if evaluation.satisfies {
+            self.satisfying.push(Point { item: (node.clone(), evaluation.clone()), indices: indices.own.clone() });
+        }
         let entered = self.front.offer(Point { item: node.clone(), indices: indices.own.clone() });
         self.barren = if entered { 0 } else { self.barren + 1 };
         self.archive.offer(Point { item: (node.clone(), evaluation), indices: indices.own.clone() });
@@ -308,24 +324,39 @@ impl Run<'_, '_> {
     }
 }
 
-/// The front made of `points`, with the point that `prefer` picks among those that satisfy the policy. If bounds are met
-/// by none of them, the one of least loss.
+/// The front made of `points`, with the point that `prefer` picks among those that satisfy the policy.
 pub fn front(objectives: &Objectives, mut points: Vec<Point<Measured>>, prefer: &Prefer, exact: bool) -> Front {
     points.sort_by(|a, b| {
         let by_index = a.indices.iter().zip(&b.indices).map(|(a, b)| b.total_cmp(a)).find(|o| o.is_ne());
         by_index.unwrap_or_else(|| a.item.0.levels().cmp(b.item.0.levels()))
     });
-    let satisfies = |p: &Point<Measured>| p.item.1.satisfies;
-    let picked = match prefer {
-        Prefer::Knee => knee(&points, satisfies),
-        Prefer::Bounds(bounds) => knee(&points, |p| satisfies(p) && objectives.meet(&p.indices, bounds)),
+    let shown = |p: &Point<Measured>| FrontPoint {
+        values: objectives.values(&p.indices),
+        node: p.item.0.clone(),
+        evaluation: p.item.1.clone(),
     };
-    let least_loss = || {
-        let satisfying = points.iter().enumerate().filter(|(_, p)| satisfies(p));
-        satisfying.min_by(|(_, a), (_, b)| a.item.1.loss.total_cmp(&b.item.1.loss)).map(|(at, _)| at)
-    };
-    let picked = picked.or_else(least_loss);
-    let point =
-        |p: Point<Measured>| FrontPoint { values: objectives.values(&p.indices), node: p.item.0, evaluation: p.item.1 };
-    Front { objectives: objectives.list().to_vec(), points: points.into_iter().map(point).collect(), picked, exact }
+    let shown = points.iter().map(shown).collect();
+    let mut front = Front { objectives: objectives.list().to_vec(), points: shown, picked: None, exact };
+    let satisfying = points.iter().filter(|p| p.item.1.satisfies);
+    let best = preferred(objectives, &front.preference(prefer), satisfying);
+    front.picked = best.and_then(|best| front.points.iter().position(|point| point.node == best.item.0));
+    front
+}
+
+/// The best of `points` by the preference; of equal ones the lexicographically smallest node.
+fn preferred<'p>(
+    objectives: &Objectives,
+    preference: &Preference,
+    points: impl Iterator<Item = &'p Point<Measured>>,
+) -> Option<&'p Point<Measured>> {
+    let ranked = points.map(|point| (preference.rank(&objectives.values(&point.indices)), point));
+    let best = ranked.min_by(|(a, p), (b, q)| a.cmp(*b).then_with(|| p.item.0.levels().cmp(q.item.0.levels())));
+    best.map(|(_, point)| point)
+}
+
+impl Front {
+    /// What `prefer` prefers among its points.
+    fn preference(&self, prefer: &Prefer) -> Preference {
+        Preference::new(&self.objectives, prefer, self.points.iter().map(|point| point.values.as_slice()))
+    }
 }

@@ -27,7 +27,8 @@ pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64) -> Verdict {
         let left_out = |published: &[bool]| -> u64 {
             published.iter().zip(set.rows()).filter(|(p, _)| !**p).map(|(_, &rows)| u64::from(rows)).sum()
         };
-        while left_out(&verdict.published) <= allowed && leave_out(rules, set, &mut verdict.published) {}
+        let within = |published: &[bool]| left_out(published) <= allowed;
+        while within(&verdict.published) && leave_out(rules, set, &within, &mut verdict.published) {}
     }
     if rules.security().is_some() || rules.of(Scope::Release).next().is_some() {
         let release = set.seen_by(&verdict.published, &[]).classes;
@@ -80,8 +81,8 @@ pub(super) fn doomed(
     (0..set.len()).filter(|&class| published[class]).map(of).sum()
 }
 
-/// One round; true if it left out a class, and something is left.
-fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
+/// One round, or as much of it as leaves out too much; true if it left out a class, and something was left.
+fn leave_out(rules: &Rules, set: &dyn Classes, within: &dyn Fn(&[bool]) -> bool, published: &mut [bool]) -> bool {
     let before: Vec<bool> = published.to_vec();
     if !before.contains(&true) {
         return false;
@@ -94,9 +95,16 @@ fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
             published[class] = rules.of(Scope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
         }
     }
-    let width = set.node().levels().len();
+    let telling = telling(set, &before);
     for l in rules.known() {
-        for known in rules.knowledge(width, l) {
+        let Some(knowledge) = rules.knowledge(&telling, l) else {
+            published.fill(false);
+            return true;
+        };
+        for known in knowledge {
+            if !within(published) {
+                return true;
+            }
             let seen = set.seen_by(&before, &known);
             let mut merged = View::new(&*seen.classes, rules);
             let mut holds = |class: usize| {
@@ -110,6 +118,14 @@ fn leave_out(rules: &Rules, set: &dyn Classes, published: &mut [bool]) -> bool {
         }
     }
     *published != *before
+}
+
+/// The attributes in which published classes differ: the others tell nobody anything.
+fn telling(set: &dyn Classes, published: &[bool]) -> Vec<usize> {
+    let shown = || (0..set.len()).filter(|&class| published[class]);
+    let Some(first) = shown().next() else { return Vec::new() };
+    let differs = |&attribute: &usize| shown().any(|class| set.code(class, attribute) != set.code(first, attribute));
+    (0..set.node().levels().len()).filter(differs).collect()
 }
 
 /// The classes of a set as criteria see them.

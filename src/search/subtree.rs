@@ -7,6 +7,7 @@
 //! The paper stops there. Its early steps cannot see privacy (with many smallest classes no step is critical), so some
 //! turn out not to be needed: the refinement takes them back, the costliest first, as long as the policy still holds.
 //! It starts a second time from the best full-domain node that a bounded search finds, so the result is never above it.
+//! With a class label it is the label that decides all of this, by `cm`; the policy's loss only breaks ties.
 //! That search comes first, for an answer at any time.
 
 use std::cmp::Ordering;
@@ -16,7 +17,9 @@ use std::time::Instant;
 
 use rand::Rng;
 
+use super::aim::Aim;
 use super::evaluator::Evaluator;
+use super::objectives::Front;
 use super::optimal::Optimal;
 use super::tea::{Taxonomy, Tea, ValueId};
 use super::{Budget, Candidate, Outcome, Search, StopReason};
@@ -24,6 +27,7 @@ use crate::frequency::set::Classes;
 use crate::model::counting::Facet;
 use crate::model::domain::DomainView;
 use crate::model::lattice::{Lattice, Level, Node};
+use crate::model::policy::Loss;
 use crate::model::recoding::{Cut, Recoding, Value};
 
 /// Subtree recoding from the finest permitted cut up.
@@ -52,19 +56,29 @@ impl Search for SubtreeBottomUp {
         let full_domain = full_domain.flatten();
         let mut best = full_domain.clone();
         let mut stop = match climb.climb(budget) {
-            Ok(Some(found)) if self.refine => keep_least(&mut best, climb.refine(found, budget)),
-            Ok(found) => keep_least(&mut best, (found, StopReason::Exhausted)),
+            Ok(Some(found)) if self.refine => climb.keep_better(&mut best, |climb| climb.refine(found, budget)),
+            Ok(found) => climb.keep_better(&mut best, |_| (found, StopReason::Exhausted)),
             Err(stop) => stop,
         };
         if let Some(found) = full_domain
             && stop == StopReason::Exhausted
         {
             climb.descend_from(&found.recoding.coarsest());
-            stop = keep_least(&mut best, climb.refine(found, budget));
+            stop = climb.keep_better(&mut best, |climb| climb.refine(found, budget));
         }
         let bound = evaluator.lower_bound(&climb.recoding_of(climb.start.clone()).finest());
         Outcome { best, stop, bound, predicted: 0, minimal: Vec::new(), front: None }
     }
+
+    fn aim(&self, evaluator: &Evaluator<'_>, _front: Option<&Front>) -> Aim {
+        aim(evaluator)
+    }
+}
+
+/// With a class label, what the classes still say about it; never another loss behind the user's back.
+fn aim(evaluator: &Evaluator<'_>) -> Aim {
+    let label = evaluator.rules().facets().contains(&Facet::Label);
+    if label { Aim::LeastBy(Loss::Cm) } else { Aim::LeastLoss }
 }
 
 /// Nodes that may be counted for a full-domain start of the refinement. More cost time that cuts do not need; fewer may
@@ -82,17 +96,9 @@ fn first_part(budget: &Budget, evaluator: &Evaluator<'_>) -> Budget {
     }
 }
 
-/// Keeps the candidate of less loss, and passes on why the search for it ended.
-fn keep_least(best: &mut Option<Candidate>, (found, stop): (Option<Candidate>, StopReason)) -> StopReason {
-    let loss = |candidate: &Option<Candidate>| candidate.as_ref().map_or(f64::INFINITY, |c| c.evaluation.loss);
-    if best.is_none() || loss(&found) < loss(best) {
-        *best = found;
-    }
-    stop
-}
-
 struct Climb<'a, 'e> {
     evaluator: &'a Evaluator<'e>,
+    aim: Aim,
     base: Arc<dyn Classes>,
     /// The policy's attributes, those with few values first: at the root of the index a step costs most. What follows
     /// is in this order.
@@ -147,7 +153,7 @@ impl<'a, 'e> Climb<'a, 'e> {
             taxonomies.push(taxonomy);
         }
         let start = order.iter().map(|&at| start[at].clone()).collect();
-        Self { evaluator, base, order, start, taxonomies: taxonomies.into(), attributes }
+        Self { evaluator, aim: aim(evaluator), base, order, start, taxonomies: taxonomies.into(), attributes }
     }
 
     /// The paper's algorithm: generalizes until the policy holds; `None` if it never does.
@@ -243,10 +249,30 @@ impl<'a, 'e> Climb<'a, 'e> {
         }
     }
 
+    /// What a candidate costs by the aim; of two that cost the same the policy's loss decides.
+    fn cost(&self, candidate: &Candidate) -> (f64, f64) {
+        let rank = self.aim.rank(self.evaluator, &candidate.recoding, &candidate.evaluation);
+        (rank.cost, candidate.evaluation.loss)
+    }
+
+    /// Keeps the better candidate, and passes on why the search for it ended.
+    fn keep_better(
+        &mut self,
+        best: &mut Option<Candidate>,
+        search: impl FnOnce(&mut Self) -> (Option<Candidate>, StopReason),
+    ) -> StopReason {
+        let (found, stop) = search(self);
+        let better = |found: &Candidate| best.as_ref().is_none_or(|best| self.cost(found) < self.cost(best));
+        if found.as_ref().is_some_and(better) {
+            *best = found;
+        }
+        stop
+    }
+
     /// Takes back steps that the policy does not need, the costliest first. A step that is needed stays needed when
     /// others are taken back, as far as the policy is monotone, so each is tried once.
     fn refine(&mut self, found: Candidate, budget: &Budget) -> (Option<Candidate>, StopReason) {
-        let mut best = found;
+        let (mut cost, mut best) = (self.cost(&found), found);
         let mut queue = BinaryHeap::new();
         for (attribute, own) in self.attributes.iter().enumerate() {
             let outermost = |&value: &ValueId| {
@@ -263,8 +289,9 @@ impl<'a, 'e> Climb<'a, 'e> {
             self.attributes[attribute].applied[value as usize] = false;
             let recoding = self.recoding();
             let evaluation = self.evaluator.evaluate_recoding(&recoding);
-            if evaluation.satisfies && evaluation.loss <= best.evaluation.loss {
-                best = Candidate { recoding, evaluation };
+            let found = Candidate { recoding, evaluation };
+            if found.evaluation.satisfies && self.cost(&found) <= cost {
+                (cost, best) = (self.cost(&found), found);
                 let below = self.taxonomies[attribute].children(value).iter();
                 let applied = below.filter(|&&below| self.attributes[attribute].applied[below as usize]);
                 queue.extend(applied.map(|&below| self.step(attribute, below)));
@@ -393,6 +420,19 @@ mod tests {
     fn labels(table: &Table, recoding: &Recoding, attribute: usize) -> Vec<String> {
         let column = &recoding.columns(&table.dictionaries.quasi)[attribute];
         column.map().iter().map(|&code| column.label(code).to_owned()).collect()
+    }
+
+    /// The label is the first attribute. By `glm`, weighted, the first attribute is the cheap one to give up.
+    #[test]
+    fn with_a_label_the_label_decides() {
+        let quasi = vec![("x", csv("p;*\nq;*\n")), ("y", csv("a;*\nb;*\n"))];
+        let mut policy = policy(quasi, &[("label", Role::Label)], 2);
+        policy.quasi[1].weight = 10.0;
+        let rows: Vec<Vec<&str>> = ["p a p", "p b p", "q a q", "q b q"].map(|line| line.split(' ').collect()).to_vec();
+        let table = Table::new(policy, &rows);
+        let best = run(&table, &SubtreeBottomUp::default()).best.unwrap();
+        assert_eq!(labels(&table, &best.recoding, 0), ["p", "q"]);
+        assert_eq!(labels(&table, &best.recoding, 1), ["*", "*"]);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use rand::Rng;
 
+use super::aim::Aim;
 use super::evaluator::Evaluator;
+use super::objectives::Front;
 use super::tags::Tags;
 use super::{Budget, Candidate, Outcome, Search, StopReason};
 use crate::model::domain::DomainView;
@@ -55,6 +57,10 @@ impl Search for TopDown {
             minimal: Vec::new(),
             front: None,
         }
+    }
+
+    fn aim(&self, evaluator: &Evaluator<'_>, _front: Option<&Front>) -> Aim {
+        Aim::Score(Scores::new(evaluator))
     }
 }
 

@@ -76,6 +76,11 @@ fn tiles(view: &View, html: &mut Html) {
         let reached = view.achieved(at).map_or("-".into(), figure);
         html.tile(&wanted.name, &reached, &format!("weakest class; asked: {bound} {}", figure(wanted.required)));
     }
+    for unmet_bounds in &view.unmet_bounds {
+        let bound = if unmet_bounds.reached < unmet_bounds.asked { "at least" } else { "at most" };
+        let note = format!("bound not met; asked: {bound} {}", figure(unmet_bounds.asked));
+        html.tile(&unmet_bounds.objective, &figure(unmet_bounds.reached), &note);
+    }
     let metric = view.policy.loss.as_str();
     html.tile("information loss", &view.loss().map_or("-".into(), figure), &format!("{metric} of the last release"));
     let last = view.recent.iter().find(|r| r.manifest.rows > 0);

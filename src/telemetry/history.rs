@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Manifest, Unmet};
+use crate::model::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
@@ -80,11 +80,14 @@ pub(super) struct History {
     pub(super) recoding: Vec<AttributeLevel>,
     /// How many windows since the last release could not be published at all, and why the last of them.
     pub(super) unmet: Option<(u64, Unmet)>,
+    /// The bounds that it does not meet.
+    pub(super) unmet_bounds: Vec<UnmetBound>,
     asked: Option<Millis>,
 }
 
 impl History {
-    pub(super) fn released(&mut self, release: &Release, loss: &str, read: u64, lag: u64, now: Millis) {
+    /// Remembers a release; true if it misses other bounds than the one before.
+    pub(super) fn released(&mut self, release: &Release, loss: &str, read: u64, lag: u64, now: Millis) -> bool {
         let manifest = release.manifest();
         let from = &manifest.provenance;
         if self.moments.len() == MOMENTS {
@@ -107,10 +110,15 @@ impl History {
         if let Some(unmet) = from.work.unmet {
             self.unmet = Some((self.unmet.map_or(1, |(windows, _)| windows + 1), unmet));
         }
-        if !release.is_empty() {
-            self.unmet = None;
-            self.recoding.clone_from(&from.recoding);
+        if release.is_empty() {
+            return false;
         }
+        self.unmet = None;
+        self.recoding.clone_from(&from.recoding);
+        let names = |bounds: &[UnmetBound]| bounds.iter().map(|bound| bound.objective.clone()).collect::<Vec<_>>();
+        let changed = names(&self.unmet_bounds) != names(&from.unmet_bounds);
+        self.unmet_bounds.clone_from(&from.unmet_bounds);
+        changed
     }
 
     /// Somebody asked for a page.

@@ -16,6 +16,7 @@ use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::privacy::Rules;
 use crate::search::StopReason;
+use crate::search::objectives::Objective;
 use crate::window::CloseReason;
 
 /// Seconds: a search or a publication takes from a fraction of a millisecond to minutes.
@@ -62,6 +63,7 @@ pub(super) struct Metrics {
     search: Histogram,
     checks: IntCounter,
     stops: IntCounterVec,
+    unmet_bounds: IntGaugeVec,
     close_to_publish: Histogram,
     end_to_end: Histogram,
     transactions: IntCounterVec,
@@ -159,6 +161,11 @@ impl Metrics {
             search: make.histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS)?,
             checks: make.counter("search_checks_total", "Nodes counted by searches.")?,
             stops: make.counters("search_stops_total", "Searches by why they ended.", "reason")?,
+            unmet_bounds: make.int_gauges(
+                "bound_unmet",
+                "1 if the last release does not meet the bound of `search.prefer` on this objective.",
+                "objective",
+            )?,
             close_to_publish: make.histogram("close_to_publish_seconds", "Time from close to publication.", SECONDS)?,
             end_to_end: make.histogram(
                 "end_to_end_seconds",
@@ -196,6 +203,7 @@ impl Metrics {
                 self.losses.with_label_values(&[loss.as_str()]);
             }
         }
+        Objective::all().for_each(|o| drop(self.unmet_bounds.with_label_values(&[o.as_str()])));
         for state in ["assigned", "paused"] {
             self.partitions.with_label_values(&[state]);
         }
@@ -273,6 +281,10 @@ impl Metrics {
         self.checks.inc_by(from.nodes_checked);
         if from.algorithm != "none" {
             self.stops.with_label_values(&[&from.stop]).inc();
+        }
+        for objective in Objective::all().map(Objective::as_str) {
+            let unmet_bounds = from.unmet_bounds.iter().any(|unmet_bounds| unmet_bounds.objective == objective);
+            self.unmet_bounds.with_label_values(&[objective]).set(i64::from(unmet_bounds));
         }
         self.close_to_publish.observe(seconds(from.closed_at, now));
         if let Some(arrived) = work.oldest_arrival {

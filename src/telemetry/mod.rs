@@ -138,7 +138,14 @@ impl Telemetry {
         self.tell(release);
         self.metrics.released(release, now);
         let (read, lag) = (self.records_read(), self.meter.lag());
-        self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        let changed = self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        let from = &release.manifest().provenance;
+        for bound in from.unmet_bounds.iter().filter(|_| changed) {
+            tracing::warn!(release = from.release_id, %bound, "a bound of `search.prefer` cannot be met");
+        }
+        if changed && from.unmet_bounds.is_empty() {
+            tracing::info!(release = from.release_id, "every bound of `search.prefer` is met again");
+        }
     }
 
     /// What the log says of a release.
@@ -232,6 +239,7 @@ impl Telemetry {
             moments: history.moments.into(),
             recent: history.recent.into(),
             recoding: history.recoding,
+            unmet_bounds: history.unmet_bounds,
             look: history.look,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::history::{Look, Moment, Recent};
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Unmet};
+use crate::model::manifest::{AttributeLevel, Unmet, UnmetBound};
 use crate::model::policy::Policy;
 
 /// How many losses a script is told; a terminal shows no more.
@@ -78,6 +78,8 @@ pub struct View {
     pub recent: Vec<Arc<Recent>>,
     /// The recoding of the last release that had rows.
     pub recoding: Vec<AttributeLevel>,
+    /// The bounds of `search.prefer` that it does not meet.
+    pub unmet_bounds: Vec<UnmetBound>,
     /// The last look at a search.
     pub look: Option<Arc<Look>>,
 }
@@ -153,6 +155,7 @@ impl View {
                 "loss": losses,
                 "algorithm": from.algorithm,
                 "stop": from.stop,
+                "unmet_bounds": from.unmet_bounds,
                 "search_ms": from.search_ms,
             })
         };

@@ -84,6 +84,9 @@ fn criteria(report: &Report, policy: &Policy, html: &mut Html) {
         None => "A class is the published records that share all generalized values; its size is its records.",
     };
     html.text("p class=\"note\"", counted);
+    for unmet_bounds in &report.unmet_bounds {
+        html.text("p class=\"note\"", &format!("A bound of `search.prefer` is not met: {unmet_bounds}."));
+    }
     let limit = format!("At most {} % of the records may be left out.", figure(100.0 * policy.suppression.0));
     html.text("p class=\"note\"", &limit).raw("</section>");
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gate::Release;
-use crate::model::manifest::{Achieved, AttributeLevel, Group, KeptField, Manifest, Unmet, rounded};
+use crate::model::manifest::{Achieved, AttributeLevel, Group, KeptField, Manifest, Unmet, UnmetBound, rounded};
 
 /// A release in figures.
 #[derive(Debug, Clone, Serialize)]
@@ -54,6 +54,8 @@ pub struct Report {
     pub elapsed_ms: f64,
     /// Why it ended.
     pub stop: String,
+    /// The bounds of `search.prefer` that the release does not meet.
+    pub unmet_bounds: Vec<UnmetBound>,
     /// Which policy this was.
     pub policy_fingerprint: String,
 }
@@ -96,6 +98,7 @@ impl Report {
             nodes_predicted: provenance.nodes_predicted,
             elapsed_ms: provenance.search_ms,
             stop: provenance.stop.clone(),
+            unmet_bounds: provenance.unmet_bounds.clone(),
             policy_fingerprint: provenance.policy_fingerprint.clone(),
         }
     }

@@ -129,7 +129,8 @@ pub struct RawAlphaK {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawLkc {
-    /// How many quasi-identifiers are known; 1 or more.
+    /// How many quasi-identifiers are known; 1 or more. Every set of so many is counted for every release, at most 10,000 of
+    /// them; with a `subject` the smaller sets as well.
     #[schemars(range(min = 1))]
     pub l: u32,
     /// The smallest class, in distinct subjects.
@@ -171,8 +172,9 @@ pub struct RawSentence {
     pub any: Option<Vec<RawCondition>>,
     /// For which records it is confidential. Default: for all.
     pub when: Option<RawCondition>,
-    /// How bad it is if it becomes known, relative to the other sentences about the same record; positive. Default: 1.
-    #[schemars(extend("exclusiveMinimum" = 0))]
+    /// How bad it is if it becomes known, relative to the other sentences about the same record; from 0.000001 to 1000000.
+    /// Default: 1.
+    #[schemars(range(min = 0.000_001, max = 1_000_000))]
     pub damage: Option<f64>,
 }
 

@@ -22,7 +22,10 @@ pub struct RawSearch {
     /// for every run that nobody can guess, because who knows the seed can undo the shuffle of the rows. With Kafka it is
     /// always a new one: it names releases.
     pub seed: Option<u64>,
-    /// With `levels: sticky`: keep the last recoding while its loss is at most this much above the best. Default: 2%.
+    /// With `levels: sticky`: keep the last recoding while it is at most this much worse than the best, by what the algorithm
+    /// is after: the policy's loss; for `top-down` the score of priorities; for `granulation-ga` security times quality; for
+    /// `subtree-bottom-up` with a `label` what the classes say about it (`cm`); for `pbg-ea` its preference, and then only
+    /// if it meets the bounds that the best meets. Default: 2%.
     pub keep_within: Option<RawShare>,
     /// With `window.sliding`: how much memory may hold frequency sets from one search to the next. Default: 64MiB.
     pub warm_memory: Option<RawSize>,
@@ -55,7 +58,8 @@ pub enum RawObjective {
     L,
     /// The mean over records of the size of their class.
     SK,
-    /// The mean over records of how many in their class share their sensitive value.
+    /// The mean over records of how many in their class share their sensitive value. Sought high, as in the paper: more of it
+    /// is less diverse.
     SL,
     /// Mean security by the confidential sentences.
     Sf,
@@ -81,9 +85,12 @@ pub enum RawObjective {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RawPrefer {
-    /// Where giving up more of one objective begins to buy little of the others.
+    /// Where giving up more of one objective begins to buy little of the others: the greatest sum of all objectives, each
+    /// scaled from 0 to 1 over the trade-off. Counts (k, l, s_k, s_l) count by the risk 1/count that they leave, so that k
+    /// from 5 to 10 matters and from 5,000 to 10,000 does not; `aecs` by its logarithm; shares as they are.
     Knee,
-    /// At least (losses: at most) so much of each objective named; the knee of what is left.
+    /// At least (losses: at most) so much of each objective named; the knee of those points that meet all bounds. Where none
+    /// does, the nearest to them, and log, metrics, manifest and console say which bounds are not met.
     Bounds(BTreeMap<String, f64>),
 }
 
@@ -210,7 +217,7 @@ pub enum RawEventTime {
 pub enum RawLevels {
     /// Any recoding; with `tumbling` safe only if nobody is in two windows.
     Free,
-    /// The last one while it satisfies and is within `keep_within` of the best.
+    /// The last one while it satisfies and is within `keep_within` of the best, by what the algorithm is after.
     #[default]
     Sticky,
     /// Only coarser.

@@ -33,8 +33,9 @@ pub struct RawPolicy {
     pub label: Option<String>,
     /// Criteria; all must hold in every class of a release. At least one.
     pub privacy: Vec<RawCriterion>,
-    /// What must hold over several releases for somebody who is in more than one. Not with `sliding`; with
-    /// Kafka it needs `journal`. Default: nothing; how people return is measured all the same.
+    /// What must hold over several releases for somebody who is in more than one. Not with `sliding`; with Kafka it needs
+    /// the journal topic. Default: nothing; how people return is measured all the same, where there are a `subject` and a
+    /// sensitive field.
     pub sequential: Option<RawSequential>,
     /// What may be left out of a release. Default: nothing.
     pub suppression: RawSuppression,
@@ -56,17 +57,19 @@ pub struct RawPolicy {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawSequential {
-    /// Over how many releases, the next one included.
+    /// Over how many releases, the next one included. With Kafka they are remembered over restarts, by the journal; else
+    /// every run starts anew. With `scope: partition` each partition counts its own.
     #[schemars(range(min = 2, max = 1000))]
     pub releases: u32,
-    /// How many candidate values must be left. Who would have fewer is held or suppressed.
+    /// How many candidate values must be left to everybody who was in an earlier one of these releases. Who would have fewer
+    /// is held or suppressed, and so are those who no longer satisfy the policy without them.
     #[schemars(range(min = 2))]
     pub candidates: u32,
     /// The sensitive field whose values are candidates. Default: the only one.
     #[serde(default)]
     pub field: Option<String>,
-    /// The most people remembered, each once per release, as keyed hashes; those beyond are left out. Default: 1048576,
-    /// about 32 MiB.
+    /// The most people remembered, each once per release they were in, as keyed hashes; those for whom there is no room are
+    /// held or suppressed. Default: 1048576, about 32 MiB.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_subjects: Option<u64>,
@@ -80,9 +83,9 @@ pub struct RawQuasi {
     pub name: String,
     /// How its values generalize.
     pub hierarchy: RawHierarchy,
-    /// How much a loss in this attribute counts against the others; positive. Default: 1.
+    /// How much a loss in this attribute counts against the others; from 0.000001 to 1000000. Default: 1.
     #[serde(default = "one_weight")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(range(min = 0.000_001, max = 1_000_000))]
     pub weight: f64,
     /// The finest level that may be published; 0 is the value itself. Default: 0.
     #[serde(default)]
@@ -324,7 +327,9 @@ pub enum RawLoss {
     Cm,
     /// The values that are no longer told apart, by `priority`.
     Score,
-    /// The entropy of each attribute's domain that its partition gives up.
+    /// The entropy of each attribute's declared domain that its partition gives up: the leaves that a hierarchy lists, the
+    /// numbers from `min` to `max`, the dates that losses count, all codes of the alphabet; never only the values met so far.
+    /// `trivial` declares no domain and needs none: the value keeps everything, `*` nothing.
     Ql,
     /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
     Entropy,

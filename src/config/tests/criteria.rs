@@ -85,7 +85,7 @@ fn criteria_that_make_no_sense_are_refused() {
     one(&with("{ field: health, equals: 2 }", "{ field: health }"), 16, "either `equals` or a list `in`");
     one(&with("{ field: health, equals: 2 }", "{ damage: 2 }"), 16, "write one of them");
     one(&with("{ field: health, equals: 2 }", "{ field: health, equals: [2] }"), 16, "expected a value");
-    one(&with("damage: 3", "damage: 0"), 17, "more than 0");
+    one(&with("damage: 3", "damage: 0"), 17, "0.000001 or more");
     one(&with("{ field: wish, equals: strict }", "{ any: [] }"), 19, "`any` is empty");
     one(&with("{ min-security: 0.9 }", "{ min-security: 9 }"), 20, "a share between 0 and 1");
     let privacy = |text: &str, more: &str| policy(more).replace("[{ k-anonymity: 5 }]", text);

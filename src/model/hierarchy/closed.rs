@@ -168,6 +168,7 @@ impl Builder {
         let top = self.columns.len() - 1;
         for (level, column) in self.columns.into_iter().enumerate() {
             let loss = below.iter().map(|&n| loss_of(f64::from(n), leaves as f64, level == top)).collect();
+            let own = below.iter().map(|&n| f64::from(n)).collect();
             let mut above = vec![0; column.parent.iter().max().map_or(0, |&p| p as usize + 1)];
             for (&parent, &n) in column.parent.iter().zip(&below) {
                 above[parent as usize] += n;
@@ -176,7 +177,7 @@ impl Builder {
             if level == 0 {
                 index = column.index;
             }
-            levels.push(Arc::new(LevelTable { labels: column.labels, parent: column.parent, loss }));
+            levels.push(Arc::new(LevelTable { labels: column.labels, parent: column.parent, loss, leaves: own }));
         }
         let mut closed = Closed { levels, index, aliases: FxHashMap::default() };
         closed.aliases = aliases(&closed);

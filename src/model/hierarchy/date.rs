@@ -87,6 +87,22 @@ impl DateUnit {
         date.ok().filter(|&date| self.label(date) == label)
     }
 
+    /// The number of the unit that holds `date`; the next unit has the next number.
+    fn number(self, date: Date) -> f64 {
+        let (year, month) = (f64::from(date.year()), f64::from(date.month() - 1));
+        // A Monday before every date that is read, so that weeks begin where they should.
+        let day = days(Date::constant(-1, 12, 27), date) - 1.0;
+        match self {
+            Self::Day => day,
+            Self::Week => (day / 7.0).floor(),
+            Self::Month => year * 12.0 + month,
+            Self::Quarter => year * 4.0 + (month / 3.0).floor(),
+            Self::Year => year,
+            Self::Decade => (year / 10.0).floor(),
+            Self::Century => (year / 100.0).floor(),
+        }
+    }
+
     /// The first and the last day of the unit that holds `date`.
     fn span(self, date: Date) -> Option<(Date, Date)> {
         let years = |length: i16| {
@@ -230,6 +246,39 @@ impl Dates {
         // A unit wholly outside can only be met where that end of the range was not given; it counts as it is.
         let below = if from <= to { days(from, to) } else { days(first, last) };
         loss_of(below, days(self.counted.0, self.counted.1), false)
+    }
+
+    /// How many units of level 0 the counted range has.
+    pub(super) fn size(&self) -> f64 {
+        self.units_between(self.counted.0, self.counted.1)
+    }
+
+    /// How many of them the leaf's ancestor at a level below the top stands for.
+    pub(super) fn leaves(&self, leaf: &str, level: Level) -> f64 {
+        let span = |unit: &DateUnit| unit.span(self.units[0].read(leaf)?);
+        let Some((first, last)) = self.units.get(usize::from(level)).and_then(span) else {
+            return 0.0;
+        };
+        let (from, to) = (first.max(self.counted.0), last.min(self.counted.1));
+        if from <= to { self.units_between(from, to) } else { 0.0 }
+    }
+
+    /// The sizes of the units of a level below the top, over the counted range.
+    pub(super) fn blocks(&self, level: Level) -> Vec<(f64, f64)> {
+        let mut blocks = Vec::new();
+        let mut from = Some(self.counted.0);
+        while let (Some(first), Some(unit)) = (from, self.units.get(usize::from(level)))
+            && first <= self.counted.1
+        {
+            let last = unit.span(first).map_or(self.counted.1, |(_, last)| last.min(self.counted.1));
+            blocks.push((self.units_between(first, last), 1.0));
+            from = last.tomorrow().ok();
+        }
+        blocks
+    }
+
+    fn units_between(&self, first: Date, last: Date) -> f64 {
+        self.units[0].number(last) - self.units[0].number(first) + 1.0
     }
 
     /// The first and the last day of the level's unit around a leaf, cut off at the range.

@@ -162,8 +162,40 @@ impl Intervals {
             return (to.min(self.max) - from.max(self.min)) as f64 / (self.max - self.min) as f64;
         }
         let below = (to - 1).min(self.max) - from.max(self.min) + 1;
-        let beyond = [&self.low, &self.high].into_iter().flatten().count() as i128;
-        loss_of(below as f64, (self.max - self.min + 1 + beyond) as f64, false)
+        loss_of(below as f64, self.size(), false)
+    }
+
+    /// How many numbers are declared, in the unit of which all bounds are multiples; what lies beyond the range is one each.
+    pub(super) fn size(&self) -> f64 {
+        (self.max - self.min + 1) as f64 + self.beyond_count() as f64
+    }
+
+    /// How many of them the leaf's ancestor at a level below the top stands for.
+    pub(super) fn leaves(&self, leaf: &str, level: Level) -> f64 {
+        let Some(units) = self.inside(leaf).filter(|_| level > 0 && !self.beyond(leaf)) else {
+            return 1.0;
+        };
+        let (from, to) = self.interval(units, level);
+        (to.min(self.max + 1) - from.max(self.min)) as f64
+    }
+
+    /// The sizes of the intervals of a level between the leaves and the top, each with how many there are of it.
+    pub(super) fn blocks(&self, level: Level) -> Vec<(f64, f64)> {
+        let (first, last) = (self.interval(self.min, level), self.interval(self.max, level));
+        let mut blocks = vec![(1.0, self.beyond_count() as f64)];
+        if first == last {
+            blocks.push(((self.max - self.min + 1) as f64, 1.0));
+        } else {
+            let width = first.1 - first.0;
+            blocks.push(((first.1 - self.min) as f64, 1.0));
+            blocks.push((width as f64, ((last.0 - first.1) / width) as f64));
+            blocks.push(((self.max - last.0 + 1) as f64, 1.0));
+        }
+        blocks
+    }
+
+    fn beyond_count(&self) -> usize {
+        [&self.low, &self.high].into_iter().flatten().count()
     }
 
     /// The interval of the level around a leaf, cut off at the range; closed where the range ends, else half open.

@@ -16,6 +16,7 @@ mod tree;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
 
 pub use jiff::civil::Date;
 pub use rust_decimal::Decimal;
@@ -32,7 +33,7 @@ pub use tree::{TreeNode, TreeSpec};
 const TOP: &str = "*";
 
 /// How one attribute's values generalize. `Hash` covers the whole definition, for a fingerprint.
-pub struct Hierarchy(Kind);
+pub struct Hierarchy(Kind, OnceLock<Vec<f64>>);
 
 enum Kind {
     Closed(Closed),
@@ -62,7 +63,7 @@ impl Hierarchy {
     /// # Errors
     /// Everything that is wrong with the file, in the order of its lines.
     pub fn parse_csv(bytes: &[u8]) -> Result<Self, Vec<HierarchyError>> {
-        csv::parse(bytes).map(|closed| Self(Kind::Closed(closed)))
+        csv::parse(bytes).map(|closed| Self(Kind::Closed(closed), OnceLock::new()))
     }
 
     /// Numbers by intervals of growing width.
@@ -70,7 +71,7 @@ impl Hierarchy {
     /// # Errors
     /// Everything that is wrong with the widths and the range.
     pub fn intervals(spec: IntervalSpec) -> Result<Self, Vec<HierarchyError>> {
-        intervals::Intervals::new(&spec).map(|intervals| Self(Kind::Intervals(intervals)))
+        intervals::Intervals::new(&spec).map(|intervals| Self(Kind::Intervals(intervals), OnceLock::new()))
     }
 
     /// Codes of a fixed length, masked from the right.
@@ -78,7 +79,7 @@ impl Hierarchy {
     /// # Errors
     /// If the length or the alphabet is out of bounds.
     pub fn prefix(spec: PrefixSpec) -> Result<Self, Vec<HierarchyError>> {
-        prefix::Prefix::new(&spec).map(|prefix| Self(Kind::Prefix(prefix)))
+        prefix::Prefix::new(&spec).map(|prefix| Self(Kind::Prefix(prefix), OnceLock::new()))
     }
 
     /// Dates by calendar units.
@@ -86,7 +87,7 @@ impl Hierarchy {
     /// # Errors
     /// If the units do not nest, the range is empty or the format cannot be read.
     pub fn dates(spec: DateSpec) -> Result<Self, Vec<HierarchyError>> {
-        date::Dates::new(spec).map(|dates| Self(Kind::Dates(dates)))
+        date::Dates::new(spec).map(|dates| Self(Kind::Dates(dates), OnceLock::new()))
     }
 
     /// A categorical tree.
@@ -94,12 +95,12 @@ impl Hierarchy {
     /// # Errors
     /// If it is empty or too deep, or a value is in it twice.
     pub fn tree(spec: TreeSpec) -> Result<Self, Vec<HierarchyError>> {
-        tree::build(&spec).map(|closed| Self(Kind::Closed(closed)))
+        tree::build(&spec).map(|closed| Self(Kind::Closed(closed), OnceLock::new()))
     }
 
     /// Any value as it is, or not at all: level 1 is `*`. The value `*` is the top already.
     pub fn trivial() -> Self {
-        Self(Kind::Trivial)
+        Self(Kind::Trivial, OnceLock::new())
     }
 
     /// The last level, at which all values are one; at least 1.
@@ -201,6 +202,49 @@ impl Hierarchy {
         }
     }
 
+    /// How many declared leaves the leaf's ancestor at `level` stands for; for hierarchies that do not list their leaves.
+    pub(super) fn open_leaves(&self, leaf: &str, level: Level) -> f64 {
+        match &self.0 {
+            _ if level >= self.height() => self.size().unwrap_or(1.0),
+            Kind::Intervals(intervals) => intervals.leaves(leaf, level),
+            Kind::Prefix(prefix) => prefix.leaves(level),
+            Kind::Dates(dates) => dates.leaves(leaf, level),
+            Kind::Trivial | Kind::Closed(_) => 1.0,
+        }
+    }
+
+    /// How many leaves it declares: those that it lists, the numbers of its range, the codes of its alphabet, the dates that
+    /// losses count. `None` where any value is a leaf.
+    pub fn size(&self) -> Option<f64> {
+        match &self.0 {
+            Kind::Closed(closed) => Some(closed.levels[0].len() as f64),
+            Kind::Intervals(intervals) => Some(intervals.size()),
+            Kind::Prefix(prefix) => Some(prefix.leaves(prefix.height())),
+            Kind::Dates(dates) => Some(dates.size()),
+            Kind::Trivial => None,
+        }
+    }
+
+    /// The share of what tells the declared leaves apart that a level keeps: the entropy of the partition that it makes of
+    /// them, all leaves alike, over log(leaves). Depends on nothing that was read. Where any value is a leaf, level 0 keeps
+    /// everything and the top nothing, however many leaves there are; one leaf alone has nothing to lose.
+    pub fn quality(&self, level: Level) -> f64 {
+        let of = |level: Level| match (&self.0, self.size()) {
+            (_, Some(size)) if size < 2.0 => 1.0,
+            _ if level == 0 => 1.0,
+            _ if level >= self.height() => 0.0,
+            (Kind::Closed(closed), Some(size)) => {
+                entropy(closed.levels[usize::from(level)].leaves().iter().map(|&n| (n, 1.0)), size)
+            }
+            (Kind::Intervals(intervals), Some(size)) => entropy(intervals.blocks(level), size),
+            (Kind::Dates(dates), Some(size)) => entropy(dates.blocks(level), size),
+            // All codes are as many as their length, so that sums of powers are not needed.
+            _ => 1.0 - f64::from(level) / f64::from(self.height()),
+        };
+        let qualities = self.1.get_or_init(|| (0..=self.height()).map(of).collect());
+        qualities.get(usize::from(level)).copied().unwrap_or(0.0)
+    }
+
     /// The complete tables, where the hierarchy lists its leaves.
     pub(super) fn closed(&self) -> Option<&Closed> {
         match &self.0 {
@@ -216,6 +260,12 @@ impl Hierarchy {
             _ => true,
         }
     }
+}
+
+/// The entropy of blocks of these sizes, each with how many there are of it, over the most that `size` leaves could have.
+fn entropy(blocks: impl IntoIterator<Item = (f64, f64)>, size: f64) -> f64 {
+    let share = |(leaves, blocks): (f64, f64)| blocks * leaves / size * (size / leaves).ln();
+    blocks.into_iter().map(share).sum::<f64>() / size.ln()
 }
 
 impl fmt::Debug for Hierarchy {
@@ -319,6 +369,78 @@ mod tests {
         assert_eq!(hashes, kinds().iter().map(hash).collect::<Vec<_>>());
         let distinct: std::collections::HashSet<_> = hashes.iter().collect();
         assert_eq!(distinct.len(), hashes.len());
+    }
+
+    /// Its slow twin: every declared leaf by itself.
+    fn naive_quality(h: &Hierarchy, leaves: &[String], level: Level) -> f64 {
+        let mut blocks: std::collections::HashMap<String, f64> = std::collections::HashMap::new();
+        for leaf in leaves {
+            *blocks.entry(h.label(leaf, level).unwrap().into_owned()).or_default() += 1.0;
+        }
+        let n = leaves.len() as f64;
+        blocks.values().map(|b| b / n * (n / b).ln()).sum::<f64>() / n.ln()
+    }
+
+    #[test]
+    fn quality_is_the_entropy_of_every_declared_leaf() {
+        let open = IntervalSpec {
+            open: Open::Both,
+            origin: 3.into(),
+            ..IntervalSpec::new([5.into(), 20.into()], 1.into(), 64.into())
+        };
+        let tenths = IntervalSpec::new([Decimal::new(5, 1), 2.into()], 0.into(), 9.into());
+        let date = |text: &str| Some(text.parse::<Date>().unwrap());
+        let spec = |units: Vec<DateUnit>| DateSpec {
+            min: date("1999-11-07"),
+            max: date("2012-03-04"),
+            ..DateSpec::new(units)
+        };
+        let days = || {
+            let first = date("1999-11-07").unwrap();
+            first
+                .series(jiff::Span::new().days(1))
+                .take_while(|d| Some(*d) <= date("2012-03-04"))
+                .map(|d| d.to_string())
+        };
+        let months = || days().map(|day| day[..7].to_owned()).collect::<std::collections::BTreeSet<_>>().into_iter();
+        let cases: Vec<(Hierarchy, Vec<String>)> = vec![
+            (kinds().swap_remove(0), vec!["1.0".into(), "2".into(), String::new()]),
+            (
+                Hierarchy::intervals(open).unwrap(),
+                (1..=64).map(|n| n.to_string()).chain(["<1".into(), ">64".into()]).collect(),
+            ),
+            (
+                Hierarchy::intervals(tenths).unwrap(),
+                (0..=90).map(|n| Decimal::new(n, 1).normalize().to_string()).collect(),
+            ),
+            (Hierarchy::prefix(PrefixSpec::new(3)).unwrap(), (0..1000).map(|n| format!("{n:03}")).collect()),
+            (
+                Hierarchy::dates(spec(vec![DateUnit::Day, DateUnit::Month, DateUnit::Quarter, DateUnit::Decade]))
+                    .unwrap(),
+                days().collect(),
+            ),
+            (Hierarchy::dates(spec(vec![DateUnit::Day, DateUnit::Week])).unwrap(), days().collect()),
+            (
+                Hierarchy::dates(spec(vec![DateUnit::Month, DateUnit::Year, DateUnit::Century])).unwrap(),
+                months().collect(),
+            ),
+        ];
+        for (h, leaves) in &cases {
+            assert_eq!(h.size(), Some(leaves.len() as f64), "{h:?}");
+            for level in 0..=h.height() {
+                let naive = naive_quality(h, leaves, level);
+                assert!((h.quality(level) - naive).abs() < 1e-9, "{h:?} {level}: {} {naive}", h.quality(level));
+                let below = |leaf: &String| leaves.iter().filter(|l| h.label(l, level) == h.label(leaf, level)).count();
+                let step = leaves.len().div_ceil(50);
+                let agree = |leaf: &String| h.closed().is_some() || h.open_leaves(leaf, level) == below(leaf) as f64;
+                assert!(leaves.iter().step_by(step).all(agree), "{h:?} {level}");
+            }
+        }
+        assert_eq!([0, 1].map(|level| Hierarchy::trivial().quality(level)), [1.0, 0.0]);
+        let one = Hierarchy::parse_csv(b"a;x;*\n").unwrap();
+        assert_eq!([0, 1, 2].map(|level| one.quality(level)), [1.0; 3]);
+        let endless = Hierarchy::prefix(PrefixSpec { alphabet: u32::MAX, ..PrefixSpec::new(64) }).unwrap();
+        assert_eq!(endless.quality(16), 0.75);
     }
 
     proptest! {

@@ -79,6 +79,11 @@ impl Prefix {
         Some(Cow::Owned(leaf.chars().take(kept).chain(masks).collect()))
     }
 
+    /// alphabet^level, the codes that agree in all but the last `level` characters.
+    pub(super) fn leaves(&self, level: Level) -> f64 {
+        f64::from(self.alphabet).powi(i32::from(level))
+    }
+
     /// (alphabet^level - 1) / (alphabet^length - 1), whatever the size of the powers.
     pub(super) fn loss(&self, level: Level) -> f64 {
         let power = |exponent: i32| f64::from(self.alphabet).powi(exponent);

@@ -1,4 +1,4 @@
-//! The parts of a level: labels in one string, the parent of each code, the loss of each code.
+//! The parts of a level: labels in one string, the parent of each code, the loss and the leaves of each code.
 //!
 //! Invariant: codes are dense from 0, and within a level a label has one code. Nothing here can print a label: in the
 //! tables of a stream labels are values that were read.
@@ -90,6 +90,7 @@ pub struct LevelTable {
     pub(crate) labels: Labels,
     pub(crate) parent: Vec<Code>,
     pub(crate) loss: Vec<f64>,
+    pub(crate) leaves: Vec<f64>,
 }
 
 impl LevelTable {
@@ -124,9 +125,15 @@ impl LevelTable {
         &self.loss
     }
 
+    /// For each code how many leaves that the hierarchy declares lie below it; 0 for a value outside them.
+    pub fn leaves(&self) -> &[f64] {
+        &self.leaves
+    }
+
     /// About how much memory the table holds.
     pub fn bytes(&self) -> usize {
-        self.labels.bytes() + self.parent.capacity() * size_of::<Code>() + self.loss.capacity() * size_of::<f64>()
+        let figures = self.loss.capacity() + self.leaves.capacity();
+        self.labels.bytes() + self.parent.capacity() * size_of::<Code>() + figures * size_of::<f64>()
     }
 }
 
@@ -137,7 +144,7 @@ impl fmt::Debug for LevelTable {
 }
 
 impl Hash for LevelTable {
-    /// Losses follow from labels and parents.
+    /// Losses and leaves follow from labels and parents.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.labels.text.hash(state);
         self.labels.ends.hash(state);
