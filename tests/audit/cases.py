@@ -10,6 +10,8 @@ from formats import MISSING, Raw
 import hierarchies
 
 LINK = "rid"
+# A kept field that is unique and that nobody has looked at.
+BADGE = "badge"
 ALGORITHMS = ["auto", "optimal", "exhaustive", "bottom-up", "subtree-bottom-up", "top-down", "top-down-extended", "granulation",
               "granulation-ga", "tabu-ga", "genetic", "tabu", "pbg-ea"]
 LOSSES = ["glm", "glm", "glm", "dm", "precision", "aecs", "cm", "score", "ql", "entropy"]
@@ -121,7 +123,8 @@ class Maker:
             number = lambda: Decimal(rng.randint(0, 200)) / 10
         else:
             low, width = rng.choice([0, 18, -20]), rng.choice([2, 5])
-            spec = {"widths": [width * f for f in (1, 2, 4, 12)][: rng.randint(1, 4)], "min": low, "max": low + rng.choice([25, 60])}
+            widths = [width * f for f in (1, 2, 4, 12)][: rng.randint(1, 4)]
+            spec = {"widths": widths, "min": low, "max": low + rng.choice([25, 60])}
             number = lambda: Decimal(rng.randint(spec["min"], spec["max"]))
         if rng.random() < 0.3:
             spec["origin"] = rng.choice([1, -3, 10])
@@ -220,7 +223,8 @@ class Maker:
 
     def trivial(self, name):
         rng, values = self.rng, ["m", "f", "M", "ｆ", "x y", "true", "1"][: self.rng.randint(2, 7)]
-        return "trivial", lambda unknown: rng.choice(["*", Decimal(1), True]) if unknown and rng.random() < 0.5 else rng.choice(values)
+        odd = ["*", Decimal(1), True]
+        return "trivial", lambda unknown: rng.choice(odd) if unknown and rng.random() < 0.5 else rng.choice(values)
 
     # Everything else that the policy names.
 
@@ -269,6 +273,7 @@ class Maker:
         keep = [LINK] if rng.random() < 0.8 else []
         self.draws["town"] = lambda odd: rng.choice(["north", "south", None if case.source == "jsonl" else "west"])
         keep += ["town"] if rng.random() < 0.3 else []
+        keep += [BADGE] if rng.random() < 0.1 else []
         if keep:
             case.policy["keep"] = keep
         if rng.random() < 0.5:
@@ -283,7 +288,8 @@ class Maker:
         names = case.sensitive
         k = rng.choice([2, 2, 3, 3, 4, 5, 7])
         privacy = [{"k-anonymity": k}] if rng.random() < 0.85 or not names else []
-        kinds = ["l-diversity", "l-diversity", "t-closeness", "t-closeness", "p-sensitive", "alpha-k", "lkc", "confidential"] if names else ["lkc"]
+        kinds = ["l-diversity", "l-diversity", "t-closeness", "t-closeness", "p-sensitive", "alpha-k", "lkc", "confidential"]
+        kinds = kinds if names else ["lkc"]
         for kind in rng.sample(kinds, rng.choice([0, 1, 1, 2]) if privacy and names else rng.choice([0, 1]) if privacy else 1):
             privacy.append(self.criterion(kind, rng.choice(names) if names else None, k))
         if any("confidential" in c for c in privacy) and rng.random() < 0.4:
@@ -300,7 +306,8 @@ class Maker:
                 spec["variant"] = variant
             return {kind: {**spec, "c": rng.choice([1, 2.5, 4])} if variant == "recursive" else spec}
         if kind == "t-closeness":
-            spec = {"field": name, "t": rng.choice([0.2, 0.35, 0.5]), "distance": rng.choice(["equal", "ordered", "hierarchical"])}
+            spec = {"field": name, "t": rng.choice([0.2, 0.35, 0.5])}
+            spec["distance"] = rng.choice(["equal", "ordered", "hierarchical"])
             values = [self.draws[name](False) for _ in range(200)]
             texts = sorted({v for v in values if isinstance(v, str)})
             if spec["distance"] == "ordered" and texts:
@@ -341,8 +348,10 @@ class Maker:
         for key in ("unknown_value", "missing_value", "null_value"):
             if rng.random() < 0.6:
                 case.policy[key] = rng.choice(["reject", "suppress", "top"])
-        measures = {case.hierarchy(i).measure for i in range(len(case.quasi))}
-        renders = ["interval"] * bool(measures & {"number", "date"}) + ["microaggregate"] * (measures != {"category"})
+        # A rendering that could change nothing is refused.
+        inner = [i for i in range(len(case.quasi)) if case.bounds(i)[0] == 0 < case.bounds(i)[1] and case.hierarchy(i).height > 1]
+        measures = {case.hierarchy(i).measure for i in inner}
+        renders = ["interval"] * bool(measures & {"number", "date"}) + ["microaggregate"] * bool(measures - {"category"})
         if case.mode == "sliding":
             renders = [render for render in renders if render != "microaggregate"]
         if renders and rng.random() < 0.3:
@@ -379,7 +388,7 @@ class Maker:
 
     def population(self):
         case, rng = self.case, self.rng
-        case.names = list(dict.fromkeys([LINK, "person", "email", "town", "lab"] + case.quasi + case.sensitive + ["secret"]))
+        case.names = [LINK, BADGE, "person", "email", "town", "lab"] + case.quasi + case.sensitive + ["secret"]
         rng.shuffle(case.names)
         several = "subject" in case.policy and rng.random() < 0.8
         dirt = rng.choice([0, 0, 0.02, 0.1])
@@ -395,7 +404,7 @@ class Maker:
             person = previous if several and previous and rng.random() < 0.4 else f"subj-{rng.randint(0, self.size * 2)}"
             previous = person
             record["person"] = self.person(person, dirt)
-            record |= {LINK: f"r{i}", "email": f"canary-{i}-mail@example.org", "secret": f"canary-{i}-{rng.random()}",
+            record |= {LINK: f"r{i}", BADGE: f"b{i}", "email": f"canary-{i}@example.org", "secret": f"canary-{i}-{rng.random()}",
                        "lab": rng.choice(["yes", "no"]), "town": self.draws["town"](False)}
             record = {name: record[name] for name in case.names}
             case.records.append({n: as_written(v, case.source) for n, v in record.items()})
@@ -412,7 +421,7 @@ class Maker:
     def person(self, person, dirt):
         rng = self.rng
         if rng.random() < dirt / 4:
-            return rng.choice(["", None, " "])
+            return rng.choice(["", None, " \u00ad" if self.case.odd_values else ""])
         if self.case.odd_values and rng.random() < 0.3:
             return rng.choice([person.upper(), f" {person}", person + "\u00ad", person + "\u200b"])
         return person

@@ -41,6 +41,7 @@ class Evidence:
     report: dict = None
     manifests: list = field(default_factory=list)
     manifests_again: list = field(default_factory=list)
+    journal: list = field(default_factory=list)  # For operators: what each window finished.
     figures: str = ""  # Manifests and reports as text.
 
 
@@ -49,7 +50,8 @@ def knows(binary):
     """What this build of the program can be asked for."""
     run = lambda *args: subprocess.run([binary, *args], capture_output=True, text=True, timeout=PATIENCE).stdout
     schema = run("schema")
-    return {"reviewed": '"reviewed"' in schema, "manifest": "--manifest" in run("verify", "--help")}
+    sink = json.loads(schema)["$defs"]["RawFileSink"]["properties"]
+    return {"reviewed": '"reviewed"' in schema, "journal": "journal" in sink, "manifest": "--manifest" in run("verify", "--help")}
 
 
 def kept(name, binary):
@@ -146,6 +148,8 @@ class Driver:
         for name in ("first", "again"):
             source = {"file": {"path": f"in.{case.source}"}}
             sink = {"file": {"path": f"{name}.{case.sink}", "manifest": f"{name}.manifest"}}
+            if knows(self.binary)["journal"]:
+                sink["file"]["journal"] = f"{name}.journal"
             if case.stdio:
                 source, sink = {"stdio": {"format": case.source}}, {"stdio": {"format": case.sink}}
             elif case.source == "csv":
@@ -159,6 +163,8 @@ class Driver:
         text = [self.read(f"{name}.manifest").decode() for name in ("first", "again")]
         evidence = Evidence(case, *outputs, figures=text[0])
         evidence.manifests, evidence.manifests_again = [[json.loads(line) for line in t.splitlines()] for t in text]
+        evidence.journal = [json.loads(line) for line in self.read("first.journal").decode().splitlines()]
         if evidence.first.rows and not case.stdio and knows(self.binary)["manifest"]:
-            evidence.verify = self.run("verify", "-c", "first.yaml", f"first.{case.sink}", "--manifest", "first.manifest", "--json")
+            file = f"first.{case.sink}"
+            evidence.verify = self.run("verify", "-c", "first.yaml", file, "--manifest", "first.manifest", "--json")
         return evidence

@@ -10,7 +10,15 @@ import json
 import struct
 from decimal import Decimal
 
-MISSING = object()
+
+class Missing:
+    """The one value of a field that is absent, copied or not."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+MISSING = Missing()
 
 
 class Raw(str):

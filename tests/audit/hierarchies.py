@@ -12,7 +12,11 @@ from decimal import Decimal
 
 TOP = object()
 NUMBER = re.compile(r"(-|\+)?\d+(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
-INVISIBLE = dict.fromkeys([0xFEFF, 0x200B, 0x200C, 0x200D, 0x2060])
+# Unicode's Default_Ignorable_Code_Point: characters that show nothing.
+IGNORABLE = [(0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+             (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+             (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)]
+INVISIBLE = {code: None for first, last in IGNORABLE for code in range(first, last + 1)}
 
 
 def number(text):
@@ -35,7 +39,7 @@ def text_of(value):
     if isinstance(value, (int, Decimal)):
         return plain(Decimal(value))
     if isinstance(value, str):
-        return value if value.isascii() else unicodedata.normalize("NFC", value.translate(INVISIBLE))
+        return value.strip() if value.isascii() else unicodedata.normalize("NFC", value.translate(INVISIBLE)).strip()
     return None
 
 
