@@ -348,11 +348,11 @@ class Maker:
         for key in ("unknown_value", "missing_value", "null_value"):
             if rng.random() < 0.6:
                 case.policy[key] = rng.choice(["reject", "suppress", "top"])
-        # A rendering that could change nothing is refused.
+        # A rendering that could change nothing is refused, and statistics without a k.
         inner = [i for i in range(len(case.quasi)) if case.bounds(i)[0] == 0 < case.bounds(i)[1] and case.hierarchy(i).height > 1]
         measures = {case.hierarchy(i).measure for i in inner}
         renders = ["interval"] * bool(measures & {"number", "date"}) + ["microaggregate"] * bool(measures - {"category"})
-        if case.mode == "sliding":
+        if case.mode == "sliding" or not any("k-anonymity" in c for c in case.policy["privacy"]):
             renders = [render for render in renders if render != "microaggregate"]
         if renders and rng.random() < 0.3:
             case.policy["render"] = rng.choice(renders)

@@ -109,6 +109,8 @@ def every_node(trial):
             for i, (leaves, record) in enumerate(zip(trial.fates, case.records)) if isinstance(leaves, list)]
     needs(0 < len(lattice) * len(rows) <= TRIED)
     needs(trial.limit == 0 or not kinds & {"t-closeness", "lkc", "min-security"})
+    together = [Row(("*",) * len(case.quasi), values, person) for _, values, person in rows]
+    needs(not any(figure.vague for figure in trial.criteria.figures(together)))
     by_value = trial.fates.count("suppress")
     allowed = math.floor(trial.limit * (len(rows) + by_value) + 1e-9) - by_value
     return {levels: Node(trial, rows, levels, allowed) for levels in lattice}

@@ -40,10 +40,11 @@ def figures(trial):
     """The figures that manifest or report give are those of the weakest class."""
     needs(trial.shown and (trial.linked or "subject" not in trial.case.policy))
     for release in trial.shown:
-        said = {c["criterion"]: c["achieved"] for c in release.said.get("criteria", [])}
-        for figure in trial.criteria.figures(release.rows):
-            if not figure.vague and figure.name in said and not close(said[figure.name], figure.reached):
-                yield f"{figure.name}: {said[figure.name]}, counted {figure.reached}"
+        for said, figure in zip(release.said.get("criteria", []), trial.criteria.figures(release.rows)):
+            if said["criterion"] != figure.name:
+                yield f"{said['criterion']} where {figure.name} stands in the policy"
+            elif not figure.vague and not close(said["achieved"], figure.reached):
+                yield f"{figure.name}: {said['achieved']}, counted {figure.reached}"
         sizes = [recount.people(rows) for rows in recount.classes(release.rows).values()]
         if release.said["k_achieved"] != min(sizes):
             yield f"k_achieved {release.said['k_achieved']}, counted {min(sizes)}"
