@@ -4,11 +4,10 @@ import copy
 import json
 from collections import defaultdict
 
-import check_commands
-import check_privacy
 import judge
 from cases import BADGE, LINK
 from hierarchies import TOP
+from judge import check_commands, check_privacy
 
 FORGERIES = defaultdict(list)
 
