@@ -1,0 +1,174 @@
+"""A case and its evidence as the checks see them: releases of rows, each with the people and the places it is about."""
+
+from functools import cached_property
+
+import formats
+import recount
+from cases import LINK
+from hierarchies import TOP
+from recount import Row
+
+CHECKS = {}
+
+
+def check(function):
+    CHECKS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+class DoesNotApply(Exception):
+    pass
+
+
+def needs(condition):
+    if not condition:
+        raise DoesNotApply
+
+
+class Release:
+    """The rows of one release, what is said of it, and the records that were read for it."""
+
+    def __init__(self, trial, rows, said, read):
+        self.trial, self.published, self.said, self.read = trial, rows, said, read
+        recoding = said.get("recoding", {})
+        if isinstance(recoding, list):
+            recoding = {a["attribute"]: a.get("cut", a["level"]) for a in recoding}
+        self.recoding = [recoding.get(name) for name in trial.case.quasi]
+
+    @cached_property
+    def rows(self):
+        """The rows as they are counted. Without a link every row is somebody else."""
+        case = self.trial.case
+        rows = []
+        for i, row in enumerate(self.published):
+            source = self.trial.source_of(row)
+            person = i if source is None else self.trial.person(source)
+            labels = tuple(text(row.get(name)) for name in case.quasi)
+            rows.append(Row(labels, {n: row.get(n) for n in case.sensitive + case.policy.get("keep", [])}, person, source))
+        return rows
+
+    @cached_property
+    def by_records(self):
+        """The same rows counted as a reader counts them."""
+        return [Row(row.labels, row.values, i, row.source) for i, row in enumerate(self.rows)]
+
+    def withheld(self, name):
+        """True if a kept field that nobody has looked at is left empty throughout."""
+        unseen = name not in self.trial.case.sensitive and name != LINK
+        return unseen and all(row.form(name) is None for row in self.rows)
+
+    def allowed(self, i, leaf):
+        """The texts under which the release may publish a leaf of quasi-identifier i; None if microaggregated."""
+        case, hierarchy = self.trial.case, self.trial.case.hierarchy(i)
+        render, level = case.policy.get("render", "label"), self.recoding[i]
+        if render == "microaggregate" and hierarchy.measure != "category":
+            return None
+        shown = hierarchy.interval if render == "interval" and hierarchy.measure in ("number", "date") else hierarchy.label
+        if not isinstance(level, list):
+            return {shown(leaf, level)}
+        low, high = case.bounds(i)
+        levels = [l for l in range(low, high + 1) if leaf is TOP or hierarchy.label(leaf, l) in level]
+        return {shown(leaf, l) for l in levels}
+
+    def level(self, i, leaf, shown):
+        """The level at which a leaf is published."""
+        level, hierarchy = self.recoding[i], self.trial.case.hierarchy(i)
+        if not isinstance(level, list):
+            return level
+        fitting = [l for l in range(hierarchy.height + 1) if shown in (hierarchy.label(leaf, l), hierarchy.interval(leaf, l))]
+        return fitting[0] if fitting else None
+
+
+class Trial:
+    """A case, its evidence, and what follows from both."""
+
+    def __init__(self, evidence):
+        self.evidence, self.case = evidence, evidence.case
+        self.criteria = recount.Criteria(self.case.policy, self.case.files)
+        self.linked = LINK in self.case.policy.get("keep", [])
+
+    @cached_property
+    def fates(self):
+        """What must become of each record before any release: its places in the hierarchies, `suppress` or `reject`."""
+        return [self.fate(record) for record in self.case.records]
+
+    def fate(self, record):
+        policy = self.case.policy
+        if isinstance(record, str):
+            return "reject"
+        leaves = []
+        for i, name in enumerate(self.case.quasi):
+            value = record[name]
+            if isinstance(value, formats.Raw):
+                return "reject"
+            leaf = self.case.hierarchy(i).leaf(value)
+            if leaf is None:
+                reason = "missing_value" if value is formats.MISSING else "null_value" if value is None else "unknown_value"
+                fallback = policy.get(reason, "reject")
+                if fallback != "top":
+                    return fallback
+                leaf = TOP
+            leaves.append(leaf)
+        if any(record[name] is formats.MISSING for name in self.case.sensitive):
+            return "reject"
+        if "subject" in policy and recount.canonical(record["person"]) is None:
+            return "reject"
+        return leaves
+
+    def person(self, source):
+        record = self.case.records[source]
+        return recount.canonical(record["person"]) if "subject" in self.case.policy and isinstance(record, dict) else source
+
+    def source_of(self, row):
+        name = row.get(LINK) if self.linked else None
+        if not isinstance(name, str) or not name[1:].isdigit() or int(name[1:]) >= len(self.case.records):
+            return None
+        return int(name[1:])
+
+    @cached_property
+    def releases(self):
+        evidence, everything = self.evidence, range(len(self.case.records))
+        rows = evidence.first.rows
+        if self.case.mode == "anonymize":
+            return [Release(self, rows, evidence.report or {}, everything)] if evidence.first.data else []
+        if self.case.stdio:
+            return []
+        releases, at = [], 0
+        for said in evidence.manifests:
+            releases.append(Release(self, rows[at:at + said["rows"]], said, self.window(said["window_id"])))
+            at += said["rows"]
+        return releases
+
+    def window(self, number):
+        """The records that are read for a window: all are of one length, but the last."""
+        window, total = self.case.window, len(self.case.records)
+        length = window["sliding"]["slide"] if "sliding" in window else window["tumbling"]["max_records"]
+        return range(min(number * length, total), min((number + 1) * length, total))
+
+    @cached_property
+    def shown(self):
+        return [release for release in self.releases if release.published]
+
+    @property
+    def limit(self):
+        limit = self.case.policy.get("suppression", {}).get("limit", 0)
+        return float(limit[:-1]) / 100 if isinstance(limit, str) else limit
+
+    @property
+    def k(self):
+        privacy = self.case.policy["privacy"]
+        sizes = [c["k-anonymity"] for c in privacy if "k-anonymity" in c] + [c["alpha-k"]["k"] for c in privacy if "alpha-k" in c]
+        return max(sizes, default=1)
+
+
+def text(value):
+    return formats.csv_text(value)
+
+
+def known(value):
+    return None if value is formats.MISSING else value
+
+
+def close(said, counted):
+    """Equal to three digits."""
+    return said is not None and abs(said - counted) <= 0.006 * abs(counted) + 1e-9
