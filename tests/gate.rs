@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use veilstream::gate::{Refusal, Release, verify};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::Loss;
+use veilstream::model::policy::{Criterion, K, Loss};
 use veilstream::model::recoding::{Cut, Recoding};
 use veilstream::privacy::Rules;
 
@@ -227,4 +227,25 @@ fn an_empty_batch_passes_and_says_so() {
     let release = verify(batch, &checked).expect("nothing to refuse");
     assert!(release.is_empty());
     assert_eq!(release.manifest().k_achieved, None);
+}
+
+/// Sixty attributes, of which somebody may know six: 50 million sets. Nothing passes uncounted, and the count that there
+/// is no end to is not begun. Where all but a few attributes are the same everywhere, there is little to count.
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let attribute = flat(&["a", "b"], &[], false).attributes.remove(0);
+    let line =
+        |i: usize| Line { leaves: (0..60).map(|a| usize::from(a == i)).collect(), sensitive: vec![0], subject: 0 };
+    let lines = (0..60).map(line).collect();
+    let table = Table { attributes: vec![attribute; 60], lines, with_subject: false, sensitive: 1 };
+    let released = |generalized: usize| {
+        let levels = (0..60).map(|a| u8::from(a < generalized));
+        let (batch, _) = batch(&table, &[Place::Fresh; 60], &Node::new(levels).into());
+        let mut policy = (*table.policy(&[], 0.0, Loss::Glm)).clone();
+        policy.criteria = vec![Criterion::Lkc { l: 6, k: K(1), c: 1.0, fields: Vec::new() }];
+        verify(batch, &Rules::new(&policy))
+    };
+    let refusal = released(0).unwrap_err();
+    assert!(refusal.criterion.contains("lkc") && refusal.achieved.is_nan(), "{refusal}");
+    assert!(released(50).is_ok());
 }

@@ -47,10 +47,10 @@ fn alone(place: usize, age: u32) -> String {
 #[test]
 fn no_public_name_and_no_small_seed_puts_rows_back_into_the_order_of_reading() {
     let desk = Desk::new();
-    desk.write("policy.yaml", policy("  keep: [number]\n"));
+    desk.write("policy.yaml", policy("  keep: [{ name: number, reviewed: true }]\n"));
     desk.write(
         "pipeline.yaml",
-        pipeline("  keep: [number]\nsearch: { seed: 17 }\nwindow: { tumbling: { max_records: 2000 } }\n"),
+        pipeline("  keep: [{ name: number, reviewed: true }]\nsearch: { seed: 17 }\nwindow: { tumbling: { max_records: 2000 } }\n"),
     );
     let lines = jsonl(&people(2000));
     let numbered = lines.lines().enumerate().map(|(i, line)| line.replace('}', &format!(",\"number\":{i}}}\n")));

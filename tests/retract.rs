@@ -81,7 +81,7 @@ fn now() -> Millis {
 async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
     let text = format!(
         "policy:\n  quasi_identifiers:\n    - {{ name: age, hierarchy: {{ intervals: {{ widths: [10], min: 0, max: 100 }} }} }}\n  \
-         sensitive: [{{ name: job }}]\n  subject: id\n  keep: [n]\n  privacy: [{{ k-anonymity: 5 }}]\n{more}"
+         sensitive: [{{ name: job }}]\n  subject: id\n  keep: [{{ name: n, reviewed: true }}]\n  privacy: [{{ k-anonymity: 5 }}]\n{more}"
     );
     let config = Config::parse(&text, Path::new("test.yaml"), Purpose::Pipeline).expect("a configuration");
     let policy = Arc::new(config.policy.clone());

@@ -17,6 +17,7 @@ use serde_json::{Value as Json, json};
 use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
+use veilstream::model::manifest::rounded;
 use veilstream::model::policy::{
     Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction,
     SuppressionLimit,
@@ -373,7 +374,7 @@ proptest! {
         let share = |class: &Vec<Member>| {
             (1..=5).map(|value| has(class, value)).max().unwrap_or(0) as f64 / people(class) as f64
         };
-        prop_assert_eq!(achieved("s/alpha"), classes.values().map(share).fold(0.0, f64::max));
+        prop_assert_eq!(achieved("s/alpha"), rounded(classes.values().map(share).fold(0.0, f64::max)));
         // No value is one outcome of the distribution.
         let everybody: Vec<Member> = classes.values().flatten().copied().collect();
         let shares = |class: &[Member]| {
@@ -385,7 +386,7 @@ proptest! {
             shares(class).iter().zip(shares(&everybody)).map(|(c, r)| (c - r).max(0.0)).sum::<f64>()
         };
         let most = classes.values().map(moved).fold(0.0, f64::max);
-        prop_assert!((achieved("t-closeness") - most).abs() < 1e-9);
+        prop_assert!((achieved("t-closeness") - most).abs() < 0.005 * most + 1e-9, "three digits");
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
     fn large_releases_are_measured_by_some_of_their_values() {
         for rows in [100u32, 9_000, 50_000] {
             let number = |i: u32| i.to_string();
-            let near = |share: f64, expected: f64| assert!((share - expected).abs() < 0.05, "{rows}: {share}");
+            let near = |share: f64, expected: f64| assert!((share - expected).abs() < 0.08, "{rows}: {share}");
             near(measured(rows, number, u64::from).0, 1.0);
             near(measured(rows, |i| format!("\"2024-05-01T10:00:00.{i:06}Z\""), u64::from).0, 1.0);
             // Everybody comes twice with a number of their own, and two people share one.

@@ -140,7 +140,11 @@ pub fn choose(
                 (Levels::Monotone, Some(last)) => choice.algorithm.search_from(last, &choice.tuning),
                 _ => choice.algorithm.search_with(&choice.tuning),
             };
-            let outcome = search.run(&permitted, evaluator, &budget, rng);
+            let (mut outcome, given_up) = evaluator.within(&budget, || search.run(&permitted, evaluator, &budget, rng));
+            if given_up && matches!(outcome.stop, StopReason::Proven | StopReason::Exhausted) {
+                // It may think that a node fails of which nothing is known.
+                (outcome.stop, outcome.bound) = (StopReason::Deadline, evaluator.lower_bound(permitted.bottom()));
+            }
             let aim = search.aim(evaluator, outcome.front.as_ref());
             let kept = kept(choice, lattice, last, evaluator, &aim, &outcome);
             let picked = kept.unwrap_or_else(|| found(&outcome, &permitted, evaluator));

@@ -3,11 +3,12 @@
 //! Invariant: `satisfies` means that the classes that fail some criterion hold at most what is left of the suppression limit's
 //! share of the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::Budget;
 use super::publishable::{self, Verdict};
 use crate::frequency::outline::Outline;
 use crate::frequency::set::Classes;
@@ -78,6 +79,9 @@ pub struct Evaluator<'a> {
     /// The whole window as one class.
     everything: OnceLock<Box<dyn Classes>>,
     trail: Option<Arc<Trail>>,
+    /// When to give up what takes long to judge.
+    limit: Mutex<Option<Budget>>,
+    given_up: AtomicBool,
 }
 
 /// What a search leaves for the next window's: the answer first, then the nodes whose counts proved it. Wherever the data
@@ -121,7 +125,18 @@ impl<'a> Evaluator<'a> {
             checks: AtomicU64::new(0),
             everything: OnceLock::new(),
             trail: None,
+            limit: Mutex::default(),
+            given_up: AtomicBool::new(false),
         }
+    }
+
+    /// Runs a search within its budget even where judging one node takes long: when the time is over meanwhile the node
+    /// fails, and is not remembered. Returns whether that happened. A node that is asked for later is judged to the end.
+    pub fn within<T>(&self, budget: &Budget, search: impl FnOnce() -> T) -> (T, bool) {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = Some(budget.clone());
+        let found = search();
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        (found, self.given_up.swap(false, Ordering::Relaxed))
     }
 
     /// The same evaluator for searches that start from `trail` and leave there what the next may start from.
@@ -204,6 +219,9 @@ impl<'a> Evaluator<'a> {
     }
 
     fn remember(&self, node: &Node, what: impl FnOnce(&mut Known)) {
+        if self.given_up.load(Ordering::Relaxed) {
+            return;
+        }
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         what(memo.entry(node.clone()).or_insert_with(|| {
             self.checks.fetch_add(1, Ordering::Relaxed);
@@ -242,7 +260,7 @@ impl<'a> Evaluator<'a> {
 
     /// Which classes of `set` may be published.
     pub fn published(&self, set: &dyn Classes) -> Vec<bool> {
-        publishable::judge(self.rules, set, self.allowed).published
+        publishable::judge(self.rules, set, self.allowed, &|| true).published
     }
 
     /// What the node costs at least, without counting it.
@@ -418,7 +436,13 @@ impl<'a> Evaluator<'a> {
     }
 
     fn judge(&self, set: &dyn Classes) -> Evaluation {
-        let Verdict { published, whole, security } = publishable::judge(self.rules, set, self.allowed);
+        // Whatever begins after the time is over is asked for by a search that is about to answer.
+        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let limit = limit.filter(|budget| budget.interrupted().is_none());
+        let in_time = || limit.as_ref().is_none_or(|budget| budget.interrupted().is_none());
+        let verdict = publishable::judge(self.rules, set, self.allowed, &in_time);
+        self.given_up.fetch_or(verdict.given_up, Ordering::Relaxed);
+        let Verdict { published, whole, security, .. } = verdict;
         let counted = Counted { classes: set, published: &published, records: self.records };
         let suppressed: u64 = counted.suppressed().map(|class| u64::from(set.rows()[class])).sum();
         let satisfies = whole && suppressed <= self.allowed && published.iter().any(|p| *p);

@@ -16,19 +16,26 @@ pub(super) struct Verdict {
     pub(super) whole: bool,
     /// Mean security over what is published; 1 without confidential sentences.
     pub(super) security: f64,
+    /// True if the time was over before it was judged: nothing is published then.
+    pub(super) given_up: bool,
 }
 
-/// Judges the classes of `set`, of which classes with `allowed` records together may be left out.
-pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64) -> Verdict {
+/// Judges the classes of `set`, of which classes with `allowed` records together may be left out, as long as there is time.
+pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64, in_time: &dyn Fn() -> bool) -> Verdict {
     let mut classes = View::new(set, rules);
     let published = (0..set.len()).map(|class| rules.hold_alone(&classes.class(class))).collect();
-    let mut verdict = Verdict { published, whole: true, security: 1.0 };
+    let mut verdict = Verdict { published, whole: true, security: 1.0, given_up: false };
     if !rules.only_classes() {
         let left_out = |published: &[bool]| -> u64 {
             published.iter().zip(set.rows()).filter(|(p, _)| !**p).map(|(_, &rows)| u64::from(rows)).sum()
         };
         let within = |published: &[bool]| left_out(published) <= allowed;
-        while within(&verdict.published) && leave_out(rules, set, &within, &mut verdict.published) {}
+        let go_on = |published: &[bool]| in_time() && within(published);
+        while go_on(&verdict.published) && leave_out(rules, set, &go_on, &mut verdict.published) {}
+        if !in_time() {
+            verdict.published.fill(false);
+            verdict.given_up = true;
+        }
     }
     if rules.security().is_some() || rules.of(Scope::Release).next().is_some() {
         let release = set.seen_by(&verdict.published, &[]).classes;
@@ -81,8 +88,8 @@ pub(super) fn doomed(
     (0..set.len()).filter(|&class| published[class]).map(of).sum()
 }
 
-/// One round, or as much of it as leaves out too much; true if it left out a class, and something was left.
-fn leave_out(rules: &Rules, set: &dyn Classes, within: &dyn Fn(&[bool]) -> bool, published: &mut [bool]) -> bool {
+/// One round, as long as `go_on`; true if it left out a class, and something was left.
+fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, published: &mut [bool]) -> bool {
     let before: Vec<bool> = published.to_vec();
     if !before.contains(&true) {
         return false;
@@ -102,7 +109,7 @@ fn leave_out(rules: &Rules, set: &dyn Classes, within: &dyn Fn(&[bool]) -> bool,
             return true;
         };
         for known in knowledge {
-            if !within(published) {
+            if !go_on(published) {
                 return true;
             }
             let seen = set.seen_by(&before, &known);
@@ -144,5 +151,72 @@ impl<'a> View<'a> {
             *histogram = self.set.histogram(facet, class);
         }
         Class { size: self.set.sizes()[class], facets: &self.histograms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::model::hierarchy::Hierarchy;
+    use crate::model::lattice::Node;
+    use crate::model::policy::{Criterion, K};
+    use crate::search::fixture::{Table, policy};
+
+    /// Eight attributes of two values, in all combinations.
+    fn table(l: usize, k: u32) -> Table {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let mut policy = policy(names.map(|name| (name, Hierarchy::trivial())).into(), &[], 1);
+        policy.criteria = vec![Criterion::Lkc { l, k: K(k), c: 1.0, fields: Vec::new() }];
+        let cells = |i: u32| (0..8).map(|bit| if i >> bit & 1 == 1 { "x" } else { "y" }).collect::<Vec<_>>();
+        Table::new(policy, &(0..256).map(cells).collect::<Vec<_>>())
+    }
+
+    fn judged(table: &Table, in_time: &dyn Fn() -> bool) -> Verdict {
+        judge(&table.rules, &*table.sets().set(&Node::new([0; 8])), 0, in_time)
+    }
+
+    #[test]
+    fn what_is_not_judged_in_time_is_not_published() {
+        // Whoever knows three attributes finds 32 people: 56 sets, all of which hold.
+        let table = table(3, 32);
+        let asked = Cell::new(0);
+        let counting = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        assert!(judged(&table, &counting).published.iter().all(|p| *p));
+        assert!(asked.get() > 56, "asked before each set");
+        for patience in [0u32, 1, 30] {
+            let left = Cell::new(patience);
+            let verdict = judged(&table, &|| left.replace(left.get().saturating_sub(1)) > 0);
+            assert!(verdict.given_up && !verdict.published.contains(&true));
+        }
+    }
+
+    #[test]
+    fn a_node_that_fails_is_known_after_the_first_sets() {
+        let asked = Cell::new(0);
+        let counting = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let verdict = judged(&table(3, 33), &counting);
+        assert!(!verdict.given_up && !verdict.published.contains(&true) && asked.get() < 6, "{}", asked.get());
+    }
+
+    #[test]
+    fn attributes_that_are_alike_everywhere_are_not_counted() {
+        let table = table(3, 32);
+        let asked = Cell::new(0);
+        let counting = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        // Three attributes are left to tell something: one set of three.
+        let set = table.sets().set(&Node::new([0, 0, 0, 1, 1, 1, 1, 1]));
+        assert!(judge(&table.rules, &*set, 0, &counting).published.iter().all(|p| *p));
+        assert!(asked.get() < 6, "{}", asked.get());
     }
 }

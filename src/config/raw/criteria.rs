@@ -129,7 +129,7 @@ pub struct RawAlphaK {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawLkc {
-    /// How many quasi-identifiers are known; 1 or more. Every set of so many is counted for every release, at most 10,000 of
+    /// How many quasi-identifiers are known; 1 or more. Every set of so many is counted for every release, at most 5,000 of
     /// them; with a `subject` the smaller sets as well.
     #[schemars(range(min = 1))]
     pub l: u32,
