@@ -8,7 +8,7 @@ use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
 use crate::model::batch::Rows;
 use crate::model::event::Position;
-use crate::model::manifest::{AttributeLevel, Named, OffsetRange, Provenance, Work};
+use crate::model::manifest::{AttributeLevel, Named, OffsetRange, Provenance, Work, rounded};
 use crate::model::recoding::Column;
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
@@ -51,7 +51,7 @@ impl Anonymizer {
             nodes_total: chosen.map_or(0, |c| u64::try_from(c.nodes).unwrap_or(u64::MAX)),
             nodes_predicted: chosen.map_or(0, |c| c.predicted),
             stop: chosen.map_or("none", |c| c.stop.as_str()).into(),
-            search_ms: chosen.map_or(0.0, |c| c.elapsed.as_secs_f64() * 1e3),
+            search_ms: chosen.map_or(0.0, |c| rounded(c.elapsed.as_secs_f64() * 1e3)),
             unmet_bounds: chosen.map_or_else(Vec::new, |c| c.unmet_bounds.clone()),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
