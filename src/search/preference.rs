@@ -6,7 +6,8 @@
 //! loss hardly bends, and its "knee" would be an end of it: k = 28,800 of 30,162 at a loss of 0.92 on Adult.
 //! The knee has the greatest sum of scaled worths: it bulges farthest out of the plane through the extremes, so that
 //! giving up more of one objective buys little of the others. Bounds come first: a point that meets them all is preferred
-//! to every other, and where none does, the nearest to them is.
+//! to every other, and where none does, the nearest to them is. They are about what is published: a front has the k that the
+//! suppression limit could buy, a release that of the classes which the policy publishes.
 
 use std::cmp::Ordering;
 
@@ -68,18 +69,20 @@ impl Preference {
         Self { objectives: objectives.to_vec(), bounds, scale: objectives.iter().enumerate().map(scale).collect() }
     }
 
-    /// The rank of a point with these values: first by its distance from the bounds that it misses, then as a knee.
-    pub fn rank(&self, values: &[f64]) -> Rank {
+    /// The rank of a point with these values, of which a release would have those of `released`: first by the distance from
+    /// the bounds that the release misses, then as a knee.
+    pub fn rank(&self, values: &[f64], released: impl FnOnce() -> Vec<f64>) -> Rank {
         let scaled = |at: usize, worth: f64| match self.scale[at] {
             (low, span) if span > 0.0 => (worth - low) / span,
             // All points alike, or none: only bounds tell.
             _ => worth,
         };
+        let released = if self.bounds.is_empty() { Vec::new() } else { released() };
         let lacking = |(at, asked): (usize, f64)| {
             let worth = |value: f64| scaled(at, self.objectives[at].worth(value));
-            (worth(asked) - worth(values[at])).powi(2)
+            (worth(asked) - worth(released[at])).powi(2)
         };
-        let missed: f64 = self.missed(values).map(lacking).sum();
+        let missed: f64 = self.missed(&released).map(lacking).sum();
         let bulge = |(at, o): (usize, &Objective)| {
             if self.scale[at].1 > 0.0 { scaled(at, o.worth(values[at])) } else { 0.0 }
         };
@@ -87,10 +90,14 @@ impl Preference {
         Rank { missed: missed.sqrt(), ..Rank::of_worth(worth) }
     }
 
-    /// The bounds that a point with these values does not meet.
-    pub fn unmet(&self, values: &[f64]) -> Vec<Unmet> {
-        let unmet = |(at, asked): (usize, f64)| Unmet::new(self.objectives[at].as_str(), asked, values[at]);
-        self.missed(values).map(unmet).collect()
+    /// The bounds that a release with these values does not meet.
+    pub fn unmet(&self, released: impl FnOnce() -> Vec<f64>) -> Vec<Unmet> {
+        if self.bounds.is_empty() {
+            return Vec::new();
+        }
+        let released = released();
+        let unmet = |(at, asked): (usize, f64)| Unmet::new(self.objectives[at].as_str(), asked, released[at]);
+        self.missed(&released).map(unmet).collect()
     }
 
     fn missed(&self, values: &[f64]) -> impl Iterator<Item = (usize, f64)> {
@@ -160,7 +167,8 @@ mod tests {
         let values = ADULT.map(|(k, glm)| [k, glm]);
         let preference = Preference::new(&[K, GLM], prefer, values.iter().map(|v| v.as_slice()));
         let eligible = values.iter().filter(|v| eligible(v[0]));
-        let best = eligible.min_by(|a, b| preference.rank(&a[..]).cmp(preference.rank(&b[..]))).unwrap();
+        let rank = |v: &[f64; 2]| preference.rank(&v[..], || v.to_vec());
+        let best = eligible.min_by(|a, b| rank(a).cmp(rank(b))).unwrap();
         (best[0], best[1])
     }
 
@@ -186,8 +194,11 @@ mod tests {
     fn what_is_missed_is_said() {
         let prefer = Prefer::Bounds(vec![(K, 50.0), (GLM, 0.5)]);
         let preference = Preference::new(&[K, GLM], &prefer, [[1.0, 0.0], [100.0, 1.0]].iter().map(|v| v.as_slice()));
-        assert_eq!(preference.unmet(&[60.0, 0.4]), []);
-        assert_eq!(preference.unmet(&[6.0, 0.654_321]), [Unmet::new("k", 50.0, 6.0), Unmet::new("glm", 0.5, 0.654)]);
+        assert_eq!(preference.unmet(|| vec![60.0, 0.4]), []);
+        assert_eq!(
+            preference.unmet(|| vec![6.0, 0.654_321]),
+            [Unmet::new("k", 50.0, 6.0), Unmet::new("glm", 0.5, 0.654)]
+        );
     }
 
     #[test]
