@@ -360,7 +360,7 @@ fn preferred<'p>(
         let released = || objectives.released(evaluator, &point.item.0);
         (preference.rank(&objectives.values(&point.indices), released), point)
     });
-    let best = ranked.min_by(|(a, p), (b, q)| a.cmp(*b).then_with(|| p.item.0.levels().cmp(q.item.0.levels())));
+    let best = ranked.min_by(|(a, p), (b, q)| a.total_cmp(*b).then_with(|| p.item.0.levels().cmp(q.item.0.levels())));
     best.map(|(_, point)| point)
 }
 
