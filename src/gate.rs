@@ -236,8 +236,8 @@ impl Reading<'_> {
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
         let classes = self.count.groups(self.count.everything(), &all);
         let class_sizes = self.classes(&classes, &all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
-        let telling = self.count.telling(self.count.everything(), all.len());
         for l in self.rules.known() {
+            let telling = self.count.telling(self.count.everything(), all.len());
             let Some(knowledge) = self.rules.knowledge(&telling, l) else {
                 return Err(self.uncountable(Scope::Known(l)));
             };

@@ -9,7 +9,6 @@ use super::objectives::Objectives;
 use super::preference::{Preference, Rank};
 use super::top_down::Scores;
 use crate::loss::Quality;
-use crate::model::lattice::Node;
 use crate::model::manifest::UnmetBound;
 use crate::model::policy::Loss;
 use crate::model::recoding::Recoding;
@@ -41,7 +40,10 @@ impl Aim {
                 node().map(|node| security_times_quality(quality, evaluator, &node, evaluation))
             }
             Self::Preferred(own) => match node() {
-                Some(node) => return own.1.rank(&values(&own.0, evaluator, &node)),
+                Some(node) => {
+                    let values = own.0.values(&own.0.measure(evaluator, &node).1.own);
+                    return own.1.rank(&values, || own.0.released(evaluator, &node));
+                }
                 None => None,
             },
         };
@@ -52,12 +54,8 @@ impl Aim {
     /// The bounds that a recoding does not meet.
     pub fn unmet_bounds(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<UnmetBound> {
         match (self, recoding.node()) {
-            (Self::Preferred(own), Some(node)) => own.1.unmet_bounds(&values(&own.0, evaluator, &node)),
+            (Self::Preferred(own), Some(node)) => own.1.unmet_bounds(|| own.0.released(evaluator, &node)),
             _ => Vec::new(),
         }
     }
-}
-
-fn values(objectives: &Objectives, evaluator: &Evaluator<'_>, node: &Node) -> Vec<f64> {
-    objectives.values(&objectives.measure(evaluator, node).1.own)
 }

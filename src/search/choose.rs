@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::model::confidential::{Field, Formula, Sentence};
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
-    use crate::model::policy::{Criterion, Loss};
+    use crate::model::policy::{Criterion, Loss, SuppressionLimit};
     use crate::model::schema::Role;
     use crate::search::fixture::{Table, policy};
     use crate::search::objectives::{Objective, Prefer};
@@ -390,6 +390,11 @@ mod tests {
             assert_eq!(chosen.evaluation.k, 8, "the nearest, not the least loss");
             assert_eq!(chosen.unmet_bounds, [UnmetBound::new("k", 1000.0, 8.0)]);
         }
+        // A class of two may be left out, but the policy publishes it: the bound is not met there.
+        let mut table = uneven();
+        std::sync::Arc::get_mut(&mut table.policy).unwrap().suppression = SuppressionLimit(0.25);
+        let chosen = node_after(&table, Algorithm::PbgEa, bounded(5.0), None);
+        assert_eq!((chosen.evaluation.k, chosen.unmet), (8, Vec::new()));
         let table = uneven();
         let node = Node::new([0, 1]);
         let choice = Choice { tuning: bounded(4.0), ..choice(Algorithm::PbgEa) };

@@ -61,7 +61,7 @@ pub fn frontier(
         // Half the time, so that the evolutionary search still has some if every node is too much.
         let part = if method == Method::Auto { halved(budget) } else { budget.clone() };
         if let Some(points) = exact(&objectives, lattice, evaluator, &part) {
-            let front = front(&objectives, points, &ea.prefer, true);
+            let front = front(&objectives, evaluator, points, &ea.prefer, true);
             return Frontier { front, stop: StopReason::Proven, checks: evaluator.checks(), nodes, quality: None };
         }
     }
@@ -69,7 +69,13 @@ pub fn frontier(
     let checks = evaluator.checks();
     let truth = (method == Method::Evolutionary && small).then(|| exact(&objectives, lattice, evaluator, budget));
     let quality = truth.flatten().map(|truth| quality(&archive, &truth));
-    Frontier { front: front(&objectives, archive.into_points(), &ea.prefer, false), stop, checks, nodes, quality }
+    Frontier {
+        front: front(&objectives, evaluator, archive.into_points(), &ea.prefer, false),
+        stop,
+        checks,
+        nodes,
+        quality,
+    }
 }
 
 /// The exact front: every node counted, in parallel. `None` if the budget does not reach.

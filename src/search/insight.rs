@@ -182,7 +182,7 @@ fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time
     let budget = Budget::within(Instant::now(), time);
     if lattice.size() as f64 * each <= time.as_secs_f64() {
         let points = exact(&objectives, lattice, evaluator, &Budget::unlimited())?;
-        return Some(front(&objectives, points, &ea.prefer, true));
+        return Some(front(&objectives, evaluator, points, &ea.prefer, true));
     }
     let mut points = Vec::new();
     let mut counted = evaluator.counted();
@@ -197,7 +197,7 @@ fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time
     let rng = &mut ChaCha8Rng::seed_from_u64(0);
     points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
     let points = non_dominated(points);
-    (!points.is_empty()).then(|| front(&objectives, points, &ea.prefer, false))
+    (!points.is_empty()).then(|| front(&objectives, evaluator, points, &ea.prefer, false))
 }
 
 fn attributes(evaluator: &Evaluator<'_>, chosen: &Chosen) -> Vec<AttributeInsight> {

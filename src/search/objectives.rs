@@ -219,6 +219,15 @@ impl Objectives {
         (evaluation, indices)
     }
 
+    /// The values that a release at the node has, by the classes that the policy publishes there.
+    pub fn released(&self, evaluator: &Evaluator<'_>, node: &Node) -> Vec<f64> {
+        let (evaluation, classes) = evaluator.inspect(node);
+        let published = evaluator.published(&*classes);
+        let counted = Counted { classes: &*classes, published: &published, records: self.records };
+        let index = |m: &Measure| m.index(evaluation.k, &counted, &evaluation);
+        self.values(&self.measures.iter().map(index).collect::<Vec<f64>>())
+    }
+
     /// The most that each index of a node can be, known without counting it.
     pub fn most(&self, node: &Node) -> Vec<f64> {
         let of = |(m, max): (&Measure, f64)| match m {

@@ -85,12 +85,12 @@ impl Search for PbgEa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let objectives = Objectives::new(&self.objectives, evaluator);
         let evolved = self.evolve(lattice, evaluator, &objectives, budget, rng);
-        let mut front = front(&objectives, evolved.archive.into_points(), &self.prefer, false);
+        let mut front = front(&objectives, evaluator, evolved.archive.into_points(), &self.prefer, false);
         evaluator.memorise(front.points.iter().map(|point| point.node.clone()).collect());
         // Of everything that was measured: a node that satisfies the policy or meets a bound may be dominated by one that
         // does not, and large boxes forget points.
         let preference = front.preference(&self.prefer);
-        let best = preferred(&objectives, &preference, evolved.satisfying.iter());
+        let best = preferred(&objectives, evaluator, &preference, evolved.satisfying.iter());
         front.picked = best.and_then(|best| front.points.iter().position(|point| point.node == best.item.0));
         let candidate = |best: &Point<Measured>| {
             let (node, evaluation) = best.item.clone();
@@ -325,7 +325,13 @@ impl Run<'_, '_> {
 }
 
 /// The front made of `points`, with the point that `prefer` picks among those that satisfy the policy.
-pub fn front(objectives: &Objectives, mut points: Vec<Point<Measured>>, prefer: &Prefer, exact: bool) -> Front {
+pub fn front(
+    objectives: &Objectives,
+    evaluator: &Evaluator<'_>,
+    mut points: Vec<Point<Measured>>,
+    prefer: &Prefer,
+    exact: bool,
+) -> Front {
     points.sort_by(|a, b| {
         let by_index = a.indices.iter().zip(&b.indices).map(|(a, b)| b.total_cmp(a)).find(|o| o.is_ne());
         by_index.unwrap_or_else(|| a.item.0.levels().cmp(b.item.0.levels()))
@@ -338,7 +344,7 @@ pub fn front(objectives: &Objectives, mut points: Vec<Point<Measured>>, prefer: 
     let shown = points.iter().map(shown).collect();
     let mut front = Front { objectives: objectives.list().to_vec(), points: shown, picked: None, exact };
     let satisfying = points.iter().filter(|p| p.item.1.satisfies);
-    let best = preferred(objectives, &front.preference(prefer), satisfying);
+    let best = preferred(objectives, evaluator, &front.preference(prefer), satisfying);
     front.picked = best.and_then(|best| front.points.iter().position(|point| point.node == best.item.0));
     front
 }
@@ -346,11 +352,15 @@ pub fn front(objectives: &Objectives, mut points: Vec<Point<Measured>>, prefer: 
 /// The best of `points` by the preference; of equal ones the lexicographically smallest node.
 fn preferred<'p>(
     objectives: &Objectives,
+    evaluator: &Evaluator<'_>,
     preference: &Preference,
     points: impl Iterator<Item = &'p Point<Measured>>,
 ) -> Option<&'p Point<Measured>> {
-    let ranked = points.map(|point| (preference.rank(&objectives.values(&point.indices)), point));
-    let best = ranked.min_by(|(a, p), (b, q)| a.cmp(*b).then_with(|| p.item.0.levels().cmp(q.item.0.levels())));
+    let ranked = points.map(|point| {
+        let released = || objectives.released(evaluator, &point.item.0);
+        (preference.rank(&objectives.values(&point.indices), released), point)
+    });
+    let best = ranked.min_by(|(a, p), (b, q)| a.total_cmp(*b).then_with(|| p.item.0.levels().cmp(q.item.0.levels())));
     best.map(|(_, point)| point)
 }
 

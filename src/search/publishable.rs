@@ -102,8 +102,8 @@ fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, 
             published[class] = rules.of(Scope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
         }
     }
-    let telling = telling(set, &before);
     for l in rules.known() {
+        let telling = telling(set, &before);
         let Some(knowledge) = rules.knowledge(&telling, l) else {
             published.fill(false);
             return true;

@@ -89,8 +89,8 @@ pub enum RawPrefer {
     /// scaled from 0 to 1 over the trade-off. Counts (k, l, s_k, s_l) count by the risk 1/count that they leave, so that k
     /// from 5 to 10 matters and from 5,000 to 10,000 does not; `aecs` by its logarithm; shares as they are.
     Knee,
-    /// At least (losses: at most) so much of each objective named; the knee of those points that meet all bounds. Where none
-    /// does, the nearest to them, and log, metrics, manifest and console say which bounds are not met.
+    /// At least (losses: at most) so much of each objective named, in the release as it is published; the knee of those points
+    /// that meet all bounds. Where none does, the nearest to them, and log, metrics, manifest and console say which bounds are not met.
     Bounds(BTreeMap<String, f64>),
 }
 
