@@ -394,7 +394,7 @@ mod tests {
         let mut table = uneven();
         std::sync::Arc::get_mut(&mut table.policy).unwrap().suppression = SuppressionLimit(0.25);
         let chosen = node_after(&table, Algorithm::PbgEa, bounded(5.0), None);
-        assert_eq!((chosen.evaluation.k, chosen.unmet), (8, Vec::new()));
+        assert_eq!((chosen.evaluation.k, chosen.unmet_bounds), (8, Vec::new()));
         let table = uneven();
         let node = Node::new([0, 1]);
         let choice = Choice { tuning: bounded(4.0), ..choice(Algorithm::PbgEa) };
