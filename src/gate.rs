@@ -208,6 +208,9 @@ impl ClassLabels {
     }
 }
 
+/// How many rows of a large part are counted first. More are counted in vain where fewer would do; fewer are tried in vain.
+const FEW: usize = 64;
+
 /// One reading of the batch: with the rows that were held, without them, or of parts that earlier snapshots tell apart.
 struct Reading<'a> {
     batch: &'a GeneralizedBatch,
@@ -272,6 +275,16 @@ impl Reading<'_> {
         self.whole(parts, &release, &mut weakest)
     }
 
+    /// True if a few of the rows of a part do for all, because the rules hold whoever joins them: most large ones are known
+    /// soon.
+    fn few_hold(&self, rows: &[u32]) -> bool {
+        let asks = self.difference && rows.len() > FEW && self.rules.monotone(true) && self.rules.only_classes();
+        asks && {
+            let tally = self.count.tally(&rows[..FEW], self.rules, self.without_held);
+            self.rules.hold_alone(&tally.class(&tally.histograms()))
+        }
+    }
+
     /// Everybody who is published, where some rule looks at that: it costs more to count than all classes.
     fn everybody(&self) -> Tally {
         let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
@@ -290,7 +303,7 @@ impl Reading<'_> {
     ) -> Result<BTreeMap<u32, u32>, Refusal> {
         let mut sizes = BTreeMap::new();
         for rows in classes.iter() {
-            if self.without_held && !self.count.holds_held(rows) {
+            if self.without_held && !self.count.holds_held(rows) || self.few_hold(rows) {
                 continue;
             }
             let tally = self.count.tally(rows, self.rules, self.without_held);

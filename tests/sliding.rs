@@ -266,7 +266,7 @@ fn snapshots(table: &Table, rules: &[Rule], window: &SlideRules, levels: &Levels
 }
 
 #[test]
-fn snapshots_side_by_side_show_people_without_the_check_and_none_with_it() {
+fn subtracting_snapshots_finds_people_without_the_check_and_none_with_it() {
     let rules = [Rule::K(3), Rule::Distinct(0, 2)];
     let window = by_records(300, 60);
     for (seed, levels) in (0..).zip([Levels::Free, Levels::Sticky, Levels::Monotone, Levels::Fixed(None)]) {
@@ -314,6 +314,7 @@ proptest! {
         time in prop::option::of((1u64..400, 1u64..5)),
         kinds in prop::collection::vec((0u8..14, 0i64..40), 120),
         levels in prop::sample::select(vec![Levels::Free, Levels::Sticky, Levels::Monotone, Levels::Fixed(None)]),
+        algorithm in prop::sample::select(vec![Algorithm::Optimal, Algorithm::SubtreeBottomUp]),
     ) {
         let policy = policy(&table, &rules, limit);
         let window = match time {
@@ -321,7 +322,7 @@ proptest! {
             Some((slide, times)) => by_time(slide * times, slide, size),
         };
         let mut stream = Stream::new(&table, &policy, window);
-        let mut anonymizer = Anonymizer::new(Arc::clone(&policy), choice(levels), "test", 5);
+        let mut anonymizer = Anonymizer::new(Arc::clone(&policy), Choice { algorithm, ..choice(levels) }, "test", 5);
         let (mut books, mut snapshots, mut now) = (Books::default(), Vec::new(), NOW);
         let mut windows = Vec::new();
         // Whom the tombstone at an offset names.

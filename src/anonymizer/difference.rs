@@ -1,8 +1,7 @@
 //! Which rows the next snapshot may show, so that a reader who puts all snapshots side by side learns of nobody.
 //!
 //! Rows that no snapshot told apart are a cell (see the gate), and each cell is settled by itself: rows that are due leave it
-//! if they satisfy the policy together and those who stay do, else they stay for a while, and as a last resort the whole
-//! cell goes. A cell that the recoding writes in several ways splits; parts that are too small go together. Newcomers come
+//! if they satisfy the policy together and those who stay do, else they wait, and as a last resort the whole cell goes. A cell that the recoding writes in several ways splits; parts that are too small go together. Newcomers come
 //! class by class, as soon as they satisfy the policy together. Only a plan: the gate counts for itself, and has the last
 //! word.
 
@@ -106,20 +105,22 @@ impl Candidates<'_> {
     fn settle_cell(&self, rows: &[u32], classes: &[u32], release: &Counts) -> Vec<u32> {
         let mut rows = rows.to_vec();
         rows.sort_by_key(|&i| classes[i as usize]);
-        let is_due = |i: &u32| self.standing[*i as usize] != Standing::Shown;
-        let is_overdue = |i: &u32| self.standing[*i as usize] == Standing::Overdue;
-        let may_stay = !rows.iter().any(is_overdue);
-        for leave in [true, false].into_iter().filter(|leave| *leave || may_stay) {
+        let may_wait = !rows.iter().any(|&i| self.standing[i as usize] == Standing::Overdue);
+        for leave in [true, false].into_iter().filter(|leave| *leave || may_wait) {
             let (mut stay, mut left) = (Vec::with_capacity(rows.len()), Vec::new());
             for part in rows.chunk_by(|a, b| classes[*a as usize] == classes[*b as usize]) {
-                let (mut gone, here): (Vec<u32>, Vec<u32>) = part.iter().partition(|i| leave && is_due(i));
-                let is_whole = here.len() == rows.len();
-                if is_whole || self.holds(&here, release) {
+                let goes = |i: &&u32| leave && self.standing[**i as usize] != Standing::Shown;
+                let (gone, here): (Vec<u32>, Vec<u32>) = part.iter().partition(goes);
+                // What was a cell needs no count.
+                let holds = |some: &[u32]| some.len() == rows.len() || self.holds(some, release);
+                if holds(&here) {
                     stay.extend(here);
+                    left.extend(gone);
+                } else if !here.is_empty() && leave && may_wait && holds(part) {
+                    stay.extend(part);
                 } else {
-                    gone = part.to_vec();
+                    left.extend(part);
                 }
-                left.extend(gone);
             }
             if left.is_empty() || left.len() == rows.len() || self.holds(&left, release) {
                 return stay;
@@ -283,15 +284,19 @@ mod tests {
         let (new, old): (BTreeSet<u32>, BTreeSet<u32>) = everything.iter().partition(|i| is_new(i));
         let mut groups: Vec<BTreeSet<u32>> = by(&new, &class).into_iter().filter(holds).collect();
         for cell in by(&old, &|i| vec![candidates.cells[*i as usize]]) {
+            let overdue = cell.iter().any(|i| standing(i) == Standing::Overdue);
             let settle = |leave: bool| {
-                let stays = |i: &&u32| standing(i) == Standing::Shown || !leave;
-                let wanted: BTreeSet<u32> = cell.iter().filter(stays).copied().collect();
-                let parts = by(&wanted, &class).into_iter();
-                let stay: BTreeSet<u32> = parts.filter(|part| *part == cell || holds(part)).flatten().collect();
+                let holds = |part: &BTreeSet<u32>| *part == cell || holds(part);
+                let part = |part: BTreeSet<u32>| {
+                    let stays = |i: &&u32| standing(i) == Standing::Shown || !leave;
+                    let here: BTreeSet<u32> = part.iter().filter(stays).copied().collect();
+                    let waits = !here.is_empty() && !overdue && holds(&part);
+                    if holds(&here) { here } else { Some(part).filter(|_| waits).unwrap_or_default() }
+                };
+                let stay: BTreeSet<u32> = by(&cell, &class).into_iter().flat_map(part).collect();
                 let left: BTreeSet<u32> = &cell - &stay;
                 (left.is_empty() || left == cell || holds(&left)).then_some(stay)
             };
-            let overdue = cell.iter().any(|i| standing(i) == Standing::Overdue);
             groups.extend(settle(true).or_else(|| settle(false).filter(|_| !overdue)));
         }
         // Classes that fail although their parts do not lose their newcomers, or else whole cells.

@@ -118,9 +118,12 @@ fn twice(criterion: &str) -> Refusal {
 /// The records that may not come any more: those that have left, and those from before all rows that could have been shown.
 fn past(batch: &GeneralizedBatch, positions: &Spans, last: Option<&Snapshot>) -> Spans {
     let mut first: FxHashMap<Partition, Offset> = FxHashMap::default();
-    for position in batch.fresh.positions().iter().chain(batch.held.positions()) {
-        let first = first.entry(position.partition).or_insert(position.offset);
-        *first = (*first).min(position.offset);
+    for positions in [batch.fresh.positions(), batch.held.positions()] {
+        for run in positions.chunk_by(|a, b| a.partition == b.partition) {
+            let least = run.iter().map(|position| position.offset).min().unwrap_or(Offset(0));
+            let first = first.entry(run[0].partition).or_insert(least);
+            *first = (*first).min(least);
+        }
     }
     let before = |(partition, first): (Partition, Offset)| {
         let span = (first.0 > 0).then(|| Span { first: Offset(0), last: Offset(first.0 - 1) });
@@ -214,9 +217,10 @@ struct Parts<'a> {
     from: Vec<u32>,
     /// How many rows each part has.
     sizes: Vec<u32>,
-    numbers: FxHashMap<(u32, u32), u32>,
-    /// For each of the last cells, and for each class of those who come, the class that was met last, and the part.
-    met: Vec<(u32, u32)>,
+    /// For each of the last cells, and for each class of those who come, the class that was met first, and the part.
+    first: Vec<(u32, u32)>,
+    /// The parts of other classes, which are few: most cells do not split.
+    others: FxHashMap<(u32, u32), u32>,
 }
 
 impl<'a> Parts<'a> {
@@ -238,8 +242,8 @@ impl<'a> Parts<'a> {
             of_row: vec![NONE; batch.len()],
             from: Vec::new(),
             sizes: Vec::new(),
-            numbers: FxHashMap::default(),
-            met: vec![(NONE, NONE); sizes.len() + batch.class_count],
+            first: vec![(NONE, NONE); sizes.len() + batch.class_count],
+            others: FxHashMap::default(),
         };
         let mut returns = false;
         places.each(batch, |rows, i, at| {
@@ -255,17 +259,20 @@ impl<'a> Parts<'a> {
 
     #[inline]
     fn number(&mut self, from: u32, class: u32) -> u32 {
-        let (met, part) = self.met[from as usize];
-        if met == class {
-            return part;
-        }
         let next = self.sizes.len() as u32;
-        let part = *self.numbers.entry((from, class)).or_insert(next);
+        let first = &mut self.first[from as usize];
+        let part = match *first {
+            (met, part) if met == class => part,
+            (NONE, _) => {
+                *first = (class, next);
+                next
+            }
+            _ => *self.others.entry((from, class)).or_insert(next),
+        };
         if part == next {
             self.sizes.push(0);
             self.from.push(from);
         }
-        self.met[from as usize] = (class, part);
         part
     }
 
