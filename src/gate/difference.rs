@@ -373,12 +373,15 @@ mod tests {
         batch
     }
 
+    /// What each snapshot shows of a record, or that it is not there.
+    type Shown = Vec<Option<[&'static str; 2]>>;
+
     /// The slow twin: remembers every record that it ever saw, and what each snapshot said of it.
     #[derive(Clone, Default)]
     struct Twin {
         snapshots: usize,
         /// For every record whose it is, and how it was written by each snapshot.
-        records: BTreeMap<i64, (u64, Vec<Option<[&'static str; 2]>>)>,
+        records: BTreeMap<i64, (u64, Shown)>,
         /// In each partition, where the rows begin that could come.
         first: [i64; 2],
     }
