@@ -373,15 +373,15 @@ mod tests {
         batch
     }
 
-    /// What each snapshot shows of a record, or that it is not there.
-    type Shown = Vec<Option<[&'static str; 2]>>;
+    /// What a snapshot shows of a record, if it does.
+    type Shown = Option<[&'static str; 2]>;
 
     /// The slow twin: remembers every record that it ever saw, and what each snapshot said of it.
     #[derive(Clone, Default)]
     struct Twin {
         snapshots: usize,
         /// For every record whose it is, and how it was written by each snapshot.
-        records: BTreeMap<i64, (u64, Shown)>,
+        records: BTreeMap<i64, (u64, Vec<Shown>)>,
         /// In each partition, where the rows begin that could come.
         first: [i64; 2],
     }
@@ -403,7 +403,7 @@ mod tests {
             }
             next.snapshots += 1;
             next.records.values_mut().for_each(|record| record.1.resize(next.snapshots, None));
-            let mut groups: BTreeMap<&[Option<[&str; 2]>], BTreeSet<u64>> = BTreeMap::new();
+            let mut groups: BTreeMap<&[Shown], BTreeSet<u64>> = BTreeMap::new();
             next.records.values().for_each(|(who, trace)| _ = groups.entry(trace).or_default().insert(*who));
             // The batch by itself, without those who were held.
             let mut classes: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
