@@ -11,6 +11,7 @@ use prometheus::{
 
 use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
+use crate::model::manifest::Unmet;
 use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::privacy::Rules;
@@ -242,13 +243,17 @@ impl Metrics {
         if from.algorithm != "none" {
             self.stops.with_label_values(&[&from.stop]).inc();
         }
-        for objective in Objective::all().map(Objective::as_str) {
-            let unmet = from.unmet.iter().any(|unmet| unmet.objective == objective);
-            self.unmet.with_label_values(&[objective]).set(i64::from(unmet));
-        }
+        self.bounds(&from.unmet);
         self.close_to_publish.observe(seconds(from.closed_at, now));
         if let Some(arrived) = work.oldest_arrival {
             self.end_to_end.observe(seconds(arrived, now));
+        }
+    }
+
+    fn bounds(&self, unmet: &[Unmet]) {
+        for objective in Objective::all().map(Objective::as_str) {
+            let missed = unmet.iter().any(|unmet| unmet.objective == objective);
+            self.unmet.with_label_values(&[objective]).set(i64::from(missed));
         }
     }
 
