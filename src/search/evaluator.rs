@@ -397,7 +397,10 @@ impl<'a> Evaluator<'a> {
                 return failed(&published);
             }
         }
-        let Evaluation { satisfies, loss, bound_above, .. } = self.judge(set);
+        let evaluation = self.judge(set);
+        let Evaluation { satisfies, loss, bound_above, .. } = evaluation;
+        // It took the longest way, so nobody need go it again for the rest.
+        self.remember(set.node(), |known| known.evaluation = Some(evaluation));
         Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }
     }
 

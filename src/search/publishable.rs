@@ -157,11 +157,14 @@ impl<'a> View<'a> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::model::hierarchy::Hierarchy;
     use crate::model::lattice::Node;
     use crate::model::policy::{Criterion, K};
+    use crate::search::Budget;
     use crate::search::fixture::{Table, policy};
 
     /// Eight attributes of two values, in all combinations.
@@ -193,6 +196,21 @@ mod tests {
             let verdict = judged(&table, &|| left.replace(left.get().saturating_sub(1)) > 0);
             assert!(verdict.given_up && !verdict.published.contains(&true));
         }
+    }
+
+    /// A search checks a node, and asks for its evaluation when it answers: the time may be over by then.
+    #[test]
+    fn a_node_is_judged_once() {
+        let table = table(3, 32);
+        let (evaluator, node) = (table.evaluator(), Node::new([1, 0, 0, 0, 0, 0, 0, 0]));
+        let budget = Budget { deadline: Some(Instant::now() + Duration::from_secs(3600)), ..Budget::unlimited() };
+        let (evaluation, given_up) = evaluator.within(&budget, || {
+            assert!(evaluator.check(&node).satisfies);
+            budget.cancelled.store(true, Ordering::Relaxed);
+            evaluator.evaluate(&node)
+        });
+        assert!(evaluation.satisfies && !given_up);
+        assert_eq!((evaluator.checks(), evaluator.origins().cached), (1, 0), "its set is not asked for again");
     }
 
     #[test]

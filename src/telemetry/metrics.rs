@@ -11,7 +11,7 @@ use prometheus::{
 
 use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
-use crate::model::manifest::Work;
+use crate::model::manifest::{UnmetBound, Work};
 use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::privacy::Rules;
@@ -282,10 +282,7 @@ impl Metrics {
         if from.algorithm != "none" {
             self.stops.with_label_values(&[&from.stop]).inc();
         }
-        for objective in Objective::all().map(Objective::as_str) {
-            let unmet_bounds = from.unmet_bounds.iter().any(|unmet_bounds| unmet_bounds.objective == objective);
-            self.unmet_bounds.with_label_values(&[objective]).set(i64::from(unmet_bounds));
-        }
+        self.bounds(&from.unmet_bounds);
         self.close_to_publish.observe(seconds(from.closed_at, now));
         if let Some(arrived) = work.oldest_arrival {
             self.end_to_end.observe(seconds(arrived, now));
@@ -308,6 +305,13 @@ impl Metrics {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn bounds(&self, unmet: &[UnmetBound]) {
+        for objective in Objective::all().map(Objective::as_str) {
+            let missed = unmet.iter().any(|bound| bound.objective == objective);
+            self.unmet_bounds.with_label_values(&[objective]).set(i64::from(missed));
         }
     }
 
