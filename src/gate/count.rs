@@ -77,7 +77,8 @@ impl<'a> Count<'a> {
         let profile = |(rows, i): (&Rows, usize)| {
             let text = |field: Field| match field {
                 Field::Sensitive(f) => counted_json(batch.written[f].level(0).label(rows.written(i)[f])),
-                Field::Kept(field) => batch.kept(rows, i).nth(field).map(counted_json).unwrap_or_default(),
+                // As it was read: a wish may depend on a field that is not published.
+                Field::Kept(field) => rows.kept(i).nth(field).map(counted_json).unwrap_or_default(),
             };
             let codes: SmallVec<[Code; 4]> =
                 (0..batch.written.len()).map(|field| values.code(rows, i, field)).collect();
