@@ -160,21 +160,41 @@ class Criteria:
         return Figure(f"t-closeness/{name}/{distance}", most, spec["t"], at_most=True, vague=none)
 
     def security(self, least, groups, shown):
-        """1 - the mean risk over people; where a person has several records the definition leaves room."""
+        """1 - the mean risk over people; where a person has several records the definition leaves room: records can be weighed, or
+        people, each of whom counts once in a class for what their records say."""
         best, vague = 0.0, people(shown) < len(shown)
         for reading in (lambda *of: says(*of) is True, lambda *of: says(*of) is not False, boolean):
-            overall = [mean(reading(s, row) for row in shown) for s in self.sentences]
-            risks = []
-            for group in groups:
-                here = [mean(reading(s, row) for row in group) for s in self.sentences]
-                risk = [risk_of(a, b) for a, b in zip(overall, here)]
-                for row in group:
-                    own = [i for i, s in enumerate(self.sentences) if "when" not in s or reading(s["when"], row)]
-                    damage = sum(self.sentences[i].get("damage", 1) for i in own)
-                    risks.append(sum(self.sentences[i].get("damage", 1) * risk[i] for i in own) / damage if own else 0.0)
-            best = max(best, 1 - mean(risks))
+            for by_person in (False, True):
+                best = max(best, 1 - self.mean_risk(groups, shown, reading, by_person))
         return Figure("min-security", best, least, vague=vague or any(
             row.form(name) is None for row in shown for name in self.sensitive))
+
+    def mean_risk(self, groups, shown, reading, by_person):
+        def units(rows):
+            """What each record, or each person, says: which sentences are true, and which are confidential."""
+            told = []
+            for number, row in enumerate(rows):
+                true = tuple(reading(s, row) for s in self.sentences)
+                own = tuple("when" not in s or reading(s["when"], row) for s in self.sentences)
+                told.append((row.person if by_person else number, true, own))
+            return set(told)
+
+        def shares(units):
+            return [mean(true[i] for _, true, _ in units) for i in range(len(self.sentences))]
+
+        overall, damages = shares(units(shown)), [s.get("damage", 1) for s in self.sentences]
+        total, weights = 0.0, 0
+        for group in groups:
+            here = units(group)
+            risk = [risk_of(a, b) for a, b in zip(overall, shares(here))]
+            risks = []
+            for _, _, own in here:
+                damage = sum(d for d, minds in zip(damages, own) if minds)
+                of = sum(d * r for d, r, minds in zip(damages, risk, own) if minds)
+                risks.append(of / damage if damage else 0.0)
+            weight = people(group) if by_person else len(group)
+            total, weights = total + weight * mean(risks), weights + weight
+        return total / weights if weights else 0.0
 
 
 def share(rows, name):
