@@ -22,7 +22,10 @@ impl GeneralizedBatch {
         let shift = u64::BITS - rows.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
         let bucket = |row: &Arranged| (row.0 >> shift) as usize;
         let mut rows = in_buckets(&rows, bucket, bucket(&(u64::MAX, 0, RowRef::Fresh(0))) + 1);
-        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| rows.len() > 1) {
+        // Rows of one class that show nothing else are the same, in any order.
+        let plain = self.written.is_empty() && !self.fresh.any_kept() && !self.held.any_kept();
+        let settled = |rows: &[Arranged]| rows.len() < 2 || plain && rows.iter().all(|row| row.1 == rows[0].1);
+        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| !settled(rows)) {
             rows.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.by_text(a, b)));
         }
         (self.classes, self.order) = rows.into_iter().map(|(_, class, row)| (class, row)).unzip();
@@ -40,18 +43,23 @@ impl GeneralizedBatch {
         spread(texts.chain(self.kept(rows, i)).fold(class, hash))
     }
 
-    /// Rows of one hash that do not show the same are as good as never met; then their texts decide.
+    /// Rows of one hash that do not show the same are as good as never met; then their texts decide. Most are of one class, and
+    /// show the same.
     fn by_text(&self, a: &Arranged, b: &Arranged) -> Ordering {
         let labels = |class: u32| {
             let cells = self.class_cells(class as usize);
             self.quasi.iter().zip(cells).map(|(labels, &code)| labels.text(code))
         };
-        let values = |row: RowRef| {
-            let (rows, i) = self.source(row);
-            let texts = self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code));
-            texts.chain(self.kept(rows, i))
-        };
-        labels(a.1).cmp(labels(b.1)).then_with(|| values(a.2).cmp(values(b.2)))
+        let by_labels = if a.1 == b.1 { Ordering::Equal } else { labels(a.1).cmp(labels(b.1)) };
+        by_labels.then_with(|| {
+            let ((rows, i), (others, j)) = (self.source(a.2), self.source(b.2));
+            let texts = self.written.iter().zip(rows.written(i).iter().zip(others.written(j)));
+            let mut by_written = texts.filter(|(_, (a, b))| a != b);
+            let by_written = by_written
+                .next()
+                .map_or(Ordering::Equal, |(view, (&a, &b))| view.level(0).label(a).cmp(view.level(0).label(b)));
+            by_written.then_with(|| self.kept(rows, i).cmp(self.kept(others, j)))
+        })
     }
 }
 
