@@ -26,9 +26,9 @@ use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::Evaluator;
-use veilstream::search::optimal::Optimal;
-use veilstream::search::subtree::SubtreeBottomUp;
-use veilstream::search::top_down::{Scores, TopDown};
+use veilstream::search::exact::optimal::Optimal;
+use veilstream::search::greedy::subtree::SubtreeBottomUp;
+use veilstream::search::greedy::top_down::{Scores, TopDown};
 use veilstream::search::{Budget, Search};
 
 fn main() {

@@ -77,26 +77,18 @@
 //! window     -> encode, frequency, model
 //! ```
 
-pub mod anonymizer;
+pub use veilstream_core::{
+    anonymizer, encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window,
+};
+
 pub mod cli;
 pub mod codec;
 pub mod config;
-pub mod encode;
-pub mod failpoint;
 pub mod files;
-pub mod frequency;
-pub mod gate;
-pub mod generalize;
 pub mod kafka;
-pub mod loss;
-pub mod model;
 pub mod pipeline;
 pub mod plot;
-pub mod privacy;
-pub mod render;
-pub mod search;
 pub mod shutdown;
 pub mod sink;
 pub mod source;
 pub mod telemetry;
-pub mod window;

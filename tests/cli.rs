@@ -308,8 +308,30 @@ fn what_cannot_be_counted_is_refused() {
 }
 
 #[test]
-fn a_service_that_protects_nobody_is_warned_of() {
+fn settings_that_are_rarely_intended_are_warned_of() {
     let desk = Desk::new();
+    let warnings = |privacy: &str, more: &str| {
+        let quasi = "policy:\n  quasi_identifiers: [{ name: a, hierarchy: trivial }]\n  sensitive: [{ name: s }]\n";
+        desk.write("c.yaml", format!("{quasi}  privacy: {privacy}\n{more}"));
+        let left = desk.run(&["validate", "-c", "c.yaml"]).expect(0);
+        assert!(left.out.starts_with("c.yaml is fine: ") && left.out.lines().count() == 1, "{}", left.out);
+        left.err
+    };
+    for (privacy, said) in [
+        ("[{ k-anonymity: 1 }]", "k = 1 "),
+        ("[{ l-diversity: { field: s, l: 2 } }]", "number of people"),
+        ("[{ t-closeness: { field: s, t: 0.3 } }]", "number of people"),
+        ("[{ lkc: { l: 1, k: 1, c: 0.5 } }]", "k = 1 "),
+        ("[{ alpha-k: { field: s, alpha: 0.5, k: 1 } }]", "k = 1 "),
+    ] {
+        let err = warnings(privacy, "");
+        assert!(err.lines().count() == 1 && err.starts_with("warning: c.yaml:4: ") && err.contains(said), "{err}");
+    }
+    let both = "[{ k-anonymity: 2 }, { l-diversity: { field: s, l: 2 } }]";
+    assert_eq!(warnings(both, ""), "");
+    let err = warnings(both, "search: { algorithm: pbg-ea, objectives: [k, s_l, glm] }\n");
+    assert!(err.starts_with("warning: c.yaml:5: `s_l`") && err.lines().count() == 1, "{err}");
+    // The service logs them.
     let ends = "source: { generator: { records: 10 } }\nsink: { file: { path: out.jsonl } }\n";
     let config = policy(ends).replace("k-anonymity: 5", "k-anonymity: 1");
     desk.write(

@@ -21,7 +21,7 @@ use veilstream::model::policy::{
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::search::evaluator::Evaluator;
-use veilstream::search::granulation_ga::Code;
+use veilstream::search::evolutionary::granulation_ga::Code;
 use veilstream::search::{Algorithm, Budget, StopReason};
 
 const PEOPLE: [[&str; 5]; 11] = [

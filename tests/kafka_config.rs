@@ -23,8 +23,8 @@ use veilstream::codec::registry::{Registry, RegistryError};
 use veilstream::codec::{Decode as _, PublishedRow};
 use veilstream::kafka::client::{Cluster, KafkaSinkConfig, MessageFormat, RegistryConfig};
 use veilstream::kafka::output::Output;
-use veilstream::model::dead_letter::DeadLetter;
 use veilstream::model::event::RejectCode;
+use veilstream::model::release::dead_letter::DeadLetter;
 use veilstream::model::schema::{Role, Schema};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -317,8 +317,8 @@ fn the_registry_may_come_and_go() {
     assert_eq!(config("").0, 0);
     let schema = Schema::new([("age", Role::Quasi), ("diagnosis", Role::Sensitive), ("user_id", Role::Subject)]);
     let runtime = runtime();
-    let ask = Registry::new(&url, None).unwrap();
-    let cache = Arc::new(SchemaCache::new(Registry::new(&url, None).unwrap(), &schema));
+    let ask = Registry::new(&url, None);
+    let cache = Arc::new(SchemaCache::new(Registry::new(&url, None), &schema));
     let mut decoder = cache.decoder(1000);
 
     // Two writer schemas in one window, each resolved once.

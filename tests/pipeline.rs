@@ -10,7 +10,7 @@ use veilstream::codec::json::JsonDecoder;
 use veilstream::config::{Config, Purpose};
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis, Position};
-use veilstream::model::manifest::Manifest;
+use veilstream::model::release::manifest::Manifest;
 use veilstream::pipeline::{Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};

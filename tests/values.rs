@@ -17,12 +17,12 @@ use serde_json::{Value as Json, json};
 use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::manifest::rounded;
 use veilstream::model::policy::{
     Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction,
     SuppressionLimit,
 };
 use veilstream::model::record::Value;
+use veilstream::model::release::manifest::rounded;
 use veilstream::model::schema::{Role, Schema};
 
 /// Each line is one value or one person, as JSON.

@@ -12,7 +12,7 @@ use veilstream::model::batch::Rows;
 use veilstream::model::event::{Event, Millis};
 use veilstream::pipeline::Pipeline;
 use veilstream::shutdown;
-use veilstream::sink::file::WriterSink;
+use veilstream::sink::file::{FilePaths, FileSink};
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
 use veilstream::telemetry::Telemetry;
 use veilstream::window::{CloseRules, OpenWindow, Scope, WindowId, WindowRules};
@@ -56,7 +56,8 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
     let pipeline = pipeline(case, WindowRules::Tumbling(close));
     let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
-    let sink = WriterSink::new(std::io::sink(), Box::new(JsonEncoder::new(&case.policy.schema)));
+    let encoder = Box::new(JsonEncoder::new(&case.policy.schema));
+    let sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder).expect("a stream");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = shutdown::channel();
     let (started, busy) = (Instant::now(), ProcessTime::now());

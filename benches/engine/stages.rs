@@ -18,7 +18,7 @@ use veilstream::model::lattice::Node;
 use veilstream::model::recoding::Recoding;
 use veilstream::search::choose::choose;
 use veilstream::search::evaluator::Evaluator;
-use veilstream::sink::file::WriterSink;
+use veilstream::sink::file::{FilePaths, FileSink};
 use veilstream::window::{CloseReason, ClosedWindow, OpenWindow, WindowId};
 
 use super::baseline::{Figure, reference};
@@ -156,9 +156,10 @@ fn generalize_and_gate(case: &Case, closed: &ClosedWindow, recoding: &Recoding, 
 /// Into the buffer of a sink that has written before.
 fn serialize(case: &Case, release: &Release) -> (Duration, usize) {
     let encoder = || Box::new(JsonEncoder::new(&case.policy.schema));
-    let mut written = Vec::new();
-    WriterSink::new(&mut written, encoder()).write(release).expect("no I/O");
-    let mut sink = WriterSink::new(std::io::sink(), encoder());
-    let write = || timed(|| sink.write(release).expect("no I/O"));
-    (shortest(RUNS, write).0, written.len())
+    let folder = tempfile::tempdir().expect("a directory");
+    let rows = folder.path().join("rows.jsonl");
+    FileSink::open(&FilePaths::rows_only(&rows), encoder()).expect("a file").write(release).expect("written");
+    let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder()).expect("a stream");
+    let write = || timed(|| sink.write(release).expect("written"));
+    (shortest(RUNS, write).0, std::fs::metadata(&rows).expect("a file").len() as usize)
 }

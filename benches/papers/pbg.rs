@@ -10,10 +10,10 @@ use veilstream::model::policy::Loss;
 use veilstream::model::schema::Role;
 use veilstream::search::Budget;
 use veilstream::search::evaluator::Evaluator;
-use veilstream::search::front::{FrontQuality, Point, quality};
-use veilstream::search::frontier::exact;
-use veilstream::search::objectives::{Objective, Objectives};
-use veilstream::search::pbg_ea::{Measured, PbgEa};
+use veilstream::search::evolutionary::pbg_ea::{Measured, PbgEa};
+use veilstream::search::front::archive::{FrontQuality, Point, quality};
+use veilstream::search::front::frontier::exact;
+use veilstream::search::front::objectives::{Objective, Objectives};
 
 use crate::data::{Table, folder, mean, policy};
 

@@ -11,10 +11,10 @@ use veilstream::model::hierarchy::{Decimal, Hierarchy, IntervalSpec};
 use veilstream::model::policy::{Criterion, K, Loss, Policy};
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::Evaluator;
-use veilstream::search::genetic::Genetic;
-use veilstream::search::optimal::Optimal;
-use veilstream::search::tabu::Tabu;
-use veilstream::search::tabu_ga::TabuGa;
+use veilstream::search::evolutionary::genetic::Genetic;
+use veilstream::search::evolutionary::tabu::Tabu;
+use veilstream::search::evolutionary::tabu_ga::TabuGa;
+use veilstream::search::exact::optimal::Optimal;
 use veilstream::search::{Budget, Search, StopReason};
 
 use crate::data::{Table, mean, policy};

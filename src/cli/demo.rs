@@ -1,6 +1,6 @@
-//! `veilstream demo`: the whole pipeline on an embedded stream, without a broker and without files.
+//! `veilstream demo`: runs the whole pipeline on synthetic records, without a broker and without files.
 //!
-//! Only the population is made up: decoding, windows, searches, the gate and the accounting are those of the service.
+//! Decoding, windows, searches, the gate and the accounting are those of the service; only the records are made up.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -12,48 +12,46 @@ use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{Failure, now, print, runtime};
+use super::shared::{Failure, max_record_bytes, pipeline, print, runtime};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encode as _, PublishedRow};
 use crate::config::{Config, Purpose, SourceConfig};
 use crate::gate::Release;
-use crate::model::manifest::Manifest;
 use crate::model::policy::Policy;
-use crate::pipeline::{Pipeline, Summary};
+use crate::model::release::manifest::Manifest;
+use crate::pipeline::Summary;
 use crate::privacy::Rules;
-use crate::shutdown;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::Preamble;
 use crate::source::generator::{GeneratorSettings, GeneratorSource, demo_policy_yaml};
-use crate::telemetry::Telemetry;
 
-/// How many published rows are shown at the end.
+/// Published rows that are shown at the end.
 const SAMPLE: usize = 3;
-/// How often the live line is brought up to date.
+/// How often the live line is updated.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Shows the whole pipeline on an embedded stream of synthetic people
+/// Runs the whole pipeline on synthetic records and shows every release
 ///
-/// Generates a population with realistic skew, people who return and a drift half way, and sends it through the real
-/// pipeline: one line per release, then what became of every record. Needs no broker and no file, and ends by itself.
+/// Generates records of a skewed population, in which people return and the mix changes half way, and sends them through the
+/// real pipeline. Prints one line per release, then the outcome of all records. Needs no broker and no file, and ends by
+/// itself.
 #[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// The same seed gives the same stream
+pub(super) struct DemoArgs {
+    /// The seed; the same seed gives the same records
     #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
-    /// How many records to send through
+    seed: u64,
+    /// The number of records
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub records: u64,
-    /// Records per second; 0 is as fast as they are taken
-    #[arg(long, value_name = "R", default_value_t = 20_000.0, value_parser = super::generate::rate)]
-    pub rate: f64,
+    records: u64,
+    /// Records per second; 0 for no limit
+    #[arg(long, value_name = "R", default_value_t = 20_000.0, value_parser = super::shared::rate)]
+    rate: f64,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Runs the demo.
-pub fn run(args: &DemoArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let config = Config::parse(demo_policy_yaml(), Path::new("demo.yaml"), Purpose::Pipeline)?;
     let started = Instant::now();
     let (summary, releases, sample) = runtime()?.block_on(flow(args, &config))?;
@@ -71,14 +69,11 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, Vec<String>), Failure> {
-    let policy = Arc::new(config.policy.clone());
-    let telemetry = Telemetry::new(&policy).map_err(|error| Failure::Outside(error.to_string()))?;
-    let telemetry = Arc::new(telemetry);
-    let (stopper, stop) = shutdown::channel();
-    shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;
+    let (pipeline, stop) = pipeline(config, "demo".into(), args.seed)?;
+    let policy = Arc::clone(&pipeline.policy);
     let line = live_line(args.records);
     let subjects = match config.source {
-        // As many people per record as in the file, whatever the number of records.
+        // As many people per record as in demo.yaml, for any number of records.
         SourceConfig::Generator { subjects, records: Some(records), .. } => {
             (u128::from(subjects) * u128::from(args.records) / u128::from(records.max(1))) as u64
         }
@@ -90,23 +85,18 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
         seed: args.seed,
         subjects: Some(subjects.max(1)),
     };
-    let pipeline = Pipeline {
-        policy: Arc::clone(&policy),
-        windows: config.window_rules(),
-        scope: config.window.scope,
-        choice: config.choice(),
-        name: "demo".into(),
-        seed: args.seed,
-        telemetry: Arc::clone(&telemetry),
-        clock: now,
+    let decoder = Preamble::Json.decoder(&policy.schema, max_record_bytes(config))?;
+    let (mut releases, mut sample) = (Vec::new(), Vec::new());
+    let sink = TableSink {
+        policy: &policy,
+        quiet: args.json,
+        line: line.clone(),
+        releases: &mut releases,
+        sample: &mut sample,
     };
-    let decoder = Preamble::Json.decoder(&policy.schema, config.limits.max_record_bytes as usize)?;
-    let mut releases = Vec::new();
-    let mut sample = Vec::new();
-    let sink = TableSink::new(&policy, args.json, line.clone(), &mut releases, &mut sample);
     sink.title()?;
     let refresh = tokio::spawn({
-        let (line, telemetry) = (line.clone(), Arc::clone(&telemetry));
+        let (line, telemetry) = (line.clone(), Arc::clone(&pipeline.telemetry));
         async move {
             loop {
                 line.set_position(telemetry.records_read());
@@ -126,7 +116,6 @@ fn live_line(records: u64) -> ProgressBar {
     let template = "{spinner} {bar:30} {human_pos} of {human_len} records, {rate} per second, {elapsed}";
     if let Ok(style) = ProgressStyle::with_template(template) {
         let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // A live line that cannot be drawn is not worth a failure.
             let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
         };
         bar.set_style(style.with_key("rate", rate));
@@ -134,7 +123,7 @@ fn live_line(records: u64) -> ProgressBar {
     bar
 }
 
-/// Prints a line per release. Publishes nowhere else: the rows end here, but for a few that are shown.
+/// Prints a line per release, and keeps the first rows to show them at the end.
 struct TableSink<'a> {
     policy: &'a Policy,
     quiet: bool,
@@ -143,17 +132,7 @@ struct TableSink<'a> {
     sample: &'a mut Vec<String>,
 }
 
-impl<'a> TableSink<'a> {
-    fn new(
-        policy: &'a Policy,
-        quiet: bool,
-        line: ProgressBar,
-        releases: &'a mut Vec<Value>,
-        sample: &'a mut Vec<String>,
-    ) -> Self {
-        Self { policy, quiet, line, releases, sample }
-    }
-
+impl TableSink<'_> {
     fn title(&self) -> Result<(), Failure> {
         if self.quiet {
             return Ok(());
@@ -162,18 +141,13 @@ impl<'a> TableSink<'a> {
         let criteria: Vec<String> =
             Rules::new(self.policy).iter().map(|rule| format!("{} {}", rule.name(), rule.required())).collect();
         print(&format!(
-            "Synthetic people, made safe window by window. Policy: {}; at most {}% suppressed.\n\
+            "Synthetic records, anonymized window by window. Policy: {}; at most {}% suppressed.\n\
              Levels are those of {}; 0 is the value itself.\n\n{}",
             criteria.join(", "),
             self.policy.suppression.0 * 100.0,
             names.join(", "),
             header(self.policy.loss.as_str())
         ))
-    }
-
-    fn show(&self, text: &str) {
-        // The live line steps aside; a reader of the table that went away is no reason to stop.
-        self.line.suspend(|| drop(print(text)));
     }
 }
 
@@ -184,7 +158,9 @@ impl Sink for TableSink<'_> {
         if self.quiet {
             return Ok(Delivery::Published);
         }
-        self.show(&row(self.releases.len(), manifest, self.policy.loss.as_str()));
+        let row = row(self.releases.len(), manifest, self.policy.loss.as_str());
+        // Hides the live line meanwhile. A reader of the table that went away is no reason to stop.
+        self.line.suspend(|| drop(print(&row)));
         if self.sample.is_empty() {
             *self.sample = sample(self.policy, release)?;
         }
@@ -222,7 +198,7 @@ fn row(number: usize, manifest: &Manifest, loss: &str) -> String {
     )
 }
 
-/// One release for scripts. Totals only, as in its manifest.
+/// One release for scripts: totals only, as in its manifest.
 fn figures(manifest: &Manifest) -> Value {
     let from = &manifest.provenance;
     let levels: serde_json::Map<_, _> =
@@ -237,7 +213,7 @@ fn figures(manifest: &Manifest) -> Value {
     })
 }
 
-/// The first rows as a reader would get them.
+/// The first rows in the form in which they would be published.
 fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> {
     let mut encoder = JsonEncoder::new(&policy.schema);
     let mut rows = Vec::new();
@@ -255,8 +231,8 @@ fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> 
 fn closing(summary: &Summary, elapsed: Duration, sample: &[String]) -> String {
     let count = |n: u64| HumanCount(n).to_string();
     let mut text = format!(
-        "\n{} records in = {} published + {} suppressed + {} held + {} rejected\n{} releases in {:.1} s; every one was counted \
-         by the gate before it left",
+        "\n{} records in = {} published + {} suppressed + {} held + {} rejected\n{} releases in {:.1} s; the gate counted every \
+         one before it was published",
         count(summary.records_in),
         count(summary.records_published),
         count(summary.records_suppressed),
@@ -266,7 +242,7 @@ fn closing(summary: &Summary, elapsed: Duration, sample: &[String]) -> String {
         elapsed.as_secs_f64(),
     );
     if !sample.is_empty() && io::stdout().is_terminal() {
-        text.push_str("\n\nWhat a reader of the first release sees:");
+        text.push_str("\n\nRows of the first release, as published:");
         sample.iter().for_each(|row| text.push_str(&format!("\n  {row}")));
     }
     text

@@ -1,4 +1,4 @@
-//! `veilstream frontier`: the trade-off between objectives, for a person to choose from. Publishes nothing.
+//! `veilstream frontier`: prints the trade-off between objectives, for a person to choose from. Publishes nothing.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,51 +9,45 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Map, Value, json};
 
-use super::batch::{Batch, progress};
-use super::input::refuse_same_file;
-use super::{Failure, InputArgs, print};
-use crate::config::{Config, Purpose, snippet};
-use crate::files::Whole;
-use crate::model::manifest::Unmet;
+use super::shared::{Batch, Failure, InputArgs, print, refuse_same_file};
+use crate::config::snippet;
+use crate::files::ReplacedFile;
 use crate::model::policy::Policy;
+use crate::model::release::manifest::Unmet;
 use crate::plot::standalone;
 use crate::search::evaluator::Evaluator;
-use crate::search::frontier::{Frontier, Method, frontier};
-use crate::search::objectives::{FrontPoint, Objective};
+use crate::search::front::frontier::{Frontier, Method, frontier};
+use crate::search::front::objectives::{FrontPoint, Objective};
 use crate::search::{Algorithm, Budget};
 use crate::telemetry::pictures;
 
-/// Shows the trade-off between privacy and loss in a file, each point a recoding for the configuration
+/// Shows the trade-off between privacy and loss in a file; each point is a generalization
 ///
-/// Every node is counted where there are few enough, otherwise the evolutionary search `pbg-ea` looks for the front; the
-/// output says which. The preferred point is the knee, or by `search.prefer` what meets its bounds: each objective is scaled
-/// from 0 to 1 over the front, counts of people by the risk 1/count that they leave, and the greatest sum is preferred.
-/// Nothing is published.
+/// Small lattices are counted completely; for larger ones the evolutionary search `pbg-ea` looks for the front. The output
+/// says which of the two was done. One point is preferred: each objective is scaled from 0 to 1 over the front (counts of
+/// people by the risk 1/count), and the point with the greatest sum wins; with `search.prefer`, among those that meet its
+/// bounds. Publishes nothing.
 #[derive(Debug, Args)]
-pub struct FrontierArgs {
-    /// The policy, in YAML; other sections of a pipeline may be there
-    #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// What to read.
+pub(super) struct FrontierArgs {
     #[command(flatten)]
-    pub input: InputArgs,
-    /// What to trade off: k, l, s_k, s_l, sf, or a loss [default: `search.objectives` of the configuration, or k,glm]
+    input: InputArgs,
+    /// The objectives: k, l, s_k, s_l, sf, or a loss [default: `search.objectives` of the configuration, or k,glm]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = objective)]
-    pub objectives: Vec<Objective>,
-    /// Draws the front as SVG
+    objectives: Vec<Objective>,
+    /// The file for a plot of the front, in SVG
     ///
-    /// A file that is there is replaced; a symbolic link to a file is refused.
+    /// An existing file is replaced; a symbolic link to a file is refused.
     #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-    /// How to find the front: auto, exact, or pbg-ea
+    plot: Option<PathBuf>,
+    /// How to find the front: auto, exact (count every node), or pbg-ea
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method)]
-    pub method: Method,
+    method: Method,
     /// The seed of the evolutionary search [default: `search.seed` of the configuration, or 0]
     #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// One JSON object on standard output
+    seed: Option<u64>,
+    /// Print one JSON object
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
 fn objective(name: &str) -> Result<Objective, String> {
@@ -70,9 +64,8 @@ fn method(name: &str) -> Result<Method, String> {
     }
 }
 
-/// Finds the front and shows it.
-pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
-    let config = Config::load(&args.config, Purpose::Policy)?;
+pub(super) fn run(args: &FrontierArgs) -> Result<(), Failure> {
+    let config = args.input.load()?;
     if let Some(plot) = &args.plot {
         refuse_same_file(&args.input.input, plot, "is the file that is read")?;
     }
@@ -83,8 +76,7 @@ pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
     }
     let ea = choice.tuning.pbg_ea();
     check(&ea.objectives, &config.policy)?;
-    let progress = progress();
-    let batch = Batch::read(&config, &args.input, &progress)?;
+    let batch = Batch::read(&config, &args.input)?;
     if batch.window.rows.is_empty() {
         return Err(Failure::NotMet("there is no record to trade anything off".into()));
     }
@@ -96,27 +88,24 @@ pub fn run(args: &FrontierArgs) -> Result<(), Failure> {
         return Err(Failure::NotMet(format!("there is nothing to trade off: {}", Unmet::Unplaced.as_str())));
     }
     let evaluator = Evaluator::beside(unplaced, &batch.policy, &rules, window.sets);
-    progress.set_message("searching");
+    batch.working("searching".into());
     let started = Instant::now();
     let mut budget = Budget::within(started, choice.time_budget);
     budget.max_checks = choice.max_checks.unwrap_or(u64::MAX);
     let mut rng = ChaCha8Rng::seed_from_u64(args.seed.or(config.search.seed).unwrap_or_default());
     let found = frontier(&ea, args.method, &batch.policy.lattice(), &evaluator, &budget, &mut rng);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
-    progress.finish_and_clear();
-    if let Some(rejections) = batch.rejections() {
-        eprintln!("{rejections}");
-    }
+    batch.finish();
     if let Some(path) = &args.plot {
         let picture = pictures::trade_off(&found.front).map_err(|error| Failure::Outside(error.to_string()))?;
-        let mut file = Whole::create(path)?;
+        let mut file = ReplacedFile::create(path)?;
         file.write(standalone(&picture).as_bytes())?;
         file.commit()?;
     }
     print(&if args.json { object(&found, &batch.policy, elapsed_ms) } else { text(&found, &batch.policy, elapsed_ms) })
 }
 
-/// Objectives that the policy cannot answer, or that leave nothing to trade off, are refused.
+/// Refuses objectives that the policy cannot answer, and fewer than two.
 fn check(objectives: &[Objective], policy: &Policy) -> Result<(), Failure> {
     if objectives.len() < 2 {
         return Err(Failure::Usage("one objective leaves nothing to trade off: name two or more".into()));
@@ -132,7 +121,7 @@ fn check(objectives: &[Objective], policy: &Policy) -> Result<(), Failure> {
     Ok(())
 }
 
-fn how(found: &Frontier) -> String {
+fn method_used(found: &Frontier) -> String {
     let Frontier { checks, nodes, .. } = found;
     if found.front.exact {
         format!("exact: all {nodes} nodes were counted")
@@ -156,10 +145,10 @@ fn text(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
             (true, false) => "met".into(),
             (false, _) => "not met".into(),
         });
-        row.push(levels(point, policy));
+        row.push(snippet::levels(policy, &point.node));
         table.add_row(row);
     }
-    let mut text = format!("{table}\n{} points, {} ({elapsed_ms:.0} ms)", front.points.len(), how(found));
+    let mut text = format!("{table}\n{} points, {} ({elapsed_ms:.0} ms)", front.points.len(), method_used(found));
     if let Some(quality) = found.quality {
         text.push_str(&format!(
             "\nagainst the exact front: representation ratio {:.3}, convergence error {:.1e}",
@@ -167,15 +156,15 @@ fn text(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
         ));
     }
     text.push_str("\nto release at a point, write its levels into the configuration:");
-    let example = front.picked.or(if front.points.is_empty() { None } else { Some(0) });
-    if let Some(point) = example {
-        let section = snippet::fixed_window(policy, &front.points[point].node);
-        text.push_str(&format!("\n\n# point {}\n{}", point + 1, section.trim_end()));
+    let example = front.picked.unwrap_or(0);
+    if let Some(point) = front.points.get(example) {
+        let section = snippet::fixed_window(policy, &point.node);
+        text.push_str(&format!("\n\n# point {}\n{}", example + 1, section.trim_end()));
     }
     text
 }
 
-/// A value as a table shows it: whole where it is.
+/// A value of an objective, for the table.
 fn figure(objective: Objective, value: f64) -> String {
     match objective {
         Objective::K | Objective::L => format!("{value:.0}"),
@@ -184,24 +173,17 @@ fn figure(objective: Objective, value: f64) -> String {
     }
 }
 
-/// The levels as `fixed_levels` reads them.
-fn levels(point: &FrontPoint, policy: &Policy) -> String {
-    snippet::levels(policy, &point.node)
-}
-
-fn recoding<'a>(point: &'a FrontPoint, policy: &'a Policy) -> impl Iterator<Item = (String, u8)> + 'a {
-    policy.quasi.iter().zip(point.node.levels()).map(|(quasi, &level)| (quasi.name.to_string(), level))
-}
-
 fn object(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
     let front = &found.front;
     let point = |(at, point): (usize, &FrontPoint)| {
         let values: Map<String, Value> =
             front.objectives.iter().zip(&point.values).map(|(o, v)| (o.as_str().into(), json!(v))).collect();
+        let levels = policy.quasi.iter().zip(point.node.levels());
+        let recoding: Map<_, _> = levels.map(|(quasi, level)| (quasi.name.to_string(), json!(level))).collect();
         json!({
             "point": at + 1,
             "values": values,
-            "recoding": recoding(point, policy).map(|(name, level)| (name, json!(level))).collect::<Map<_, _>>(),
+            "recoding": recoding,
             "satisfies": point.evaluation.satisfies,
             "k_achieved": point.evaluation.k,
             "records_suppressed": point.evaluation.suppressed,

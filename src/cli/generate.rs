@@ -1,4 +1,4 @@
-//! `veilstream generate`: a synthetic population on standard output, or into a Kafka topic.
+//! `veilstream generate`: writes synthetic records to standard output or into a Kafka topic.
 
 use std::io::{self, ErrorKind, Write};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use secrecy::SecretString;
 
-use super::{Failure, runtime};
+use super::shared::{Failure, rate, runtime};
 use crate::codec::Format;
 use crate::codec::avro::container::ContainerWriter;
 use crate::codec::registry::Registry;
@@ -18,48 +18,47 @@ use crate::source::generator::{AVRO_SCHEMA, CSV_HEADER, Generator, GeneratorSett
 /// How much is written at once. Larger: a reader sees the first records later. Smaller: more system calls.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes a synthetic population to standard output, or into a Kafka topic
+/// Writes synthetic records to standard output or into a Kafka topic
 #[derive(Debug, Clone, Args)]
-pub struct GenerateArgs {
-    /// How many records to write; 0 goes on until stopped
+pub(super) struct GenerateArgs {
+    /// The number of records; 0 for no end
     #[arg(long, default_value_t = 10_000, value_name = "N")]
-    pub records: u64,
-    /// Records per second; 0 is as fast as they are taken
+    records: u64,
+    /// Records per second; 0 for no limit
     #[arg(long, default_value_t = 0.0, value_name = "R", value_parser = rate)]
-    pub rate: f64,
-    /// The same seed gives the same records
+    rate: f64,
+    /// The seed; the same seed gives the same records
     #[arg(long, default_value_t = 0, value_name = "S")]
-    pub seed: u64,
-    /// How many different people; a tenth of the records if not given
+    seed: u64,
+    /// The number of different people [default: a tenth of the records]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    pub subjects: Option<u64>,
-    /// csv, jsonl or avro
+    subjects: Option<u64>,
+    /// The format: csv, jsonl or avro
     #[arg(long, default_value = "jsonl", value_name = "FORMAT")]
-    pub format: Format,
-    /// Write into a topic of this cluster instead: HOST:PORT, several with commas
+    format: Format,
+    /// Write into a topic of this Kafka cluster; HOST:PORT, several separated by commas
     #[arg(long, value_name = "ADDRESS", requires = "topic")]
-    pub brokers: Option<String>,
-    /// The topic to write into; it must be there
+    brokers: Option<String>,
+    /// The topic to write into; it must exist
     #[arg(long, value_name = "TOPIC", requires = "brokers")]
-    pub topic: Option<String>,
-    /// What the messages have as their key: the person, as most real topics do, or nothing
+    topic: Option<String>,
+    /// The key of the messages
     #[arg(long, value_name = "KEY", default_value = "user_id", requires = "brokers")]
-    pub partitions_key: MessageKey,
-    /// With --format avro into a topic: the schema registry
+    partitions_key: MessageKey,
+    /// The schema registry, for --format avro into a topic
     #[arg(long, value_name = "URL", requires = "brokers")]
-    pub registry: Option<String>,
-    /// A librdkafka property, such as security.protocol=ssl; may be given several times
+    registry: Option<String>,
+    /// A property for librdkafka, such as security.protocol=ssl; may be repeated
     #[arg(short = 'X', long = "property", value_name = "NAME=VALUE", requires = "brokers", value_parser = property)]
-    pub properties: Vec<(String, SecretString)>,
+    properties: Vec<(String, SecretString)>,
 }
 
-/// What messages have as their key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum MessageKey {
-    /// The person: all records of one are in one partition, in order
+enum MessageKey {
+    /// The person: all records of a person are in one partition, in order
     #[value(name = "user_id")]
     UserId,
-    /// Nothing: records are spread
+    /// No key: records are distributed over the partitions
     None,
 }
 
@@ -70,19 +69,16 @@ fn property(text: &str) -> Result<(String, SecretString), String> {
     }
 }
 
-pub(super) fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(rate),
-        _ => Err("write a number of records per second, 0 for no limit".into()),
-    }
-}
-
-/// Runs the command. A reader that goes away is no failure.
-pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     if let (Some(brokers), Some(topic)) = (&args.brokers, &args.topic) {
         return into_topic(args, brokers, topic);
     }
-    write_out(args).map_err(|error| Failure::io("cannot write the records", &error))
+    let mut out = io::stdout().lock();
+    match write(args, &mut out).and_then(|()| out.flush()) {
+        // The reader went away.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::io("cannot write the records", &error)),
+    }
 }
 
 fn into_topic(args: &GenerateArgs, brokers: &str, topic: &str) -> Result<(), Failure> {
@@ -100,14 +96,13 @@ fn into_topic(args: &GenerateArgs, brokers: &str, topic: &str) -> Result<(), Fai
         GenerateError::NoTopic(_) => Failure::Usage(error.to_string()),
         GenerateError::Kafka(_) => Failure::Outside(error.to_string()),
     })?;
-    // Nothing is waiting for it on standard output, which belongs to records.
-    let _ = writeln!(io::stderr(), "{written} records written to {topic}");
+    eprintln!("{written} records written to {topic}");
     Ok(())
 }
 
 /// The id of the records' schema, registered for the topic's values.
 fn registered(url: &str, topic: &str) -> Result<u32, Failure> {
-    let registry = Registry::new(url, None).map_err(|error| Failure::Outside(error.to_string()))?;
+    let registry = Registry::new(url, None);
     let id = runtime()?.block_on(registry.register(&value_subject(topic), &compact(AVRO_SCHEMA)));
     id.map_err(|error| Failure::Outside(error.to_string()))
 }
@@ -121,16 +116,7 @@ fn settings(args: &GenerateArgs) -> GeneratorSettings {
     }
 }
 
-fn write_out(args: &GenerateArgs) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match write(args, &mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
-}
-
-/// Writes what `args` ask for.
-pub(crate) fn write(args: &GenerateArgs, out: &mut impl Write) -> io::Result<()> {
+fn write(args: &GenerateArgs, out: &mut impl Write) -> io::Result<()> {
     let settings = settings(args);
     let mut generator = Generator::new(&settings);
     let started = Instant::now();
@@ -222,13 +208,5 @@ mod tests {
         assert_eq!(count, 2000);
         assert_eq!(apache_avro::Reader::new(file.as_slice()).unwrap().filter(Result::is_ok).count(), 2000);
         assert_eq!(written(Format::Avro), file);
-    }
-
-    #[test]
-    fn rates_are_checked() {
-        assert_eq!(rate("2.5"), Ok(2.5));
-        for bad in ["-1", "NaN", "inf", "fast"] {
-            assert!(rate(bad).is_err(), "{bad}");
-        }
     }
 }

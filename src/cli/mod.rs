@@ -1,57 +1,47 @@
-//! The command line: one file per subcommand, and what they share.
+//! The command line: one file per subcommand, and `shared/` for what several of them need.
 //!
-//! What a script reads goes to standard output; logs, progress and errors go to standard error. Exit codes: 0 done, 1 the
-//! policy is not met, 2 bad usage or configuration, 3 a failure outside.
+//! Results for scripts go to standard output; logs, progress and errors go to standard error. [`Failure`] decides the exit
+//! code: 0 done, 1 the policy is not met, 2 bad usage or configuration, 3 a failure outside.
 
-pub mod anonymize;
-mod batch;
-pub mod demo;
-mod failure;
-pub mod frontier;
-pub mod generate;
-mod input;
-mod log;
-mod report;
-pub mod run;
-pub mod schema;
-pub mod search;
-pub mod top;
-pub mod validate;
-pub mod verify;
+mod anonymize;
+mod demo;
+mod frontier;
+mod generate;
+mod run;
+mod schema;
+mod search;
+mod shared;
+mod top;
+mod validate;
+mod verify;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub use failure::Failure;
-pub use input::InputArgs;
-pub use log::{LogArgs, LogFormat, install_panic_hook};
-pub use report::Report;
+pub use shared::install_panic_hook;
+use shared::{Failure, LogArgs};
 
 /// Turns a stream of personal records into releases that are safe to share
 ///
-/// Records are gathered into windows; each window is generalized just enough to satisfy the privacy policy, counted again
-/// by an independent gate, and only then published. Start with `veilstream demo`.
+/// Veilstream gathers records into windows, generalizes each window just enough to satisfy the privacy policy, counts the
+/// result again with an independent gate, and only then publishes it. Start with `veilstream demo`.
 #[derive(Debug, Parser)]
 #[command(
     version,
     propagate_version = true,
-    after_help = "Exit codes: 0 done, 1 the policy is not met, 2 bad usage or configuration, 3 a failure outside"
+    after_help = "Exit codes: 0 done, 1 the policy is not met, 2 bad usage or configuration, 3 a failure outside (broker, disk, network)"
 )]
 pub struct Cli {
-    /// How to log.
     #[command(flatten)]
-    pub log: LogArgs,
-    /// What to do.
+    log: LogArgs,
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
-/// What to do. Each is described beside its arguments.
 #[derive(Debug, Subcommand)]
-#[allow(missing_docs)]
-pub enum Command {
+enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
     Anonymize(anonymize::AnonymizeArgs),
@@ -65,55 +55,31 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Carries the command out and says how it ended.
+    /// Carries the command out; prints the message of a failure.
     pub fn execute(&self) -> ExitCode {
         let default_log = if matches!(self.command, Command::Run(_)) { "info" } else { "warn" };
-        let done = log::start(&self.log, default_log).map_err(Failure::Usage).and_then(|()| self.dispatch());
-        match done {
-            Ok(code) => code,
+        match shared::start_log(&self.log, default_log).and_then(|()| self.dispatch()) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
-                // If even this cannot be written there is nobody to tell.
+                // Standard error may be closed.
                 let _ = writeln!(io::stderr(), "{failure}");
                 failure.exit_code()
             }
         }
     }
 
-    fn dispatch(&self) -> Result<ExitCode, Failure> {
+    fn dispatch(&self) -> Result<(), Failure> {
         match &self.command {
-            Command::Demo(args) => demo::run(args)?,
-            Command::Run(args) => run::run(args)?,
-            Command::Anonymize(args) => anonymize::run(args)?,
-            Command::Verify(args) => verify::run(args)?,
-            Command::Search(args) => search::run(args)?,
-            Command::Frontier(args) => frontier::run(args)?,
-            Command::Generate(args) => generate::run(args)?,
-            Command::Top(args) => top::run(args)?,
-            Command::Validate(args) => return Ok(validate::run(args)),
-            Command::Schema(args) => return Ok(schema::run(args)),
+            Command::Demo(args) => demo::run(args),
+            Command::Run(args) => run::run(args),
+            Command::Anonymize(args) => anonymize::run(args),
+            Command::Verify(args) => verify::run(args),
+            Command::Search(args) => search::run(args),
+            Command::Frontier(args) => frontier::run(args),
+            Command::Generate(args) => generate::run(args),
+            Command::Top(args) => top::run(args),
+            Command::Validate(args) => validate::run(args),
+            Command::Schema(args) => schema::run(args),
         }
-        Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Prints what a script reads. A reader that went away is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("cannot write to standard output", &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The runtime for sources, sinks and HTTP; windows and searches have threads of their own.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    built.map_err(|error| Failure::io("cannot start", &error))
-}
-
-/// The wall clock.
-fn now() -> crate::model::event::Millis {
-    crate::model::event::Millis(jiff::Timestamp::now().as_millisecond())
 }

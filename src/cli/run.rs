@@ -1,6 +1,6 @@
-//! `veilstream run`: the service, from its source to its sink, until the input ends or a signal asks for a drain.
+//! `veilstream run`: runs the service from its source to its sink, until the input ends or a signal stops it.
 
-use std::io::{self, Stdout, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Failure, now, print, runtime};
+use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime};
 use crate::codec::Decode;
 use crate::codec::avro::AvroDecoder;
 use crate::codec::confluent::SchemaCache;
@@ -17,48 +17,46 @@ use crate::codec::json::JsonDecoder;
 use crate::codec::registry::Registry;
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
-use crate::gate::Release;
 use crate::kafka::Topics;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
 use crate::kafka::session::Session;
 use crate::model::meter::Meter;
 use crate::model::schema::Schema;
-use crate::pipeline::{Pipeline, Summary};
-use crate::shutdown::{self, Stop};
-use crate::sink::file::{FilePaths, FileSink, WriterSink};
+use crate::pipeline::Summary;
+use crate::shutdown::Stop;
+use crate::sink::SinkError;
+use crate::sink::file::{FilePaths, FileSink};
 use crate::sink::kafka::KafkaSink;
-use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::generator::{GeneratorSettings, GeneratorSource};
 use crate::source::kafka::{self as kafka_source, KafkaSource, Left};
-use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file, stdio};
-use crate::telemetry::{Telemetry, http};
+use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file};
+use crate::telemetry::http;
 
-/// `limits.memory` if there is none; a quarter of it is fetched ahead. Larger: more memory. Smaller: the window waits for the
-/// network.
+/// The default of `limits.memory`, a quarter of which is fetched ahead. Larger: more memory. Smaller: the window waits for
+/// the network.
 const DEFAULT_MEMORY: u64 = 256 << 20;
-/// How long leaving the group may take. Longer: a broker that is away holds up the end. Shorter: the others wait for the
-/// session's timeout although a busy broker would have answered.
-const LEAVE: Duration = Duration::from_secs(10);
+/// How long leaving the group may take. Longer: an unreachable broker delays the end. Shorter: other instances wait for the
+/// session timeout although a busy broker would have answered.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the service: records in, safe releases out
+/// Runs the service: reads records, publishes anonymized releases
 ///
-/// Ends when its input ends, or on SIGTERM or SIGINT: then it reads no further, publishes what it can protect, and says
-/// what became of every record. That summary is one JSON object on standard output; if the releases themselves go there
-/// (`sink: stdio`), it is the last line on standard error. The exit code is 1 if records came in and none could be published
+/// Ends when its input ends, or on SIGTERM or SIGINT. Then it reads no further, publishes the records that it can protect, and
+/// prints the outcome of all records: one JSON object on standard output, or, if the releases themselves go there
+/// (`sink: stdio`), the last line on standard error. The exit code is 1 if records came in but none could be published
 /// because nothing satisfies the policy.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(super) struct RunArgs {
     /// The pipeline, in YAML
     #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
+    config: PathBuf,
 }
 
-/// Runs the service.
-pub fn run(args: &RunArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
-    config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "the configuration is hardly meant so"));
+    config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "a setting is valid but rarely intended"));
     let summary = runtime()?.block_on(serve(&config))?;
-    let json = serde_json::to_string(&summary).map_err(|error| Failure::Outside(error.to_string()))?;
+    let json = serde_json::json!(summary).to_string();
     let not_met = summary.not_met().map(Failure::not_met);
     let rows_on_stdout = match &config.sink {
         SinkConfig::Stdio { .. } => true,
@@ -69,34 +67,23 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         // The summary is the last line.
         Some(failure) if rows_on_stdout => Err(Failure::NotMet(format!("{failure}\n{json}"))),
         None if rows_on_stdout => {
-            writeln!(io::stderr(), "{json}").map_err(|error| Failure::io("cannot write to standard error", &error))
+            eprintln!("{json}");
+            Ok(())
         }
         not_met => print(&json).and(not_met.map_or(Ok(()), Err)),
     }
 }
 
 async fn serve(config: &Config) -> Result<Summary, Failure> {
-    let policy = Arc::new(config.policy.clone());
-    let telemetry = Telemetry::new(&policy).map_err(|error| Failure::Outside(error.to_string()))?;
-    let telemetry = Arc::new(telemetry);
+    let seed = config.search.seed.unwrap_or_else(rand::random);
+    let (pipeline, mut stop) = pipeline(config, name(config), seed)?;
+    let (policy, telemetry) = (Arc::clone(&pipeline.policy), Arc::clone(&pipeline.telemetry));
     if let Some(http) = &config.http {
         let failed = |error: io::Error| Failure::Outside(format!("cannot listen on {}: {error}", http.listen));
         http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
-    let (stopper, mut stop) = shutdown::channel();
-    shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;
-    let pipeline = Pipeline {
-        policy: Arc::clone(&policy),
-        windows: config.window_rules(),
-        scope: config.window.scope,
-        choice: config.choice(),
-        name: name(config),
-        seed: config.search.seed.unwrap_or_else(rand::random),
-        telemetry: Arc::clone(&telemetry),
-        clock: now,
-    };
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
-        let schemas = schemas(source, &policy.schema)?;
+        let schemas = schemas(source, &policy.schema);
         let decoder = message_decoder(config, source, schemas.as_ref(), &policy.schema)?;
         let meter = Arc::clone(telemetry.meter());
         let opened = kafka(config, source, sink, &policy.schema, schemas, meter, &mut stop).await?;
@@ -107,19 +94,18 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     }
     let opened = tokio::select! {
         opened = AnySource::open(config) => Some(opened?),
-        // A CSV header, say, that has not come yet.
+        // The header of a CSV input may not have arrived yet.
         () = stop.asked() => None,
     };
     let Some((source, preamble)) = opened else { return Ok(Summary::default()) };
-    let max_record_bytes = max_record_bytes(config);
-    let decoder = preamble.decoder(&policy.schema, max_record_bytes)?;
-    let Some(sink) = AnySink::open(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
+    let decoder = preamble.decoder(&policy.schema, max_record_bytes(config))?;
+    let Some(sink) = file_sink(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
     telemetry.set_ready(true);
     Ok(pipeline.run(source, decoder, sink, stop).await?)
 }
 
-/// The first part of every release id: the same on every instance of a group, because any of them may have to carry out
-/// what another one has planned.
+/// The first part of every release id. All instances of a group use the same: one may carry out a release that another one
+/// has planned.
 fn name(config: &Config) -> String {
     match &config.source {
         SourceConfig::Kafka(source) => source.group.clone(),
@@ -127,8 +113,8 @@ fn name(config: &Config) -> String {
     }
 }
 
-/// Joins the group and takes the transactional id over. Both sides share one session: records and offsets are one
-/// transaction. `None` if a stop is asked for while the cluster is waited for.
+/// Joins the group and takes over the transactional id. Source and sink share one session, because records and offsets are
+/// one transaction. `None` if a stop is asked for before the cluster answers.
 async fn kafka(
     config: &Config,
     source: &KafkaSourceConfig,
@@ -153,8 +139,8 @@ async fn kafka(
     sink.map(|_| None)
 }
 
-/// Opens a sink on a thread that may be left behind, for nothing says how long a cluster, or the reader of a pipe, is waited
-/// for. `None` if a stop is asked for first.
+/// Opens a sink on a thread of its own, because waiting for a cluster or for the reader of a pipe may take for ever. `None`
+/// if a stop is asked for first; the thread is then left behind.
 async fn opened<T: Send + 'static>(
     stop: &mut Stop,
     open: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
@@ -163,7 +149,7 @@ async fn opened<T: Send + 'static>(
     let (done, opening) = oneshot::channel();
     let open = move || {
         let _runtime = runtime.enter();
-        // Nobody may wait for it any more.
+        // The receiver is gone after a stop.
         let _ = done.send(open());
     };
     std::thread::Builder::new().name("opening".into()).spawn(open).map_err(|_| SinkError::Closed)?;
@@ -173,19 +159,18 @@ async fn opened<T: Send + 'static>(
     })
 }
 
-/// Waits until the instance has left the group, so that the others need not wait for its session to end.
+/// Waits until the instance has left the group, so that the other instances need not wait for its session timeout.
 async fn leave(left: Left) {
-    if tokio::time::timeout(LEAVE, left).await.is_err() {
-        tracing::warn!("the group was not left in time: others wait for the session's timeout");
+    if tokio::time::timeout(LEAVE_TIMEOUT, left).await.is_err() {
+        tracing::warn!("could not leave the group in time: its partitions are taken over after the session timeout");
     }
 }
 
-/// What is known of the registry's schemas, shared by source, decoder and sink.
-fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Result<Option<Arc<SchemaCache>>, Failure> {
-    let Some(config) = &source.registry else { return Ok(None) };
+/// The schemas of the registry, shared by source, decoder and sink.
+fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
+    let config = source.registry.as_ref()?;
     let registry = Registry::new(&config.url, config.credentials.as_ref());
-    let registry = registry.map_err(|error| Failure::Outside(error.to_string()))?;
-    Ok(Some(Arc::new(SchemaCache::new(registry, schema))))
+    Some(Arc::new(SchemaCache::new(registry, schema)))
 }
 
 fn message_decoder(
@@ -202,10 +187,6 @@ fn message_decoder(
     })
 }
 
-fn max_record_bytes(config: &Config) -> usize {
-    usize::try_from(config.limits.max_record_bytes).unwrap_or(usize::MAX)
-}
-
 /// The sources that need no broker.
 enum AnySource {
     Reader(ReaderSource),
@@ -215,15 +196,14 @@ enum AnySource {
 impl AnySource {
     async fn open(config: &Config) -> Result<(Self, Preamble), SourceError> {
         let max_record_bytes = max_record_bytes(config);
+        let input = |format, delimiter| Input { format, delimiter, max_record_bytes };
         Ok(match &config.source {
             SourceConfig::File { path, format, delimiter } => {
-                let input = Input { format: *format, delimiter: *delimiter, max_record_bytes };
-                let (source, preamble) = file::open(path, input).await?;
+                let (source, preamble) = file::open(path, input(*format, *delimiter)).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Stdio { format } => {
-                let input = Input { format: *format, delimiter: None, max_record_bytes };
-                let (source, preamble) = stdio::open(input).await?;
+                let (source, preamble) = file::stdin(input(*format, None)).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Generator { records, rate, seed, subjects } => {
@@ -235,7 +215,7 @@ impl AnySource {
                 };
                 (Self::Generator(Box::new(GeneratorSource::new(settings))), Preamble::Json)
             }
-            // Never without a Kafka sink: the configuration is checked.
+            // The configuration allows it with a Kafka sink only.
             SourceConfig::Kafka(_) => return Err(SourceError::Thread),
         })
     }
@@ -250,40 +230,16 @@ impl Source for AnySource {
     }
 }
 
-/// The sinks that need no broker.
-enum AnySink {
-    File(FileSink),
-    Stdout(WriterSink<Stdout>),
-}
-
-impl AnySink {
-    async fn open(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Result<Option<Self>, Failure> {
-        let encoder = |format| preamble.encoder(&config.policy.schema, format);
-        Ok(match &config.sink {
-            SinkConfig::File { path, format, manifest, journal } => {
-                let encoder = encoder(*format)?;
-                let paths = FilePaths { rows: path.clone(), manifest: manifest.clone(), journal: journal.clone() };
-                opened(stop, move || FileSink::open(&paths, encoder)).await?.map(Self::File)
-            }
-            SinkConfig::Stdio { format } => Some(Self::Stdout(WriterSink::new(io::stdout(), encoder(*format)?))),
-            // Never without a Kafka source: the configuration is checked.
-            SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
-        })
-    }
-}
-
-impl Sink for AnySink {
-    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        match self {
-            Self::File(sink) => sink.publish(release).await,
-            Self::Stdout(sink) => sink.publish(release).await,
+/// Opens the sink that needs no broker. `None` if a stop is asked for first.
+async fn file_sink(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Result<Option<FileSink>, Failure> {
+    let (paths, format) = match &config.sink {
+        SinkConfig::File { path, format, manifest, journal } => {
+            (FilePaths { rows: path.clone(), manifest: manifest.clone(), journal: journal.clone() }, *format)
         }
-    }
-
-    async fn finish(&mut self) -> Result<(), SinkError> {
-        match self {
-            Self::File(sink) => sink.finish().await,
-            Self::Stdout(sink) => sink.finish().await,
-        }
-    }
+        SinkConfig::Stdio { format } => (FilePaths::rows_only("/dev/stdout"), *format),
+        // The configuration allows it with a Kafka source only.
+        SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
+    };
+    let encoder = preamble.encoder(&config.policy.schema, format)?;
+    opened(stop, move || FileSink::open(&paths, encoder)).await
 }

@@ -1,6 +1,4 @@
-//! `veilstream top`: the running service in a terminal. Reads `/status.json`; changes nothing.
-//!
-//! On a terminal it redraws until it is interrupted; in a pipe it prints one snapshot and ends.
+//! `veilstream top`: shows a running service in a terminal, from its `/status.json`.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
@@ -10,37 +8,36 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
-use super::{Failure, print};
+use super::shared::{Failure, print};
 use crate::plot::{count, figure};
 
-/// How often it looks. More often shows nothing new, for figures change per window.
-const EVERY: Duration = Duration::from_secs(1);
-/// How long the service may take to answer. Less gives up on a busy machine; more looks frozen.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the service is asked. Figures change per window: asking more often shows nothing new.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How long the service may take to answer. Shorter gives up on a busy machine; longer looks frozen.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer that is read: a status has some tens of kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Eighths of a cell, for a line of losses.
+/// Bars of one to eight eighths, for the line of losses.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Shows the running service in a terminal
+/// Shows a running service in a terminal
 ///
-/// The same figures as the console: records by outcome, loss, criteria, levels and the last releases. On a terminal it
+/// Shows the figures of the console: records by outcome, loss, criteria, levels and the last releases. On a terminal it
 /// refreshes every second until Ctrl-C; in a pipe it prints one snapshot and ends.
 #[derive(Debug, Args)]
-pub struct TopArgs {
-    /// Where the service listens (`http.listen`)
+pub(super) struct TopArgs {
+    /// The address of the service (`http.listen`)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
-    pub url: String,
-    /// A file with the token, if one is configured; without it the variable `VEILSTREAM_TOKEN` is looked at
+    url: String,
+    /// The file that holds the token (`http.token`) [default: the environment variable VEILSTREAM_TOKEN]
     #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// One snapshot as one JSON object on standard output
+    token_file: Option<PathBuf>,
+    /// Print one snapshot as one JSON object
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Looks, once or until interrupted.
-pub fn run(args: &TopArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
     let token = token(args)?;
     let url = address(&args.url);
     if args.json || !io::stdout().is_terminal() {
@@ -49,13 +46,13 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
     }
     loop {
         let status = fetch(&url, token.as_deref())?;
-        // Home, then the text, then clear what is left of the last one: no flicker.
+        // Overwriting and then clearing the rest does not flicker.
         let mut out = io::stdout().lock();
         let drawn = text(&status).replace('\n', "\x1b[K\n");
         let shown = write!(out, "\x1b[H{drawn}\x1b[K\n\x1b[J").and_then(|()| out.flush());
         shown.map_err(|error| Failure::io("cannot write to standard output", &error))?;
         drop(out);
-        std::thread::sleep(EVERY);
+        std::thread::sleep(REFRESH);
     }
 }
 
@@ -77,13 +74,13 @@ fn token(args: &TopArgs) -> Result<Option<String>, Failure> {
 }
 
 fn fetch(url: &str, token: Option<&str>) -> Result<Value, Failure> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).build();
+    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
     let agent: ureq::Agent = config.into();
     let mut request = agent.get(url);
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {token}"));
     }
-    // What went wrong is in the error; the token is not.
+    // The error does not hold the token.
     let mut response = request.call().map_err(|error| Failure::Outside(format!("no answer from {url}: {error}")))?;
     match response.status().as_u16() {
         200 => {}
@@ -93,7 +90,7 @@ fn fetch(url: &str, token: Option<&str>) -> Result<Value, Failure> {
     let mut body = String::new();
     let read = response.body_mut().as_reader().take(MAX_BYTES).read_to_string(&mut body);
     read.map_err(|error| Failure::io(&format!("cannot read from {url}"), &error))?;
-    serde_json::from_str(&body).map_err(|_| Failure::Outside(format!("{url} is no veilstream service")))
+    serde_json::from_str(&body).map_err(|_| Failure::Outside(format!("{url} did not answer with a veilstream status")))
 }
 
 /// The status as lines and tables.

@@ -1,8 +1,8 @@
-//! `veilstream verify`: the gate on a file that was generalized before, by us or by others.
+//! `veilstream verify`: runs the gate on a file that is already generalized, by Veilstream or another program.
 //!
-//! Counts records: the subject is never published, so it cannot be counted here. A class is whatever rows show the same
-//! values, whether or not they are labels of the policy's hierarchies. A file of several releases is judged release by
-//! release: a class that only their rows together fill is too small.
+//! Counts records: the subject is never published, so it cannot be counted here. A class is all rows with the same values,
+//! whether or not these are labels of the policy's hierarchies. A file of several releases is checked release by release: a
+//! class that is large enough only over several releases is too small.
 
 mod report;
 
@@ -14,9 +14,8 @@ use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use super::input::name;
-use super::{Failure, InputArgs, now, print};
-use crate::config::{Config, Purpose, SinkConfig};
+use super::shared::{Failure, InputArgs, now, print};
+use crate::config::{Config, SinkConfig};
 use crate::encode::{Encoded, Encoder};
 use crate::gate;
 use crate::generalize::GeneralizedBatch;
@@ -29,45 +28,40 @@ use crate::model::record::{Record, Value};
 use crate::model::schema::{Role, Schema};
 use crate::privacy::Rules;
 use crate::source::file;
-use report::{Report, Verdict};
+use report::{FileReport, ReleaseVerdict};
 
-/// Counts an already generalized file: does it satisfy the policy?
+/// Checks whether an already generalized file satisfies the policy
 ///
-/// Reads the quasi-identifiers and the sensitive fields as they stand and lets the gate count every class of every release.
-/// Exit code 0 if all criteria hold; 1 if not, naming each release that fails, and a class of it by its values and its size.
-/// Records are counted, not subjects: the subject is never published.
+/// Reads the quasi-identifiers and the sensitive fields as they are and lets the gate count every class of every release.
+/// The exit code is 0 if all criteria hold and 1 if not; then each failing release is named, with the values and the size of
+/// one of its classes. Counts records, not subjects: the subject is never published.
 #[derive(Debug, Args)]
-pub struct VerifyArgs {
-    /// The policy, in YAML; other sections of a pipeline may be there
-    #[arg(short, long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// What to read.
+pub(super) struct VerifyArgs {
     #[command(flatten)]
-    pub input: InputArgs,
-    /// The manifests of the file, one JSON object per line: the `rows` of each say how many rows of the file are its release,
-    /// in order [default: that of `sink.file`, if it writes this file; else the file is one release]
+    input: InputArgs,
+    /// The manifests of the file, one JSON object per line; `rows` is the number of rows of each release, in order
+    /// [default: the manifest of `sink.file`, if that sink writes this file; otherwise the file is one release]
     #[arg(long, value_name = "FILE")]
-    pub manifest: Option<PathBuf>,
-    /// The field of the file that names the release of a row
+    manifest: Option<PathBuf>,
+    /// The field that names the release of each row
     #[arg(long, value_name = "NAME", conflicts_with = "manifest")]
-    pub release_field: Option<String>,
-    /// One JSON object on standard output
+    release_field: Option<String>,
+    /// Print one JSON object
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Counts the file.
-pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
-    let config = Config::load(&args.config, Purpose::Policy)?;
-    let releases = Releases::of(&config, args)?;
+pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
+    let config = args.input.load()?;
+    let division = Division::of(&config, args)?;
     let rules = Rules::new(&config.policy).counting_records();
-    let verdict = |(release, batch): (Option<String>, GeneralizedBatch)| Verdict {
+    let verdict = |(release, batch): (Option<String>, GeneralizedBatch)| ReleaseVerdict {
         release,
         records: batch.len(),
         outcome: gate::verify(batch, &rules),
     };
-    let verdicts = read(&config, &args.input, &releases)?.into_iter().map(verdict).collect();
-    let report = Report { file: name(&args.input.input), policy: &config.policy, rules: &rules, verdicts };
+    let verdicts = read(&config, &args.input, &division)?.into_iter().map(verdict).collect();
+    let report = FileReport { file: args.input.name(), policy: &config.policy, rules: &rules, verdicts };
     match report.satisfies() {
         true => print(&if args.json { report.json() } else { report.passed() }),
         false => {
@@ -79,24 +73,24 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
 }
 
-/// Which rows of the file are one release.
-enum Releases {
-    /// All of them.
+/// How the file is divided into releases.
+enum Division {
+    /// The file is one release.
     Whole,
-    /// One after the other, as many as each says.
+    /// Consecutive rows, by the lengths in the manifests.
     Manifest(Vec<ManifestLine>),
-    /// Those that have the same value in this field.
+    /// Rows with the same value in this field.
     Field(String),
 }
 
-/// As far as a release manifest speaks of the file.
+/// The part of a release manifest that divides the file.
 #[derive(Deserialize)]
 struct ManifestLine {
     release_id: String,
     rows: usize,
 }
 
-impl Releases {
+impl Division {
     fn of(config: &Config, args: &VerifyArgs) -> Result<Self, Failure> {
         if let Some(field) = &args.release_field {
             return Ok(Self::Field(field.clone()));
@@ -108,7 +102,7 @@ impl Releases {
     }
 }
 
-/// The manifest that the configuration's sink writes beside `file`, if it is there.
+/// The manifest that the configured sink writes beside `file`, if it exists.
 fn own_manifest<'c>(config: &'c Config, file: &Path) -> Option<&'c Path> {
     let SinkConfig::File { path, manifest: Some(manifest), .. } = &config.sink else { return None };
     let real = fs::canonicalize(file).ok()?;
@@ -120,16 +114,16 @@ fn manifest(path: &Path) -> Result<Vec<ManifestLine>, Failure> {
         .map_err(|error| Failure::io(&format!("cannot read the manifest {}", path.display()), &error))?;
     let line = |(i, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|_| {
-            Failure::Usage(format!("{}: line {} is no manifest with `release_id` and `rows`", path.display(), i + 1))
+            Failure::Usage(format!("{}: line {} is not a manifest with `release_id` and `rows`", path.display(), i + 1))
         })
     };
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(line).collect()
 }
 
 /// The rows of one release, as they are read.
-struct Part {
+struct ReleaseRows {
     release: Option<String>,
-    /// By a manifest: how many records the file has up to the end of this release.
+    /// The number of records in the file up to the end of this release, by the manifest.
     end: usize,
     rows: Rows,
     /// Label codes, row by row.
@@ -137,36 +131,36 @@ struct Part {
 }
 
 /// The releases of a file.
-struct Parts<'p> {
+struct DividedRows<'p> {
     policy: &'p Policy,
-    list: Vec<Part>,
+    list: Vec<ReleaseRows>,
     by_name: FxHashMap<String, usize>,
 }
 
-impl<'p> Parts<'p> {
-    fn of(releases: &Releases, policy: &'p Policy) -> Self {
+impl<'p> DividedRows<'p> {
+    fn new(division: &Division, policy: &'p Policy) -> Self {
         let mut parts = Self { policy, list: Vec::new(), by_name: FxHashMap::default() };
-        match releases {
-            Releases::Whole => parts.add(None, usize::MAX),
-            Releases::Manifest(lines) => {
+        match division {
+            Division::Whole => parts.add(None, usize::MAX),
+            Division::Manifest(lines) => {
                 let mut end = 0;
                 for line in lines.iter().filter(|line| line.rows > 0) {
                     end += line.rows;
                     parts.add(Some(line.release_id.clone()), end);
                 }
             }
-            Releases::Field(_) => {}
+            Division::Field(_) => {}
         }
         parts
     }
 
     fn add(&mut self, release: Option<String>, end: usize) {
         let rows = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
-        self.list.push(Part { release, end, rows, cells: Vec::new() });
+        self.list.push(ReleaseRows { release, end, rows, cells: Vec::new() });
     }
 
-    /// The part of record number `at`; none if the manifest does not speak of it.
-    fn of_record(&mut self, at: usize, record: &Record<'_>) -> Result<Option<&mut Part>, Reject> {
+    /// The release of record number `at`; none if the manifest ends before it.
+    fn of_record(&mut self, at: usize, record: &Record<'_>) -> Result<Option<&mut ReleaseRows>, Reject> {
         let Some(slot) = self.policy.schema.label else {
             let part = self.list.partition_point(|part| part.end <= at);
             return Ok(self.list.get_mut(part));
@@ -183,38 +177,37 @@ impl<'p> Parts<'p> {
         Ok(self.list.get_mut(part))
     }
 
-    /// Fails if a manifest speaks of more or fewer records than the file has.
-    fn check(&self, releases: &Releases, records: usize, file: &Path) -> Result<(), Failure> {
+    /// Fails if a manifest counts more or fewer records than the file has.
+    fn check(&self, division: &Division, records: usize, file: &str) -> Result<(), Failure> {
         let rows = self.list.last().map_or(0, |part| part.end);
-        if !matches!(releases, Releases::Manifest(_)) || rows == records {
+        if !matches!(division, Division::Manifest(_)) || rows == records {
             return Ok(());
         }
-        let file = name(file);
         Err(Failure::Usage(format!(
             "{file} has {records} records, but there are {rows} rows in the manifest: they do not belong together"
         )))
     }
 }
 
-/// Reads the published fields, release by release; a record that cannot be read cannot be vouched for.
+/// Reads the published fields, release by release. Fails if a record cannot be read, because then it cannot be checked.
 fn read(
     config: &Config,
     args: &InputArgs,
-    releases: &Releases,
+    division: &Division,
 ) -> Result<Vec<(Option<String>, GeneralizedBatch)>, Failure> {
-    let field = match releases {
-        Releases::Field(field) => Some(field.as_str()),
-        Releases::Whole | Releases::Manifest(_) => None,
+    let field = match division {
+        Division::Field(field) => Some(field.as_str()),
+        Division::Whole | Division::Manifest(_) => None,
     };
     let policy = Arc::new(as_published(&config.policy, field));
     let (read, input) = args.open(config)?;
     let mut encoder = Encoder::new(Arc::clone(&policy));
-    let mut tables = vec![Table::default(); policy.quasi.len()];
-    let mut parts = Parts::of(releases, &policy);
+    let mut tables = vec![LabelCodes::default(); policy.quasi.len()];
+    let mut parts = DividedRows::new(division, &policy);
     let mut records = 0;
     let mut bad: Option<(Position, Reject)> = None;
     let at = now();
-    file::for_each_record_in(read, input, &policy.schema, |position, record| {
+    file::for_each_record(read, input, &policy.schema, |position, record| {
         let taken = record.and_then(|record| match encoder.encode(&record, None) {
             Encoded::Rejected(reject) => Err(reject),
             Encoded::Tombstone(_) => Err(Reject::record(RejectCode::Tombstone)),
@@ -237,20 +230,21 @@ fn read(
         return Err(Failure::NotMet(format!(
             "record {} of {} cannot be counted: {}{field}",
             position.offset.0 + 1,
-            name(&args.input),
+            args.name(),
             reject.code.as_str()
         )));
     }
-    parts.check(releases, records, &args.input)?;
+    parts.check(division, records, &args.name())?;
     let tables: Vec<Arc<[String]>> = tables.into_iter().map(|table| table.labels.into()).collect();
     let dictionaries = encoder.dictionaries();
-    let batch =
-        |part: Part| (part.release, GeneralizedBatch::as_read(part.rows, tables.clone(), &part.cells, &dictionaries));
+    let batch = |part: ReleaseRows| {
+        (part.release, GeneralizedBatch::as_read(part.rows, tables.clone(), &part.cells, &dictionaries))
+    };
     Ok(parts.list.into_iter().map(batch).collect())
 }
 
-/// The policy over a file of labels: any value is known, and nothing but the published fields is there. The field that names
-/// the release is read like a class label: every record must have it.
+/// The policy for a file of labels: every value is known, and only the published fields exist. The field that names the
+/// release is read like a class label: every record must have it.
 fn as_published(policy: &Policy, release_field: Option<&str>) -> Policy {
     let any = Arc::new(Hierarchy::trivial());
     let schema = &policy.schema;
@@ -270,7 +264,7 @@ fn as_published(policy: &Policy, release_field: Option<&str>) -> Policy {
     published
 }
 
-/// The value as a reader sees it: two spellings are two classes, even if they look alike.
+/// The value exactly as written: two spellings of a number are two classes.
 fn exact<'a>(record: &'a Record<'_>, slot: usize) -> &'a str {
     match &record.values[slot] {
         Value::Text(text) | Value::Number(text) | Value::Nested(text) => text,
@@ -280,14 +274,14 @@ fn exact<'a>(record: &'a Record<'_>, slot: usize) -> &'a str {
     }
 }
 
-/// The labels of one column, as they come.
+/// The labels of one column, in the order of their first appearance.
 #[derive(Clone, Default)]
-struct Table {
+struct LabelCodes {
     labels: Vec<String>,
     codes: FxHashMap<String, Code>,
 }
 
-impl Table {
+impl LabelCodes {
     fn code(&mut self, label: &str) -> Code {
         if let Some(&code) = self.codes.get(label) {
             return code;

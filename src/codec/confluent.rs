@@ -166,7 +166,7 @@ mod tests {
         r#"{"type":"record","name":"P","fields":[{"name":"new","type":"string"},{"name":"age","type":"long"}]}"#;
 
     fn cache() -> Arc<SchemaCache> {
-        let registry = Registry::new("http://127.0.0.1:1", None).unwrap();
+        let registry = Registry::new("http://127.0.0.1:1", None);
         let cache = SchemaCache::new(registry, &Schema::new([("age", Role::Quasi)]));
         for (id, text) in [(1, ONE), (2, TWO)] {
             let schema = parse_schema(text).unwrap();

@@ -164,9 +164,11 @@ mod tests {
 
     use super::*;
     use crate::codec::avro::parse_schema;
-    use crate::model::dead_letter::DeadLetter;
     use crate::model::event::RejectCode;
-    use crate::model::manifest::{Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance, UnmetBound};
+    use crate::model::release::dead_letter::DeadLetter;
+    use crate::model::release::manifest::{
+        Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance, UnmetBound,
+    };
     use crate::model::schema::{Role, Schema};
 
     fn manifest() -> Manifest {

@@ -15,6 +15,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::{Role, Schema};
@@ -28,13 +31,16 @@ pub const DEFAULT_MAX_RECORD_BYTES: usize = 1 << 20;
 pub const MAX_DEPTH: usize = 100;
 
 /// How records are written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One JSON object per message or line.
+    /// One JSON object per line.
+    #[default]
+    #[serde(rename = "jsonl")]
     Json,
-    /// One line per record, with a header.
+    /// Delimited text with a header line.
     Csv,
-    /// Avro: one datum per message, or an object container file.
+    /// An Avro object container file.
     Avro,
 }
 

@@ -1,23 +1,20 @@
-//! A schema registry with Confluent's REST interface: schemas by id, and our own under a subject.
+//! A client of a schema registry with Confluent's REST interface: reads schemas by id, registers our own under a subject.
 //!
-//! What was answered once is remembered: schemas never change under an id. Nothing here retries; whoever asks knows best
-//! what can wait. Deliberately absent: credentials in messages and in `Debug`.
+//! Answers are kept, because a schema never changes under its id. Nothing here retries: the caller knows what can wait.
+//! Neither messages nor `Debug` show credentials.
 
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use apache_avro::Schema as AvroSchema;
-use schema_registry_converter::async_impl::schema_registry::{
-    SrSettings, get_all_subjects, get_referenced_schema, get_schema_by_id, get_schema_by_subject_and_version,
-    post_schema,
-};
-use schema_registry_converter::error::SRCError;
-use schema_registry_converter::schema_registry_common::{RawError, RegisteredSchema, SchemaType, SuppliedSchema};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::Value as Json;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
 use super::avro::parse_schema;
 
@@ -27,6 +24,9 @@ const CALL: Duration = Duration::from_secs(5);
 /// More schemas behind one schema than this are not fetched. Larger: a hostile one keeps us busy. Smaller: honest ones
 /// with many shared types are turned away.
 const MAX_REFERENCES: usize = 100;
+
+/// The largest answer that is read. Larger: a hostile registry fills the memory. Smaller: long schemas are turned away.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// Why the registry gave no answer that helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,8 +55,9 @@ pub enum RegistryError {
 
 /// The registry, with what it answered so far.
 pub struct Registry {
-    settings: SrSettings,
+    agent: ureq::Agent,
     url: String,
+    authorization: Option<SecretString>,
     schemas: Mutex<HashMap<u32, Arc<AvroSchema>>>,
     registered: Mutex<HashMap<(String, String), u32>>,
 }
@@ -69,19 +70,21 @@ impl fmt::Debug for Registry {
 
 impl Registry {
     /// The registry at `url`. Nothing is sent yet.
-    pub fn new(url: &str, credentials: Option<&(String, SecretString)>) -> Result<Self, RegistryError> {
-        let mut builder = SrSettings::new_builder(url.to_owned());
-        builder.set_timeout(CALL);
-        if let Some((username, password)) = credentials {
-            builder.set_basic_authorization(username, Some(password.expose_secret()));
+    pub fn new(url: &str, credentials: Option<&(String, SecretString)>) -> Self {
+        // OpenSSL is here for Kafka already; the machine's own certificates are trusted.
+        let tls = TlsConfig::builder().provider(TlsProvider::NativeTls).root_certs(RootCerts::PlatformVerifier);
+        let agent = ureq::Agent::config_builder().timeout_global(Some(CALL)).http_status_as_error(false);
+        let authorization = credentials.map(|(username, password)| {
+            let pair = format!("{username}:{}", password.expose_secret());
+            format!("Basic {}", BASE64_STANDARD.encode(pair)).into()
+        });
+        Self {
+            agent: agent.tls_config(tls.build()).build().into(),
+            url: url.trim_end_matches('/').to_owned(),
+            authorization,
+            schemas: Mutex::default(),
+            registered: Mutex::default(),
         }
-        let settings = builder.build().map_err(|error| unavailable(&error))?;
-        Ok(Self { settings, url: url.to_owned(), schemas: Mutex::default(), registered: Mutex::default() })
-    }
-
-    /// Its address.
-    pub fn url(&self) -> &str {
-        &self.url
     }
 
     /// The schema with this id.
@@ -89,22 +92,20 @@ impl Registry {
         if let Some(schema) = lock(&self.schemas).get(&id) {
             return Ok(Arc::clone(schema));
         }
-        let found = get_schema_by_id(id, &self.settings).await.map_err(|error| classify(&error, id))?;
+        let found = self.get(format!("schemas/ids/{id}")).await?.schema(id)?;
         let schema = self.parse(found, id).await?;
         Ok(Arc::clone(lock(&self.schemas).entry(id).or_insert(schema)))
     }
 
     /// The latest schema of a subject; `None` if the subject has none.
     pub async fn latest(&self, subject: &str) -> Result<Option<Arc<AvroSchema>>, RegistryError> {
-        match get_schema_by_subject_and_version(&self.settings, subject, None).await {
+        match self.version(subject, "latest").await?.schema(0) {
             Ok(found) => {
                 let id = found.id;
                 self.parse(found, id).await.map(Some)
             }
-            Err(error) => match classify(&error, 0) {
-                RegistryError::Unknown(_) => Ok(None),
-                other => Err(other),
-            },
+            Err(RegistryError::Unknown(_)) => Ok(None),
+            Err(other) => Err(other),
         }
     }
 
@@ -114,23 +115,59 @@ impl Registry {
         if let Some(id) = lock(&self.registered).get(&key) {
             return Ok(*id);
         }
-        let supplied = SuppliedSchema::new(None, SchemaType::Avro, schema.to_owned());
-        let registered = post_schema(&self.settings, subject.to_owned(), supplied).await;
-        let id = registered.map_err(|error| match status(&error) {
-            Some(409 | 422) => RegistryError::Refused { subject: subject.to_owned(), reason: reason(&error) },
-            _ => unavailable(&error),
-        })?;
-        lock(&self.registered).insert(key, id.id);
-        Ok(id.id)
+        let path = format!("subjects/{}/versions", encoded(subject));
+        let answer = self.call(path, Some(json!({ "schema": schema }).to_string())).await?;
+        if matches!(answer.status, 409 | 422) {
+            return Err(RegistryError::Refused { subject: subject.to_owned(), reason: answer.reason() });
+        }
+        let id = answer.json()?.get("id").and_then(Json::as_u64).and_then(|id| u32::try_from(id).ok());
+        let id = id.ok_or_else(|| answer.unavailable())?;
+        lock(&self.registered).insert(key, id);
+        Ok(id)
     }
 
     /// Whether it answers at all.
     pub async fn check(&self) -> Result<(), RegistryError> {
-        get_all_subjects(&self.settings).await.map(|_| ()).map_err(|error| unavailable(&error))
+        self.get("subjects".into()).await?.json().map(|_| ())
     }
 
-    async fn parse(&self, found: RegisteredSchema, id: u32) -> Result<Arc<AvroSchema>, RegistryError> {
-        if found.schema_type != SchemaType::Avro {
+    async fn version(&self, subject: &str, version: &str) -> Result<Answer, RegistryError> {
+        self.get(format!("subjects/{}/versions/{version}", encoded(subject))).await
+    }
+
+    async fn get(&self, path: String) -> Result<Answer, RegistryError> {
+        self.call(path, None).await
+    }
+
+    /// One request, on a thread where blocking is allowed.
+    async fn call(&self, path: String, body: Option<String>) -> Result<Answer, RegistryError> {
+        let (agent, authorization) = (self.agent.clone(), self.authorization.clone());
+        let url = format!("{}/{path}", self.url);
+        let answered = tokio::task::spawn_blocking(move || -> Result<Answer, ureq::Error> {
+            let authorized = |request: ureq::http::request::Builder| match &authorization {
+                Some(secret) => request.header("Authorization", secret.expose_secret()),
+                None => request,
+            };
+            let request = ureq::http::Request::builder().uri(url).header("Accept", MEDIA_TYPE);
+            let mut response = match body {
+                None => agent.run(authorized(request).method("GET").body(())?)?,
+                Some(body) => {
+                    let request = authorized(request).method("POST").header("Content-Type", MEDIA_TYPE);
+                    agent.run(request.body(body)?)?
+                }
+            };
+            let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string()?;
+            Ok(Answer { status: response.status().as_u16(), text })
+        });
+        match answered.await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(RegistryError::Unavailable { reason: cause(&error) }),
+            Err(_) => Err(RegistryError::Unavailable { reason: "the request was cut off".into() }),
+        }
+    }
+
+    async fn parse(&self, found: FoundSchema, id: u32) -> Result<Arc<AvroSchema>, RegistryError> {
+        if found.schema_type != "AVRO" {
             return Err(RegistryError::Unusable(id));
         }
         let text = if found.references.is_empty() { found.schema } else { self.inline(found, id).await? };
@@ -138,7 +175,7 @@ impl Registry {
     }
 
     /// The schema with what it refers to written out where it first stands.
-    async fn inline(&self, found: RegisteredSchema, id: u32) -> Result<String, RegistryError> {
+    async fn inline(&self, found: FoundSchema, id: u32) -> Result<String, RegistryError> {
         let unusable = || RegistryError::Unusable(id);
         let mut root: Json = serde_json::from_str(&found.schema).map_err(|_| unusable())?;
         let mut others: HashMap<String, Json> = HashMap::new();
@@ -150,14 +187,93 @@ impl Registry {
             if others.len() >= MAX_REFERENCES {
                 return Err(unusable());
             }
-            let found =
-                get_referenced_schema(&self.settings, &reference).await.map_err(|error| classify(&error, id))?;
+            let found = self.version(&reference.subject, &reference.version.to_string()).await?.schema(id)?;
             others.insert(reference.name, serde_json::from_str(&found.schema).map_err(|_| unusable())?);
             open.extend(found.references);
         }
         write_out(&mut root, "", &mut others);
         Ok(root.to_string())
     }
+}
+
+/// The media type of the registry's interface.
+const MEDIA_TYPE: &str = "application/vnd.schemaregistry.v1+json";
+
+/// A schema as the registry tells it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FoundSchema {
+    #[serde(default)]
+    id: u32,
+    schema: String,
+    /// Left out where it is Avro.
+    #[serde(default = "avro")]
+    schema_type: String,
+    #[serde(default)]
+    references: Vec<Reference>,
+}
+
+fn avro() -> String {
+    "AVRO".into()
+}
+
+/// Another schema that one refers to by name.
+#[derive(Deserialize)]
+struct Reference {
+    name: String,
+    subject: String,
+    version: u32,
+}
+
+/// An answer, of whatever status.
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Result<Json, RegistryError> {
+        let body = Some(()).filter(|()| self.status == 200).and_then(|()| serde_json::from_str(&self.text).ok());
+        body.ok_or_else(|| self.unavailable())
+    }
+
+    /// The schema in it. Only the registry's own "no such schema" counts as that: a wrong path answers 404 too.
+    fn schema(&self, id: u32) -> Result<FoundSchema, RegistryError> {
+        let code = || serde_json::from_str::<Json>(&self.text).ok()?.get("error_code")?.as_u64();
+        if self.status == 404 && matches!(code(), Some(40401..=40403)) {
+            return Err(RegistryError::Unknown(id));
+        }
+        serde_json::from_value(self.json()?).map_err(|_| self.unavailable())
+    }
+
+    fn unavailable(&self) -> RegistryError {
+        RegistryError::Unavailable { reason: self.reason() }
+    }
+
+    /// What the status means, without the address: it may be long, and the user knows it.
+    fn reason(&self) -> String {
+        match self.status {
+            401 | 403 => "it denies access: check user name and password".into(),
+            404 => "it answers 404: check the url".into(),
+            200 => "its answer cannot be read".into(),
+            status => format!("it answers {status}"),
+        }
+    }
+}
+
+/// The innermost cause, without the address.
+fn cause(error: &ureq::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// A subject as one step of a path.
+fn encoded(subject: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    subject.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 /// Replaces the first mention of each of `others` by its definition, in reading order.
@@ -195,45 +311,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The HTTP status, which the client tells in words only.
-fn status(error: &SRCError) -> Option<u16> {
-    let (_, after) = error.error.split_once("failed with status ")?;
-    after.split_whitespace().next()?.parse().ok()
-}
-
-/// Only the registry's own "no such schema" counts as that: a wrong path answers 404 too.
-fn classify(error: &SRCError, id: u32) -> RegistryError {
-    let code = error.source().and_then(|e| e.downcast_ref::<RawError>()).map_or(0, |raw| raw.error_code);
-    match (status(error), code) {
-        (Some(404), 40401..=40403) => RegistryError::Unknown(id),
-        _ => unavailable(error),
-    }
-}
-
-fn unavailable(error: &SRCError) -> RegistryError {
-    RegistryError::Unavailable { reason: reason(error) }
-}
-
-/// Status and cause, without the address: it may be long, and the user knows it.
-fn reason(error: &SRCError) -> String {
-    match status(error) {
-        Some(401 | 403) => "it denies access: check user name and password".into(),
-        Some(404) => "it answers 404: check the url".into(),
-        Some(status) => format!("it answers {status}"),
-        None => {
-            let mut cause = error.source();
-            let mut text = "no connection".to_owned();
-            while let Some(next) = cause {
-                cause = next.source();
-                if cause.is_none() {
-                    text = next.to_string();
-                }
-            }
-            text
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -259,7 +336,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_password() {
-        let registry = Registry::new("http://127.0.0.1:1", Some(&("u".into(), "tr0ub4dor".into()))).unwrap();
+        let registry = Registry::new("http://127.0.0.1:1", Some(&("u".into(), "tr0ub4dor".into())));
         assert_eq!(format!("{registry:?}"), "Registry(http://127.0.0.1:1)");
     }
 }

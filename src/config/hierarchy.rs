@@ -5,11 +5,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::problem::Problems;
-use super::raw::{RawDate, RawHierarchy, RawOpen, RawTree, RawTreeNode, RawUnit};
+use super::raw::{RawDate, RawHierarchy, RawTree};
 use super::tree::At;
-use crate::model::hierarchy::{
-    Date, DateSpec, DateUnit, Hierarchy, HierarchyError, IntervalSpec, Open, PrefixSpec, TreeNode, TreeSpec,
-};
+use crate::model::hierarchy::{Date, DateSpec, Hierarchy, HierarchyError, IntervalSpec, PrefixSpec, TreeSpec};
 
 /// Larger: a wrong path (a device, a database) fills the memory. Smaller: real hierarchies of a million values no longer fit.
 const MAX_CSV_BYTES: u64 = 256 * 1024 * 1024;
@@ -35,12 +33,7 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut 
                 min: raw.min.0,
                 max: raw.max.0,
                 origin: raw.origin.map(|o| o.0).unwrap_or_default(),
-                open: match raw.open {
-                    RawOpen::None => Open::None,
-                    RawOpen::Low => Open::Low,
-                    RawOpen::High => Open::High,
-                    RawOpen::Both => Open::Both,
-                },
+                open: raw.open,
             }),
         ),
         RawHierarchy::Prefix(raw) => {
@@ -49,10 +42,8 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut 
             ("prefix", Hierarchy::prefix(PrefixSpec { alphabet, mask, ..digits }))
         }
         RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"), problems)?)),
-        RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![tree(root)] })),
-        RawHierarchy::Tree(RawTree::Roots(roots)) => {
-            ("tree", Hierarchy::tree(TreeSpec { roots: roots.iter().map(tree).collect() }))
-        }
+        RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![root.clone()] })),
+        RawHierarchy::Tree(RawTree::Roots(roots)) => ("tree", Hierarchy::tree(TreeSpec { roots: roots.clone() })),
         RawHierarchy::Trivial => ("trivial", Ok(Hierarchy::trivial())),
     };
     match built {
@@ -132,9 +123,8 @@ fn read_csv(path: &Path, at: At<'_>, base: &Path, problems: &mut Problems) -> Op
 }
 
 fn dates(raw: &RawDate, at: At<'_>, problems: &mut Problems) -> Option<DateSpec> {
-    let units = |units: &[RawUnit]| units.iter().map(|&u| unit(u)).collect::<Vec<_>>();
     let raw = match raw {
-        RawDate::Units(list) => return Some(DateSpec::new(units(list))),
+        RawDate::Units(list) => return Some(DateSpec::new(list.clone())),
         RawDate::Full(raw) => raw,
     };
     let before = problems.len();
@@ -147,22 +137,6 @@ fn dates(raw: &RawDate, at: At<'_>, problems: &mut Problems) -> Option<DateSpec>
         date
     };
     let (min, max) = (day("min", &raw.min), day("max", &raw.max));
-    let spec = DateSpec { units: units(&raw.units), min, max, format: raw.format.clone() };
+    let spec = DateSpec { units: raw.units.clone(), min, max, format: raw.format.clone() };
     (problems.len() == before).then_some(spec)
-}
-
-fn unit(raw: RawUnit) -> DateUnit {
-    match raw {
-        RawUnit::Day => DateUnit::Day,
-        RawUnit::Week => DateUnit::Week,
-        RawUnit::Month => DateUnit::Month,
-        RawUnit::Quarter => DateUnit::Quarter,
-        RawUnit::Year => DateUnit::Year,
-        RawUnit::Decade => DateUnit::Decade,
-        RawUnit::Century => DateUnit::Century,
-    }
-}
-
-fn tree(raw: &RawTreeNode) -> TreeNode {
-    TreeNode { label: raw.label.clone(), children: raw.children.iter().map(tree).collect() }
 }

@@ -11,17 +11,13 @@ use secrecy::ExposeSecret as _;
 
 use super::problem::Problems;
 use super::properties::{self, Side};
-use super::raw::{
-    RawAlgorithm, RawKafkaSink, RawKafkaSource, RawMessageFormat, RawOnGap, RawRegistry, RawSearch, RawSink, RawSource,
-    RawStart,
-};
+use super::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSearch, RawSink, RawSource};
 use super::topics::{brokers, different_topics, legal_topic, topics};
 use super::tree::At;
 use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
-use crate::kafka::client::{
-    Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, RegistryConfig, Start,
-};
+use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
 use crate::model::schema::Schema;
+use crate::search::Algorithm;
 
 /// Longer: readers of committed data wait longer for what a dead instance left open. Shorter: large releases, or a slow
 /// broker, are aborted half way.
@@ -89,14 +85,8 @@ pub(super) fn source(
         group: group?.clone(),
         format: format?,
         registry,
-        start: match raw.start {
-            RawStart::Earliest => Start::Earliest,
-            RawStart::Latest => Start::Latest,
-        },
-        on_gap: match raw.on_gap {
-            RawOnGap::Stop => OnGap::Stop,
-            RawOnGap::Continue => OnGap::Continue,
-        },
+        start: raw.start,
+        on_gap: raw.on_gap,
     })
 }
 
@@ -172,7 +162,7 @@ pub(super) fn check_both(
 ) {
     let kafka_in = matches!(source, Some(RawSource::Kafka(_)));
     let kafka_out = matches!(sink, Some(RawSink::Kafka(_)));
-    if kafka_out && matches!(search.algorithm, RawAlgorithm::SubtreeBottomUp) {
+    if kafka_out && matches!(search.algorithm, Algorithm::SubtreeBottomUp) {
         let message = "`subtree-bottom-up` does not go with a Kafka sink: its cuts are too large to be planned before they are \
                        published, and a release must come out the same after a crash: choose another algorithm";
         problems.add(root.key("search").key("algorithm").line, message);

@@ -10,8 +10,8 @@ use secrecy::ExposeSecret as _;
 
 use super::problem::{Problems, nearest};
 use super::raw::{
-    RawAlgorithm, RawCriterion, RawEventTime, RawFileSink, RawFileSource, RawFormat, RawHttp, RawLevels, RawLimits,
-    RawPolicy, RawScope, RawSearch, RawSink, RawSliding, RawSource, RawTumbling, RawWindow,
+    RawCriterion, RawEventTime, RawFileSink, RawFileSource, RawHttp, RawLevels, RawLimits, RawPolicy, RawSearch,
+    RawSink, RawSliding, RawSource, RawTumbling, RawWindow,
 };
 use super::scalar::RawExtent;
 use super::tree::{At, shown};
@@ -24,7 +24,7 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::lattice::Node;
 use crate::search::Algorithm;
 use crate::search::choose::Levels;
-use crate::window::{DEFAULT_WARM_MEMORY, Scope};
+use crate::window::DEFAULT_WARM_MEMORY;
 
 /// Longer: a search may outlast the next window. Shorter: large lattices end without a proof.
 const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
@@ -76,21 +76,7 @@ pub(super) fn search(raw: &RawSearch, purpose: Purpose, at: At<'_>, problems: &m
         Purpose::Pipeline => DEFAULT_TIME_BUDGET,
     };
     SearchConfig {
-        algorithm: match raw.algorithm {
-            RawAlgorithm::Auto => Algorithm::Auto,
-            RawAlgorithm::Optimal => Algorithm::Optimal,
-            RawAlgorithm::Exhaustive => Algorithm::Exhaustive,
-            RawAlgorithm::BottomUp => Algorithm::BottomUp,
-            RawAlgorithm::SubtreeBottomUp => Algorithm::SubtreeBottomUp,
-            RawAlgorithm::TopDown => Algorithm::TopDown,
-            RawAlgorithm::TopDownExtended => Algorithm::TopDownExtended,
-            RawAlgorithm::Granulation => Algorithm::Granulation,
-            RawAlgorithm::GranulationGa => Algorithm::GranulationGa,
-            RawAlgorithm::TabuGa => Algorithm::TabuGa,
-            RawAlgorithm::Genetic => Algorithm::Genetic,
-            RawAlgorithm::Tabu => Algorithm::Tabu,
-            RawAlgorithm::PbgEa => Algorithm::PbgEa,
-        },
+        algorithm: raw.algorithm,
         time_budget: positive(raw.time_budget.map(|d| d.0), "time_budget", at, problems).unwrap_or(default_budget),
         seed: raw.seed,
         keep_within: raw.keep_within.map_or(DEFAULT_KEEP_WITHIN, |share| share.0),
@@ -124,10 +110,7 @@ pub(super) fn window(raw: &RawWindow, at: At<'_>, policy: &policy::Built, proble
         max_age: max_age.or(default_age),
         event_time,
         levels: levels(raw, at, policy, problems),
-        scope: match raw.scope {
-            RawScope::Instance => Scope::Instance,
-            RawScope::Partition => Scope::Partition,
-        },
+        scope: raw.scope,
     }
 }
 
@@ -204,7 +187,7 @@ pub(super) fn source(
 ) -> Option<SourceConfig> {
     Some(match raw {
         None => SourceConfig::Stdio { format: Format::Json },
-        Some(RawSource::Stdio(raw)) => SourceConfig::Stdio { format: raw.format.map_or(Format::Json, format) },
+        Some(RawSource::Stdio(raw)) => SourceConfig::Stdio { format: raw.format.unwrap_or_default() },
         Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around.base, problems)?,
         Some(RawSource::Generator(raw)) => SourceConfig::Generator {
             records: raw.records,
@@ -246,7 +229,7 @@ pub(super) fn sink(
 ) -> Option<SinkConfig> {
     Some(match raw {
         None => SinkConfig::Stdio { format: Format::Json },
-        Some(RawSink::Stdio(raw)) => SinkConfig::Stdio { format: raw.format.map_or(Format::Json, format) },
+        Some(RawSink::Stdio(raw)) => SinkConfig::Stdio { format: raw.format.unwrap_or_default() },
         Some(RawSink::File(raw)) => SinkConfig::File {
             path: around.base.join(&raw.path),
             format: file_format(&raw.path, raw.format, at.key("file"), problems)?,
@@ -263,16 +246,8 @@ pub(super) fn sink(
     })
 }
 
-fn format(raw: RawFormat) -> Format {
-    match raw {
-        RawFormat::Csv => Format::Csv,
-        RawFormat::Jsonl => Format::Json,
-        RawFormat::Avro => Format::Avro,
-    }
-}
-
-fn file_format(path: &Path, raw: Option<RawFormat>, at: At<'_>, problems: &mut Problems) -> Option<Format> {
-    let found = raw.map(format).or_else(|| Format::of_path(path));
+fn file_format(path: &Path, raw: Option<Format>, at: At<'_>, problems: &mut Problems) -> Option<Format> {
+    let found = raw.or_else(|| Format::of_path(path));
     if found.is_none() && !at.lost("format") {
         let at = at.key("path");
         let path = at.show(path.display());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fingerprint::Fingerprint;
 use super::problem::Problems;
-use super::raw::{RawAction, RawFallback, RawKeep, RawKeptField, RawLoss, RawPolicy, RawQuasi, RawRender};
+use super::raw::{RawAction, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
 use super::tree::At;
 use super::{criteria, hierarchy, render};
 use crate::model::hierarchy::Hierarchy;
@@ -66,7 +66,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
     let max_records = around.max_records.as_ref();
     let context = criteria::Context { policy: raw, at, hierarchies: &hierarchies, max_records };
     let criteria = criteria::build(&context, problems);
-    if matches!(raw.loss, RawLoss::Cm) && raw.label.is_none() && !at.lost("label") {
+    if matches!(raw.loss, Loss::Cm) && raw.label.is_none() && !at.lost("label") {
         problems.add(at.key("loss").line, "the loss `cm` compares class labels: name the field under `label`");
     }
     let action = action(raw, at.key("suppression"), problems);
@@ -84,19 +84,10 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
         criteria,
         suppression: SuppressionLimit(raw.suppression.limit.map_or(0.0, |share| share.0)),
         action,
-        loss: match raw.loss {
-            RawLoss::Glm => Loss::Glm,
-            RawLoss::Dm => Loss::Dm,
-            RawLoss::Precision => Loss::Precision,
-            RawLoss::Aecs => Loss::Aecs,
-            RawLoss::Cm => Loss::Cm,
-            RawLoss::Score => Loss::Score,
-            RawLoss::Ql => Loss::Ql,
-            RawLoss::Entropy => Loss::Entropy,
-        },
-        unknown_value: fallback(raw.unknown_value),
-        missing_value: fallback(raw.missing_value),
-        null_value: fallback(raw.null_value),
+        loss: raw.loss,
+        unknown_value: raw.unknown_value,
+        missing_value: raw.missing_value,
+        null_value: raw.null_value,
         sequential,
         fingerprint: String::new(),
     };
@@ -280,14 +271,6 @@ fn action(raw: &RawPolicy, at: At<'_>, problems: &mut Problems) -> SuppressionAc
             }
             SuppressionAction::Hold { max_hold }
         }
-    }
-}
-
-fn fallback(raw: RawFallback) -> Fallback {
-    match raw {
-        RawFallback::Reject => Fallback::Reject,
-        RawFallback::Suppress => Fallback::Suppress,
-        RawFallback::Top => Fallback::Top,
     }
 }
 

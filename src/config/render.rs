@@ -1,19 +1,15 @@
 //! `render`: how each quasi-identifier is written, and which wishes make no sense.
 
 use super::problem::Problems;
-use super::raw::{RawAttributeRender, RawCriterion, RawPolicy, RawQuasi, RawRender};
+use super::raw::{RawCriterion, RawPolicy, RawQuasi, RawRender};
 use super::tree::At;
 use crate::model::hierarchy::Measure;
 use crate::model::policy::{QuasiIdentifier, Render};
 
 /// The rendering of a quasi-identifier: its own wish, or the policy's as far as its values allow it.
-pub(super) fn choose(own: Option<RawAttributeRender>, policy: RawRender, measure: Measure) -> Render {
+pub(super) fn choose(own: Option<Render>, policy: RawRender, measure: Measure) -> Render {
     match (own, policy, measure) {
-        (Some(RawAttributeRender::Label), ..) => Render::Label,
-        (Some(RawAttributeRender::Interval), ..) => Render::Interval,
-        (Some(RawAttributeRender::Mean), ..) => Render::Mean,
-        (Some(RawAttributeRender::Median), ..) => Render::Median,
-        (Some(RawAttributeRender::Mode), ..) => Render::Mode,
+        (Some(own), ..) => own,
         (None, RawRender::Interval, Measure::Number | Measure::Date) => Render::Interval,
         (None, RawRender::Microaggregate, Measure::Number) => Render::Mean,
         (None, RawRender::Microaggregate, Measure::Date | Measure::Code) => Render::Median,
@@ -84,9 +80,8 @@ pub(super) fn statistic<'a>(raw: &RawPolicy, at: At<'a>) -> Option<At<'a>> {
     if matches!(raw.render, RawRender::Microaggregate) {
         return Some(at.key("render"));
     }
-    let statistics = [RawAttributeRender::Mean, RawAttributeRender::Median, RawAttributeRender::Mode];
-    let first =
-        raw.quasi_identifiers.iter().position(|quasi| quasi.render.is_some_and(|own| statistics.contains(&own)))?;
+    let is_statistic = |quasi: &RawQuasi| quasi.render.is_some_and(Render::is_statistic);
+    let first = raw.quasi_identifiers.iter().position(is_statistic)?;
     Some(at.key("quasi_identifiers").index(first).key("render"))
 }
 

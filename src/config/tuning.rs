@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::problem::{Problems, nearest};
-use super::raw::{RawAlgorithm, RawCriterion, RawObjective, RawPolicy, RawPrefer, RawSearch};
+use super::raw::{RawCriterion, RawPolicy, RawPrefer, RawSearch};
 use super::tree::{At, shown};
 use crate::model::policy::Loss;
-use crate::search::Tuning;
-use crate::search::objectives::{Objective, Prefer};
+use crate::search::front::objectives::{Objective, Prefer};
+use crate::search::{Algorithm, Tuning};
 
 /// Builds the parameters; `at` is the `search` section.
 pub(super) fn tuning(raw: &RawSearch, at: At<'_>, problems: &mut Problems) -> Tuning {
@@ -15,7 +15,7 @@ pub(super) fn tuning(raw: &RawSearch, at: At<'_>, problems: &mut Problems) -> Tu
         // That has been told, and nothing can be compared with what is left.
         return Tuning::default();
     }
-    let objectives: Vec<Objective> = raw.objectives.iter().map(|o| objective(*o)).collect();
+    let objectives = raw.objectives.clone();
     if objectives.len() == 1 {
         let message = "one objective leaves nothing to trade off: name two or more, or choose another algorithm";
         problems.add(at.key("objectives").line, message);
@@ -51,7 +51,7 @@ pub(super) fn tuning(raw: &RawSearch, at: At<'_>, problems: &mut Problems) -> Tu
 /// Refuses parameters that make no sense for the algorithm or for the policy; `at` is the whole file.
 pub(super) fn check(raw: &RawSearch, policy: &RawPolicy, at: At<'_>, problems: &mut Problems) {
     let search = at.key("search");
-    let trades = matches!(raw.algorithm, RawAlgorithm::PbgEa);
+    let trades = matches!(raw.algorithm, Algorithm::PbgEa);
     if !trades && !search.lost("algorithm") {
         for key in ["objectives", "prefer", "epsilon"] {
             if search.key(key).is_present() {
@@ -60,11 +60,8 @@ pub(super) fn check(raw: &RawSearch, policy: &RawPolicy, at: At<'_>, problems: &
             }
         }
     }
-    let evolves = trades
-        || matches!(
-            raw.algorithm,
-            RawAlgorithm::Auto | RawAlgorithm::TabuGa | RawAlgorithm::Genetic | RawAlgorithm::Tabu
-        );
+    let evolves =
+        trades || matches!(raw.algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
     if !evolves && !search.lost("algorithm") {
         for key in ["population", "iterations"] {
             if search.key(key).is_present() {
@@ -76,21 +73,21 @@ pub(super) fn check(raw: &RawSearch, policy: &RawPolicy, at: At<'_>, problems: &
     let lost = |key: &str| at.lost("policy") || at.key("policy").lost(key);
     let confidential = policy.privacy.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
     for (index, raw) in raw.objectives.iter().enumerate() {
-        if matches!(raw, RawObjective::SL) {
+        if matches!(raw, Objective::SpreadL) {
             let message = "`s_l` counts how many in a class share one's own sensitive value, and is sought high: more of it is \
                            less diverse; write `l` if values should differ";
             problems.warn(search.key("objectives").index(index).line, message);
         }
         let missing = match raw {
-            RawObjective::L | RawObjective::SL if policy.sensitive.is_empty() && !lost("sensitive") => {
+            Objective::L | Objective::SpreadL if policy.sensitive.is_empty() && !lost("sensitive") => {
                 "a sensitive field"
             }
-            RawObjective::Cm if policy.label.is_none() && !lost("label") => "a `label`",
-            RawObjective::Sf if !confidential && !lost("privacy") => "a `confidential` criterion",
+            Objective::Loss(Loss::Cm) if policy.label.is_none() && !lost("label") => "a `label`",
+            Objective::Security if !confidential && !lost("privacy") => "a `confidential` criterion",
             _ => continue,
         };
         let line = search.key("objectives").index(index).line;
-        problems.add(line, format!("`{}` needs {missing} in the policy", objective(*raw).as_str()));
+        problems.add(line, format!("`{}` needs {missing} in the policy", raw.as_str()));
     }
 }
 
@@ -116,22 +113,4 @@ fn figures(
         }
     }
     figures
-}
-
-fn objective(raw: RawObjective) -> Objective {
-    match raw {
-        RawObjective::K => Objective::K,
-        RawObjective::L => Objective::L,
-        RawObjective::SK => Objective::SpreadK,
-        RawObjective::SL => Objective::SpreadL,
-        RawObjective::Sf => Objective::Security,
-        RawObjective::Glm => Objective::Loss(Loss::Glm),
-        RawObjective::Dm => Objective::Loss(Loss::Dm),
-        RawObjective::Precision => Objective::Loss(Loss::Precision),
-        RawObjective::Aecs => Objective::Loss(Loss::Aecs),
-        RawObjective::Cm => Objective::Loss(Loss::Cm),
-        RawObjective::Score => Objective::Loss(Loss::Score),
-        RawObjective::Ql => Objective::Loss(Loss::Ql),
-        RawObjective::Entropy => Objective::Loss(Loss::Entropy),
-    }
 }

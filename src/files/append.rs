@@ -1,15 +1,15 @@
-//! Files that grow together, release by release: all of them, or none.
+//! Appends each release to several files: to all of them, or to none.
 //!
-//! Before a release its undo record, `FILE.undo` beside the first file, says how long each file is and how long it will be;
-//! then the files grow, in the order in which they were given; then the record is emptied. Each step is synced before the
-//! next, but for the last. After an error the files are cut back at once. At a start after a crash the record tells:
+//! Before a release, the undo record `FILE.undo` beside the first file notes the length of each file before and after. Then the
+//! files grow, in the given order, and the record is emptied. Every growth but the last is synced before the next. After an error
+//! the files are truncated at once. At a start after a crash the record decides:
 //! ```text
-//! no record            nothing was under way
-//! every file is long   the release was whole, and stays
-//! some file is short   all are cut back to where they were
-//! anything else        somebody has changed the files since: nothing is touched, and the start is refused
+//! no record                          no release was being written
+//! every file has its new length      the release is complete and stays
+//! some file is shorter               all files are truncated to their old length
+//! anything else                      the files were changed by another program: nothing is touched, the start is refused
 //! ```
-//! The record is there while a process writes, and goes with it. It holds paths and lengths, no rows.
+//! The record exists while a process writes. It holds paths and lengths, no rows.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write};
@@ -20,135 +20,139 @@ use serde::{Deserialize, Serialize};
 
 use super::{FileError, Target, failed, lock, open_stream, sync_folder};
 
-/// How much of a file is read to recognise it. Larger: a longer start. Smaller: a file whose first row is longer cannot be
+/// How much of a file is read to recognise it. Larger: a slower start. Smaller: a file with a longer first row cannot be
 /// continued.
 const FIRST_BYTES: u64 = 16 << 20;
-/// The longest end of a file that is told apart: an Avro sync marker.
+/// The longest ending that is checked: an Avro sync marker.
 const LAST_BYTES: u64 = 16;
 
 /// Files and streams that are written release by release.
-pub struct Appending {
+pub struct AppendedFiles {
     // Dropped first, while the files are still locked.
     undo: Option<Undo>,
-    outs: Vec<Out>,
+    outputs: Vec<Output>,
 }
 
-/// The beginning and the end of a file. Not printable: a file of other origin may hold records.
-pub struct Content {
+/// The beginning and the end of a file. Has no `Debug`: a foreign file may hold records.
+pub struct FileEnds {
     /// Its first bytes.
     pub first: Vec<u8>,
     /// Its last bytes.
     pub last: Vec<u8>,
 }
 
-struct Out {
+struct Output {
     path: PathBuf,
-    kind: Kind,
+    kind: OutputKind,
 }
 
-enum Kind {
+enum OutputKind {
     Stream(Box<dyn Write + Send>),
-    File(Growing),
+    File(LockedFile),
 }
 
 /// A locked file.
-struct Growing {
+struct LockedFile {
     file: File,
-    /// Tells it from a file that took its name. Device numbers are not used: they may change when a machine starts.
+    /// Distinguishes it from a file that took its name. Device numbers may change at a restart of the machine.
     inode: u64,
     len: u64,
 }
 
-impl Appending {
-    /// Opens and locks the files at `paths`, creates those that are not there, and takes an unfinished release back.
+impl AppendedFiles {
+    /// Opens and locks the files at `paths`, creates missing ones, and removes an unfinished release.
     pub fn open(paths: &[&Path]) -> Result<Self, FileError> {
-        let outs = paths.iter().map(|path| Out::open(path)).collect::<Result<Vec<_>, _>>()?;
-        let mut this = Self { undo: None, outs };
-        if let Some(first) = this.outs.iter().find(|out| matches!(out.kind, Kind::File(_))) {
+        let outputs = paths.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut this = Self { undo: None, outputs };
+        if let Some(first) = this.outputs.iter().find(|output| matches!(output.kind, OutputKind::File(_))) {
             let undo = this.undo.insert(Undo::open(&first.path)?);
-            undo.recover(&mut this.outs)?;
+            undo.recover(&mut this.outputs)?;
         }
         Ok(this)
     }
 
-    /// The content of the file with this number; none of a stream or an empty file.
-    pub fn existing(&self, number: usize) -> Result<Option<Content>, FileError> {
-        let Some(Out { path, kind: Kind::File(Growing { file, len: len @ 1.., .. }) }) = self.outs.get(number) else {
+    /// The ends of the file with this number; none of a stream or an empty file.
+    pub fn existing(&self, number: usize) -> Result<Option<FileEnds>, FileError> {
+        let Some(Output { path, kind: OutputKind::File(LockedFile { file, len: len @ 1.., .. }) }) =
+            self.outputs.get(number)
+        else {
             return Ok(None);
         };
         let read = |from: u64, most: u64| {
             let mut bytes = vec![0; most.min(len - from) as usize];
             file.read_exact_at(&mut bytes, from).map(|()| bytes).map_err(failed(path))
         };
-        Ok(Some(Content { first: read(0, FIRST_BYTES)?, last: read(len.saturating_sub(LAST_BYTES), LAST_BYTES)? }))
+        Ok(Some(FileEnds { first: read(0, FIRST_BYTES)?, last: read(len.saturating_sub(LAST_BYTES), LAST_BYTES)? }))
     }
 
-    /// Appends one part per file, in order: all of them, or none. Streams cannot be taken back.
+    /// Appends one part per file, in order: all of them, or none. Bytes written to a stream cannot be removed.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<(), FileError> {
-        for out in &self.outs {
-            out.unchanged()?;
+        for output in &self.outputs {
+            output.unchanged()?;
         }
         if let Some(undo) = &mut self.undo {
-            undo.note(&self.outs, parts)?;
+            undo.note(&self.outputs, parts)?;
         }
-        for (out, part) in self.outs.iter_mut().zip(parts) {
-            if let Err(error) = out.put(part) {
-                let error = failed(&out.path)(error);
-                self.take_back();
+        for (output, part) in self.outputs.iter_mut().zip(parts) {
+            if let Err(error) = output.put(part) {
+                let error = failed(&output.path)(error);
+                self.roll_back();
                 return Err(error);
             }
         }
-        for (out, part) in self.outs.iter_mut().zip(parts) {
-            if let Kind::File(growing) = &mut out.kind {
-                growing.len += part.len() as u64;
+        for (output, part) in self.outputs.iter_mut().zip(parts) {
+            if let OutputKind::File(file) = &mut output.kind {
+                file.len += part.len() as u64;
             }
         }
         self.undo.as_mut().map_or(Ok(()), Undo::clear)
     }
 
-    /// Best effort: whatever cannot be cut now is cut at the next start, by the record that stays.
-    fn take_back(&mut self) {
-        let cut = self.outs.iter().all(|out| match &out.kind {
-            Kind::File(growing) => growing.cut().is_ok(),
-            Kind::Stream(_) => true,
+    /// Best effort: if a file cannot be truncated now, the record stays and the next start does it.
+    fn roll_back(&mut self) {
+        let truncated = self.outputs.iter().all(|output| match &output.kind {
+            OutputKind::File(file) => file.truncate().is_ok(),
+            OutputKind::Stream(_) => true,
         });
-        if let (true, Some(undo)) = (cut, &mut self.undo) {
+        if let (true, Some(undo)) = (truncated, &mut self.undo) {
             let _ = undo.clear();
         }
     }
 }
 
-impl Out {
+impl Output {
     fn open(path: &Path) -> Result<Self, FileError> {
         let kind = match Target::of(path)? {
-            Target::Stream => Kind::Stream(open_stream(path)?),
+            Target::Stream => OutputKind::Stream(open_stream(path)?),
             target => {
                 let file = open_file(path, &target)?;
                 let found = file.metadata().map_err(failed(path))?;
-                Kind::File(Growing { file, inode: found.ino(), len: found.len() })
+                OutputKind::File(LockedFile { file, inode: found.ino(), len: found.len() })
             }
         };
         Ok(Self { path: path.to_owned(), kind })
     }
 
     fn unchanged(&self) -> Result<(), FileError> {
-        let Kind::File(Growing { file, len, .. }) = &self.kind else { return Ok(()) };
+        let OutputKind::File(LockedFile { file, len, .. }) = &self.kind else { return Ok(()) };
         let now = file.metadata().map_err(failed(&self.path))?.len();
         if now == *len { Ok(()) } else { Err(FileError::Changed(self.path.clone())) }
     }
 
     fn put(&mut self, part: &[u8]) -> io::Result<()> {
         match &mut self.kind {
-            Kind::Stream(out) => out.write_all(part).and_then(|()| out.flush()),
-            Kind::File(_) if part.is_empty() => Ok(()),
-            Kind::File(Growing { file, len, .. }) => file.write_all_at(part, *len).and_then(|()| file.sync_data()),
+            OutputKind::Stream(output) => output.write_all(part).and_then(|()| output.flush()),
+            OutputKind::File(_) if part.is_empty() => Ok(()),
+            OutputKind::File(LockedFile { file, len, .. }) => {
+                file.write_all_at(part, *len).and_then(|()| file.sync_data())
+            }
         }
     }
 }
 
-impl Growing {
-    /// Removes everything behind the length that counts.
-    fn cut(&self) -> io::Result<()> {
+impl LockedFile {
+    /// Removes everything behind the valid length.
+    fn truncate(&self) -> io::Result<()> {
         self.file.set_len(self.len).and_then(|()| self.file.sync_data())
     }
 }
@@ -163,19 +167,19 @@ fn open_file(path: &Path, target: &Target) -> Result<File, FileError> {
     lock(file, path)
 }
 
-/// One file of a release.
+/// The growth of one file by one release.
 #[derive(Serialize, Deserialize)]
-struct Step {
+struct Growth {
     path: String,
     inode: u64,
     from: u64,
     to: u64,
 }
 
-impl Step {
-    fn of<'a>(&self, outs: &'a mut [Out]) -> Option<&'a mut Growing> {
-        outs.iter_mut().find_map(|out| match &mut out.kind {
-            Kind::File(growing) if growing.inode == self.inode => Some(growing),
+impl Growth {
+    fn of<'a>(&self, outputs: &'a mut [Output]) -> Option<&'a mut LockedFile> {
+        outputs.iter_mut().find_map(|output| match &mut output.kind {
+            OutputKind::File(file) if file.inode == self.inode => Some(file),
             _ => None,
         })
     }
@@ -185,7 +189,7 @@ impl Step {
 struct Undo {
     path: PathBuf,
     file: File,
-    /// True from the note until the files are as one of its two sides says.
+    /// True from the note until every file has its old or its new length.
     pending: bool,
 }
 
@@ -201,45 +205,45 @@ impl Undo {
         Ok(Self { path, file, pending: true })
     }
 
-    /// Finishes or takes back the release that a crash has interrupted.
-    fn recover(&mut self, outs: &mut [Out]) -> Result<(), FileError> {
+    /// Keeps or removes the release that a crash has interrupted.
+    fn recover(&mut self, outputs: &mut [Output]) -> Result<(), FileError> {
         let stale = || FileError::Stale(self.path.clone());
         let mut text = Vec::new();
         (&self.file).read_to_end(&mut text).map_err(failed(&self.path))?;
-        let steps: Vec<Step> = match text.as_slice() {
+        let growths: Vec<Growth> = match text.as_slice() {
             b"" => Vec::new(),
             text => serde_json::from_slice(text).map_err(|_| stale())?,
         };
         let mut short = false;
-        for step in &steps {
-            let growing = step.of(outs).ok_or_else(stale)?;
-            if !(step.from..=step.to).contains(&growing.len) {
+        for growth in &growths {
+            let file = growth.of(outputs).ok_or_else(stale)?;
+            if !(growth.from..=growth.to).contains(&file.len) {
                 return Err(stale());
             }
-            short |= growing.len < step.to;
+            short |= file.len < growth.to;
         }
-        for step in steps.iter().filter(|_| short) {
-            let growing = step.of(outs).ok_or_else(stale)?;
-            growing.len = step.from;
-            growing.cut().map_err(failed(Path::new(&step.path)))?;
-            tracing::warn!(file = step.path, "rows of a release that was interrupted are taken back");
+        for growth in growths.iter().filter(|_| short) {
+            let file = growth.of(outputs).ok_or_else(stale)?;
+            file.len = growth.from;
+            file.truncate().map_err(failed(Path::new(&growth.path)))?;
+            tracing::warn!(file = growth.path, "removed the rows of an interrupted release");
         }
         self.clear()
     }
 
-    /// Says how long the files are, and how long they will be.
-    fn note(&mut self, outs: &[Out], parts: &[&[u8]]) -> Result<(), FileError> {
-        let step = |(out, part): (&Out, &&[u8])| match &out.kind {
-            Kind::Stream(_) => None,
-            Kind::File(Growing { inode, len, .. }) => {
-                let path = out.path.to_string_lossy().into_owned();
-                Some(Step { path, inode: *inode, from: *len, to: len + part.len() as u64 })
+    /// Notes the length of each file before and after the release.
+    fn note(&mut self, outputs: &[Output], parts: &[&[u8]]) -> Result<(), FileError> {
+        let growth = |(output, part): (&Output, &&[u8])| match &output.kind {
+            OutputKind::Stream(_) => None,
+            OutputKind::File(LockedFile { inode, len, .. }) => {
+                let path = output.path.to_string_lossy().into_owned();
+                Some(Growth { path, inode: *inode, from: *len, to: len + part.len() as u64 })
             }
         };
-        let steps: Vec<Step> = outs.iter().zip(parts).filter_map(step).collect();
+        let growths: Vec<Growth> = outputs.iter().zip(parts).filter_map(growth).collect();
         let write = || {
             self.file.set_len(0)?;
-            self.file.write_all_at(&serde_json::to_vec(&steps)?, 0)?;
+            self.file.write_all_at(&serde_json::to_vec(&growths)?, 0)?;
             self.file.sync_data()
         };
         let written: io::Result<()> = write();
@@ -257,7 +261,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         if !self.pending {
-            // Best effort: an empty record says nothing.
+            // Best effort: an empty record has no effect.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -272,14 +276,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let (rows, lines, undo) = (at("rows"), at("lines"), at("rows.undo"));
-        let open = || Appending::open(&[&rows, &lines]);
+        let open = || AppendedFiles::open(&[&rows, &lines]);
         let read = || (fs::read_to_string(&rows).unwrap(), fs::read_to_string(&lines).unwrap());
         let mut files = open().unwrap();
         files.append(&[b"a\n", b"1\n"]).unwrap();
         assert!(matches!(open(), Err(FileError::Locked(path)) if path == rows));
         // The record as it stands in the middle of the next release.
-        let Appending { undo: Some(record), outs } = &mut files else { panic!("files have a record") };
-        record.note(outs, &[b"b\nc\n", b"2\n"]).unwrap();
+        let AppendedFiles { undo: Some(record), outputs } = &mut files else { panic!("files have a record") };
+        record.note(outputs, &[b"b\nc\n", b"2\n"]).unwrap();
         let noted = fs::read(&undo).unwrap();
         drop(files);
         assert!(undo.exists(), "a record that is needed stays");

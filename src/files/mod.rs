@@ -1,44 +1,44 @@
-//! Output files, written so that readers meet whole releases and nothing of other origin is damaged.
+//! Output files, written so that readers find whole releases and foreign files are not damaged.
 //!
-//! [`Whole`] replaces a file at once: the release of `anonymize`, reports, plots. [`Appending`] makes files grow release by
-//! release: the rows of `run`, and the files beside them.
+//! [`ReplacedFile`] replaces a file at once: the release of `anonymize`, reports, plots. [`AppendedFiles`] grow release by
+//! release: the rows of `run`, and the manifest and journal beside them.
 //!
 //! # Which paths are written
 //! - A path without a file: the file is created, with the mode that the umask leaves.
 //! - A regular file: its mode stays. It is locked (`flock`) while it is written; a second writer is refused.
-//! - A pipe or a character device: a stream. It is written from its present place on, without lock, check or undo.
+//! - A pipe or a character device: a stream. It is written from its current position on, without lock, check or undo.
 //! - A symbolic link is refused, unless it leads to a stream, as `/dev/stdout` does. Links among the directories of a path
-//!   are followed: they are part of the name that the user chose.
+//!   are followed.
 //! - Directories, block devices and sockets are refused.
 //!
 //! # What is guaranteed
-//! - An error (a full disk, say): the files are as they were before the release, or before the command.
-//! - `kill -9`: a replaced file is the old or the new one, whole; a `.veilstream-*.partial` may stay beside it. A file that
-//!   grows may end with a part of one release, until the next start takes it back.
-//! - Power loss: the same. Bytes are synced before a rename, and before a release counts as written. This rests on a file
-//!   system that does not lengthen a file before its data are stored (ext4 and xfs as they come, btrfs, zfs).
-//! - Not promised: exactly once. A file sink keeps no offsets, so after a crash nothing says which records are published; with
-//!   Kafka, offsets and rows are one transaction.
-//! - Not promised: anything about streams. Bytes that a pipe has taken cannot be taken back.
+//! - After an error, such as a full disk, the files are as they were before the release, or before the command.
+//! - After `kill -9` a replaced file is the old or the new one, complete; a `.veilstream-*.partial` may remain beside it. A
+//!   file that grows may end with a part of one release, which the next start removes.
+//! - After a power loss the same holds. Bytes are synced before a rename, and before a release counts as written. This needs a
+//!   file system that does not lengthen a file before its data are stored (ext4 and xfs by default, btrfs, zfs).
+//! - Not promised: exactly-once output. A file sink keeps no offsets, so after a crash it is unknown which records are
+//!   published; with Kafka, offsets and rows are one transaction.
+//! - Not promised: anything about streams. Bytes written to a pipe cannot be removed.
 
 mod append;
-mod whole;
+mod replace;
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-pub use append::{Appending, Content};
-pub use whole::Whole;
+pub use append::{AppendedFiles, FileEnds};
+pub use replace::ReplacedFile;
 
-/// The names of standard output. Opened anew, a redirected one would be written from its start.
+/// The names of standard output. A redirected one must not be opened again: it would be written from its start.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// A file that cannot be written. Names the file, never its content.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refuses.
+    /// The system reports an error.
     #[error("cannot write {}", path.display())]
     Io {
         /// Which file.
@@ -57,8 +57,8 @@ pub enum FileError {
         /// Its kind.
         what: &'static str,
     },
-    /// Somebody else has the lock.
-    #[error("another process writes {}: let it end first, or write to another file", .0.display())]
+    /// Another process has the lock.
+    #[error("another process is writing {}: wait for its end, or write to another file", .0.display())]
     Locked(PathBuf),
     /// The file is not one that this output can continue.
     #[error("{} {what}: move it away, or write to another file", path.display())]
@@ -68,13 +68,12 @@ pub enum FileError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Somebody without the lock has written.
-    #[error("{} was changed by another program while it was written", .0.display())]
+    /// Another program has written without the lock.
+    #[error("{} was changed by another program during the run", .0.display())]
     Changed(PathBuf),
     /// The undo record does not fit the files.
     #[error(
-        "{} tells of an unfinished release, but the files that it names are others or have changed: check their last rows, \
-         then remove it",
+        "{} describes an unfinished release, but the files that it names have changed: check their last rows, then remove it",
         .0.display()
     )]
     Stale(PathBuf),
@@ -85,7 +84,7 @@ pub fn is_stdout(path: &Path) -> bool {
     STDOUT.iter().any(|name| path == Path::new(name))
 }
 
-/// What a path leads to, as far as it can be written.
+/// The kind of output that a path leads to.
 enum Target {
     Nothing,
     File,
@@ -129,7 +128,7 @@ fn open_stream(path: &Path) -> Result<Box<dyn Write + Send>, FileError> {
     Ok(Box::new(OpenOptions::new().write(true).open(path).map_err(failed(path))?))
 }
 
-/// Takes the lock of an open file, which must still be the one under its name: not replaced, and not behind a link.
+/// Locks an open file. Fails if its name leads to another file by now.
 fn lock(file: File, path: &Path) -> Result<File, FileError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => return Err(FileError::Locked(path.to_owned())),
@@ -141,12 +140,12 @@ fn lock(file: File, path: &Path) -> Result<File, FileError> {
     if same { Ok(file) } else { Err(FileError::Changed(path.to_owned())) }
 }
 
-/// Tells files apart whatever their names.
+/// The identity of a file.
 fn inode(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Makes the names in the directory of `path` last.
+/// Syncs the directory of `path`.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 
 /// How long the group's consumer waits before it sends a request again, give or take a fifth: a commit that is answered sooner
 /// was sent once. Longer: questions that a busy broker puts off are answered late. Shorter: see the sink's use of it.
@@ -33,7 +35,8 @@ pub struct RegistryConfig {
 }
 
 /// Where to start where nothing was committed yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Start {
     /// At the oldest record there is.
     #[default]
@@ -43,7 +46,8 @@ pub enum Start {
 }
 
 /// What to do where committed offsets are gone by retention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum OnGap {
     /// Stop with an error: somebody must know that records were lost.
     #[default]

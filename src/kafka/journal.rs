@@ -1,6 +1,6 @@
 //! The journal, for operators and for whoever takes over. It holds two kinds of entries, both by position.
 //!
-//! Which records each release finished ([`JournalEntry`](crate::model::manifest::JournalEntry)) is written in the transaction of the
+//! Which records each release finished ([`JournalEntry`](crate::model::release::manifest::JournalEntry)) is written in the transaction of the
 //! release: together these entries account for every record of the input. Which records a release shows ([`Entry`]) is written
 //! where later releases must know: before the plan of its release is committed; the plan, then the commit, say where it
 //! stands. An entry that no commit speaks of belongs to a release that never was. Entries hold positions and levels, never a
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::Topics;
 use super::client::Cluster;
 use super::runs::Runs;
-use crate::model::batch::Spans;
+use crate::model::release::spans::Spans;
 
 /// How long an entry may take to be written. Longer: a hang is noticed late. Shorter: brokers that are only slow cost an
 /// entry that nobody speaks of.

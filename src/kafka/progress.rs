@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::metadata::{CommitState, MAX_BYTES, MAX_WAITING_BYTES, PlanPart};
 use super::runs::Runs;
-use crate::model::batch::Spans;
 use crate::model::event::{Millis, Partition, Position};
-use crate::model::plan::{ReleasePlan, Room};
+use crate::model::release::plan::{ReleasePlan, Room};
+use crate::model::release::spans::Spans;
 
 /// Kept free for what is not known yet when room is asked for: levels, the schema's number, since when records wait.
 const SLACK: usize = 256;

@@ -1,7 +1,7 @@
 //! Sorted, disjoint runs of offsets of one partition, and their compact text: the currency of commits.
 
-use crate::model::batch::Span;
 use crate::model::event::Offset;
+use crate::model::release::spans::Span;
 
 /// Runs of offsets, both ends included, ascending, never touching each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

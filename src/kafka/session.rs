@@ -21,10 +21,10 @@ use super::complaints::Complaints;
 use super::metadata::CommitState;
 use super::progress::Progress;
 use crate::failpoint::step;
-use crate::model::batch::Spans;
 use crate::model::event::Partition;
 use crate::model::meter::Meter;
-use crate::model::plan::{Ledger, ReleasePlan, Room};
+use crate::model::release::plan::{Ledger, ReleasePlan, Room};
+use crate::model::release::spans::Spans;
 
 /// How long one question to a broker may take.
 pub const ASK: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::gate::{Refusal, Release};
-use crate::model::manifest::Unmet;
+use crate::model::release::manifest::Unmet;
 use crate::sink::SinkError;
 use crate::source::SourceError;
 use crate::window::TooWide;

@@ -1,24 +1,23 @@
-//! Files and streams: the rows of each release, and a line per release in the files beside them.
+//! Writes releases into files and streams: the rows, and one line per release in the manifest and journal beside them.
 //!
-//! A file that is there is continued if it holds rows of the same fields in the same format, and refused otherwise. A
-//! release is written to all files or to none: [`crate::files`] says how, and what holds after a crash.
+//! An existing file is continued if it holds rows of the same fields in the same format, and refused otherwise. A release is
+//! written to all files or to none: see [`crate::files`], also for crashes.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{Delivery, Sink, SinkError, journal_entry};
 use crate::codec::Encode;
-use crate::files::{Appending, Content, FileError};
+use crate::files::{AppendedFiles, FileEnds, FileError};
 use crate::gate::Release;
 
-/// Where a file sink writes.
+/// The files of a sink.
 #[derive(Debug, Clone)]
 pub struct FilePaths {
     /// The rows.
     pub rows: PathBuf,
     /// The manifests, one JSON object per line.
     pub manifest: Option<PathBuf>,
-    /// Which records each release finished, one JSON object per line.
+    /// The journal: the records that each release finished, one JSON object per line.
     pub journal: Option<PathBuf>,
 }
 
@@ -26,13 +25,18 @@ pub struct FilePaths {
 type Line = fn(&Release) -> serde_json::Result<Option<String>>;
 
 impl FilePaths {
+    /// Rows without manifest and journal.
+    pub fn rows_only(path: impl Into<PathBuf>) -> Self {
+        Self { rows: path.into(), manifest: None, journal: None }
+    }
+
     /// The files beside the rows, in the order in which they are written.
     fn lines(&self) -> impl Iterator<Item = (&Path, Line)> {
         let lines: [(Option<&Path>, Line); 2] = [
             (self.journal.as_deref(), |release| {
                 serde_json::to_string(&journal_entry(release, |partition| (None, partition.0))).map(Some)
             }),
-            // Without rows there is nothing to tell a reader: it would be about the few records that were left out.
+            // A manifest without rows would describe only the few records that were left out.
             (self.manifest.as_deref(), |release| {
                 Some(release.manifest()).filter(|_| !release.is_empty()).map(serde_json::to_string).transpose()
             }),
@@ -43,9 +47,9 @@ impl FilePaths {
 
 /// Releases into files.
 pub struct FileSink {
-    rows: Rows,
+    rows: RowEncoder,
     lines: Vec<Line>,
-    files: Appending,
+    files: AppendedFiles,
 }
 
 impl FileSink {
@@ -53,10 +57,10 @@ impl FileSink {
     pub fn open(paths: &FilePaths, encoder: Box<dyn Encode>) -> Result<Self, SinkError> {
         let (beside, lines): (Vec<_>, Vec<_>) = paths.lines().unzip();
         let all: Vec<&Path> = [paths.rows.as_path()].into_iter().chain(beside).collect();
-        let files = Appending::open(&all)?;
-        let mut rows = Rows::new(encoder);
+        let files = AppendedFiles::open(&all)?;
+        let mut rows = RowEncoder::new(encoder);
         for (number, path) in all.iter().enumerate() {
-            let Some(Content { first, last }) = files.existing(number)? else { continue };
+            let Some(FileEnds { first, last }) = files.existing(number)? else { continue };
             let (known, whole) = match number {
                 0 => (rows.continue_after(&first), last.ends_with(rows.encoder.ending())),
                 _ => (is_line(&first), last.ends_with(b"\n")),
@@ -71,7 +75,8 @@ impl FileSink {
         Ok(Self { rows, lines, files })
     }
 
-    fn write(&mut self, release: &Release) -> Result<(), SinkError> {
+    /// Writes a release.
+    pub fn write(&mut self, release: &Release) -> Result<(), SinkError> {
         let mut lines = Vec::with_capacity(self.lines.len());
         for line in &self.lines {
             let line = line(release).map_err(std::io::Error::other)?;
@@ -83,7 +88,7 @@ impl FileSink {
     }
 }
 
-/// True if the first line is one of a release.
+/// True if the first line is that of a release.
 fn is_line(first: &[u8]) -> bool {
     let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
     serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|line| line.get("release_id").is_some())
@@ -91,7 +96,7 @@ fn is_line(first: &[u8]) -> bool {
 
 impl Sink for FileSink {
     async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        // Files have no asynchronous form; a blocked one must not hold up the other tasks.
+        // A file or pipe that blocks must not delay the other tasks.
         tokio::task::block_in_place(|| self.write(release)).map(|()| Delivery::Published)
     }
 
@@ -101,58 +106,25 @@ impl Sink for FileSink {
     }
 }
 
-/// Rows into any writer.
-pub struct WriterSink<W> {
-    rows: Rows,
-    out: W,
-}
-
-impl<W: Write + Send> WriterSink<W> {
-    /// Rows go to `out`.
-    pub fn new(out: W, encoder: Box<dyn Encode>) -> Self {
-        Self { rows: Rows::new(encoder), out }
-    }
-
-    /// Writes the rows of a release.
-    pub fn write(&mut self, release: &Release) -> Result<(), SinkError> {
-        self.out.write_all(self.rows.encoded(release)?)?;
-        Ok(self.out.flush()?)
-    }
-}
-
-impl<W: Write + Send> Sink for WriterSink<W> {
-    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        // As above: pipes block.
-        tokio::task::block_in_place(|| self.write(release)).map(|()| Delivery::Published)
-    }
-
-    async fn finish(&mut self) -> Result<(), SinkError> {
-        tokio::task::block_in_place(|| {
-            self.out.write_all(self.rows.header())?;
-            Ok(self.out.flush()?)
-        })
-    }
-}
-
-/// The bytes of rows, release by release, after one header.
-struct Rows {
+/// Encodes rows, release by release, after one header.
+struct RowEncoder {
     encoder: Box<dyn Encode>,
     buffer: Vec<u8>,
     started: bool,
 }
 
-impl Rows {
+impl RowEncoder {
     fn new(encoder: Box<dyn Encode>) -> Self {
         Self { encoder, buffer: Vec::new(), started: false }
     }
 
-    /// Goes on in a file that begins like this; false if its rows are others.
+    /// Continues a file that begins with `first`; false if its rows have other fields or another format.
     fn continue_after(&mut self, first: &[u8]) -> bool {
         self.started = true;
         self.encoder.continues(first)
     }
 
-    /// The header, if it was not written before.
+    /// The header, if it is not written yet.
     fn header(&mut self) -> &[u8] {
         self.buffer.clear();
         if !std::mem::replace(&mut self.started, true) {

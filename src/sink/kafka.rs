@@ -30,10 +30,10 @@ use crate::kafka::metadata::MAX_BYTES;
 use crate::kafka::output::{Output, Rows};
 use crate::kafka::progress::{Commit, Leaves};
 use crate::kafka::session::{GroupConsumer, Session};
-use crate::model::dead_letter::DeadLetter;
 use crate::model::event::{Millis, Partition};
 use crate::model::meter::Transaction;
-use crate::model::plan::ReleasePlan;
+use crate::model::release::dead_letter::DeadLetter;
+use crate::model::release::plan::ReleasePlan;
 use crate::model::schema::Schema;
 
 /// The header that names a record's release.

@@ -8,9 +8,9 @@ use std::future::Future;
 use crate::codec::{CodecError, EncodeError};
 use crate::files::FileError;
 use crate::gate::Release;
-use crate::model::batch::Span;
 use crate::model::event::Partition;
-use crate::model::manifest::{JournalEntry, PartitionSpans};
+use crate::model::release::manifest::{JournalEntry, PartitionSpans};
+use crate::model::release::spans::Span;
 
 /// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
 fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {

@@ -1,25 +1,25 @@
-//! Cutting a stream of bytes into lines or CSV records, without reading: bytes in, records out.
+//! Splits a stream of bytes into lines or CSV records. Does no I/O: bytes in, records out.
 //!
-//! Memory stays bounded: of a record that is longer than allowed the first `max + 1` bytes are kept, enough for the
-//! decoder to turn it away, and the rest of its line is skipped.
+//! Memory is bounded: of a record that is too long, only the first `max + 1` bytes are kept, enough for the decoder to
+//! reject it, and the rest of its line is skipped.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// What ends a record.
+/// The end of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// A newline.
     Lines,
     /// A newline outside quotes.
     Csv {
-        /// What separates the fields: a quote only opens at the start of one.
+        /// Separates the fields: a quote opens only at the start of a field.
         delimiter: u8,
     },
 }
 
-/// Where in a record the scan stands.
+/// The position of the scan in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanState {
     FieldStart,
     Plain,
     Quoted,
@@ -29,22 +29,22 @@ enum Place {
     Skipping,
 }
 
-/// Cuts bytes into records.
+/// Splits bytes into records.
 pub(super) struct Framer {
     framing: Framing,
     max: usize,
     buffer: BytesMut,
-    /// How much of the buffer was looked at already.
+    /// How much of the buffer was scanned.
     scanned: usize,
-    place: Place,
+    state: ScanState,
 }
 
 impl Framer {
     pub(super) fn new(framing: Framing, max_record_bytes: usize) -> Self {
-        Self { framing, max: max_record_bytes, buffer: BytesMut::new(), scanned: 0, place: Place::FieldStart }
+        Self { framing, max: max_record_bytes, buffer: BytesMut::new(), scanned: 0, state: ScanState::FieldStart }
     }
 
-    /// Changes what ends a record, from the next record on: the delimiter is known after the header only.
+    /// Changes the framing from the next record on: the delimiter is known only after the header.
     pub(super) fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
@@ -58,25 +58,25 @@ impl Framer {
         loop {
             match self.find_end() {
                 Some(end) => {
-                    let was_skipping = self.place == Place::Skipping;
+                    let was_skipping = self.state == ScanState::Skipping;
                     let line = self.buffer.split_to(end).freeze();
                     self.buffer.advance(1);
                     self.scanned = 0;
-                    self.place = Place::FieldStart;
+                    self.state = ScanState::FieldStart;
                     if !was_skipping && let Some(record) = self.record(line) {
                         return Some(record);
                     }
                 }
-                None if self.place == Place::Skipping => {
+                None if self.state == ScanState::Skipping => {
                     self.buffer.clear();
                     self.scanned = 0;
                     return None;
                 }
-                // One byte more than allowed, and one for a carriage return that may still be cut off.
+                // One byte more than allowed, and one for a carriage return that may belong to the line end.
                 None if self.buffer.len() > self.max + 1 => {
                     let kept = self.buffer.split_to(self.max + 1).freeze();
                     self.scanned = 0;
-                    self.place = Place::Skipping;
+                    self.state = ScanState::Skipping;
                     return Some(kept);
                 }
                 None => return None,
@@ -88,7 +88,7 @@ impl Framer {
     pub(super) fn finish(&mut self) -> Option<Bytes> {
         let line = self.buffer.split().freeze();
         self.scanned = 0;
-        if std::mem::replace(&mut self.place, Place::FieldStart) == Place::Skipping {
+        if std::mem::replace(&mut self.state, ScanState::FieldStart) == ScanState::Skipping {
             return None;
         }
         self.record(line)
@@ -99,35 +99,32 @@ impl Framer {
             Some(b'\r') => line.slice(..line.len() - 1),
             _ => line,
         };
-        if line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r')) && !self.is_blank_a_record(&line) {
+        // Of CSV, a line of blanks is a record: where tabs delimit, one tab is two empty fields.
+        let blank_counts = matches!(self.framing, Framing::Csv { .. }) && !line.is_empty();
+        if !blank_counts && line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r')) {
             return None;
         }
         Some(if line.len() > self.max { line.slice(..self.max + 1) } else { line })
     }
 
-    /// A tab alone is a CSV record of two empty fields where tabs delimit; an empty line is none anywhere.
-    fn is_blank_a_record(&self, line: &[u8]) -> bool {
-        matches!(self.framing, Framing::Csv { .. }) && !line.is_empty()
-    }
-
     /// The index of the newline that ends the record at the start of the buffer.
     fn find_end(&mut self) -> Option<usize> {
         let (mut at, bytes) = (self.scanned, &self.buffer[..]);
-        let end = match (self.framing, self.place) {
-            (Framing::Lines, _) | (_, Place::Skipping) => memchr::memchr(b'\n', &bytes[at..]).map(|i| at + i),
+        let end = match (self.framing, self.state) {
+            (Framing::Lines, _) | (_, ScanState::Skipping) => memchr::memchr(b'\n', &bytes[at..]).map(|i| at + i),
             (Framing::Csv { delimiter }, _) => loop {
                 let Some(&byte) = bytes.get(at) else { break None };
-                self.place = match (self.place, byte) {
-                    (Place::FieldStart | Place::Plain | Place::QuoteInQuoted, b'\n') => break Some(at),
-                    (Place::FieldStart | Place::QuoteInQuoted, b'"') => Place::Quoted,
-                    (Place::Quoted, b'"') => Place::QuoteInQuoted,
-                    (Place::Quoted, _) => {
+                self.state = match (self.state, byte) {
+                    (ScanState::FieldStart | ScanState::Plain | ScanState::QuoteInQuoted, b'\n') => break Some(at),
+                    (ScanState::FieldStart | ScanState::QuoteInQuoted, b'"') => ScanState::Quoted,
+                    (ScanState::Quoted, b'"') => ScanState::QuoteInQuoted,
+                    (ScanState::Quoted, _) => {
                         // Only a quote matters here.
                         at += memchr::memchr(b'"', &bytes[at..]).unwrap_or(bytes.len() - at);
                         continue;
                     }
-                    (_, byte) if byte == delimiter => Place::FieldStart,
-                    (_, _) => Place::Plain,
+                    (_, byte) if byte == delimiter => ScanState::FieldStart,
+                    (_, _) => ScanState::Plain,
                 };
                 at += 1;
             },
@@ -145,7 +142,7 @@ mod tests {
 
     const CSV: Framing = Framing::Csv { delimiter: b',' };
 
-    fn cut(framing: Framing, max: usize, chunks: &[&[u8]]) -> Vec<Bytes> {
+    fn split(framing: Framing, max: usize, chunks: &[&[u8]]) -> Vec<Bytes> {
         let mut framer = Framer::new(framing, max);
         let mut records = Vec::new();
         for chunk in chunks {
@@ -159,24 +156,24 @@ mod tests {
 
     #[test]
     fn lines_end_in_either_way_or_not_at_all() {
-        assert_eq!(cut(Framing::Lines, 9, &[b"a\r\nb\n\n \r\n", b"c", b"c\r", b"\nd"]), ["a", "b", "cc", "d"]);
-        assert_eq!(cut(Framing::Lines, 9, &[b"", b"\n"]), Vec::<Bytes>::new());
+        assert_eq!(split(Framing::Lines, 9, &[b"a\r\nb\n\n \r\n", b"c", b"c\r", b"\nd"]), ["a", "b", "cc", "d"]);
+        assert_eq!(split(Framing::Lines, 9, &[b"", b"\n"]), Vec::<Bytes>::new());
     }
 
     #[test]
     fn overlong_records_are_cut_and_skipped() {
         let long = [b'x'; 50];
         assert_eq!(
-            cut(Framing::Lines, 4, &[b"1234\r\n12345\n", &long, &long, b"x\nab\n", &long]),
+            split(Framing::Lines, 4, &[b"1234\r\n12345\n", &long, &long, b"x\nab\n", &long]),
             ["1234", "12345", "xxxxx", "ab", "xxxxx"]
         );
-        assert_eq!(cut(CSV, 4, &[b"\"a\nb", &long, b"\nok\n"]), ["\"a\nbx", "ok"], "found again at the next line");
-        assert_eq!(cut(Framing::Lines, 4, &[b"1234", b"\r", b"\n5"]), ["1234", "5"]);
+        assert_eq!(split(CSV, 4, &[b"\"a\nb", &long, b"\nok\n"]), ["\"a\nbx", "ok"], "found again at the next line");
+        assert_eq!(split(Framing::Lines, 4, &[b"1234", b"\r", b"\n5"]), ["1234", "5"]);
     }
 
     #[test]
     fn csv_records_span_lines_inside_quotes_only() {
-        let records = cut(CSV, 99, &[b"a,\"b\nc\"\r\n", b"5\" pipe,d\n\"x\"\"\ny\",1\n,\n\n"]);
+        let records = split(CSV, 99, &[b"a,\"b\nc\"\r\n", b"5\" pipe,d\n\"x\"\"\ny\",1\n,\n\n"]);
         assert_eq!(records, ["a,\"b\nc\"", "5\" pipe,d", "\"x\"\"\ny\",1", ","]);
     }
 
@@ -184,15 +181,11 @@ mod tests {
         #[test]
         fn chunks_do_not_matter(bytes in "[a,\"\r\n]{0,60}", at in prop::collection::vec(0usize..60, 0..6), csv in any::<bool>()) {
             let framing = if csv { CSV } else { Framing::Lines };
-            let whole = cut_all(framing, &[bytes.as_bytes()]);
+            let whole = split(framing, 100, &[bytes.as_bytes()]);
             let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
             at.sort_unstable();
             let chunks: Vec<_> = at.windows(2).map(|w| &bytes.as_bytes()[w[0]..w[1]]).collect();
-            prop_assert_eq!(cut_all(framing, &chunks), whole);
+            prop_assert_eq!(split(framing, 100, &chunks), whole);
         }
-    }
-
-    fn cut_all(framing: Framing, chunks: &[&[u8]]) -> Vec<Bytes> {
-        cut(framing, 100, chunks)
     }
 }

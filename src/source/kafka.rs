@@ -26,7 +26,7 @@ use crate::kafka::progress::Delivered;
 use crate::kafka::session::{Found, GroupConsumer, GroupContext, Session};
 use crate::model::event::{Event, Key, Millis, Partition, Position};
 use crate::model::lattice::Node;
-use crate::model::plan::Ledger;
+use crate::model::release::plan::Ledger;
 
 /// How long one poll waits: the longest that a stop or a waiting batch goes unnoticed.
 const POLL: Duration = Duration::from_millis(50);

@@ -10,7 +10,6 @@ pub mod kafka;
 pub mod population;
 mod reader;
 mod schemas;
-pub mod stdio;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -25,7 +24,7 @@ use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::{CodecError, Decode, Encode, Format};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
-use crate::model::plan::{Ledger, ReleasePlan};
+use crate::model::release::plan::{Ledger, ReleasePlan};
 use crate::model::schema::Schema;
 
 /// The most events in one batch. Larger: the first record of a batch waits for more others. Smaller: more trips
@@ -131,12 +130,6 @@ pub enum SourceError {
     /// The input does not fit the policy.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The format cannot be told from the file's name.
-    #[error("cannot tell the format of {}: give it an extension .csv, .jsonl or .avro", path.display())]
-    UnknownFormat {
-        /// Which file.
-        path: PathBuf,
-    },
     /// The consumer failed for good.
     #[error("kafka: {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),

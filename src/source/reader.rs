@@ -1,4 +1,4 @@
-//! A blocking input, read on a thread of its own into a bounded channel of batches.
+//! Reads a blocking input on a thread of its own, into a bounded channel of batches.
 
 use std::io::{BufReader, ErrorKind, Read};
 
@@ -27,20 +27,20 @@ pub struct ReaderSource {
 }
 
 impl ReaderSource {
-    /// Starts to read `input` and waits for what comes before its first record.
+    /// Starts to read `input` and waits for its header or schema.
     pub(super) async fn open(read: impl Read + Send + 'static, input: Input) -> Result<(Self, Preamble), SourceError> {
         let (announce, announced) = tokio::sync::oneshot::channel();
         let (sender, batches) = mpsc::channel(WAITING);
         let work = move || {
-            let mut cutter = match Cutter::open(read, input) {
-                Ok(cutter) => cutter,
+            let mut reader = match BatchReader::open(read, input) {
+                Ok(reader) => reader,
                 Err(error) => return drop(announce.send(Err(error))),
             };
-            if announce.send(Ok(cutter.preamble.clone())).is_err() {
+            if announce.send(Ok(reader.preamble.clone())).is_err() {
                 return;
             }
             loop {
-                match cutter.next_batch() {
+                match reader.next_batch() {
                     Ok(None) => return,
                     Ok(Some(events)) => {
                         if sender.blocking_send(Ok(events)).is_err() {
@@ -51,7 +51,7 @@ impl ReaderSource {
                 }
             }
         };
-        // Not joined: a read of a terminal or a quiet pipe ends only with the process.
+        // Not joined: a read from a terminal or an idle pipe ends only with the process.
         std::thread::Builder::new().name("input".into()).spawn(work).map_err(|_| SourceError::Thread)?;
         let preamble = announced.await.map_err(|_| SourceError::Thread)??;
         Ok((Self { batches }, preamble))
@@ -67,76 +67,76 @@ impl Source for ReaderSource {
     }
 }
 
-/// Cuts one blocking input into batches of events.
-pub(super) struct Cutter<R> {
+/// Reads a blocking input in batches of events.
+pub(super) struct BatchReader<R> {
     pub(super) preamble: Preamble,
-    cut: Cut<R>,
+    records: RecordReader<R>,
     next_offset: i64,
 }
 
-enum Cut<R> {
+enum RecordReader<R> {
     Text { read: R, framer: Framer, chunk: Vec<u8>, ended: bool },
     Container { reader: ContainerReader<BufReader<R>>, plan: Plan, block: Bytes, left: usize, max: usize },
 }
 
-impl<R: Read> Cutter<R> {
-    /// Reads what comes before the first record.
+impl<R: Read> BatchReader<R> {
+    /// Reads the header or schema.
     pub(super) fn open(read: R, input: Input) -> Result<Self, SourceError> {
-        let text = |read, framing| Cut::Text {
+        let text = |read, framing| RecordReader::Text {
             read,
             framer: Framer::new(framing, input.max_record_bytes),
             chunk: vec![0; READ_BYTES],
             ended: false,
         };
         match input.format {
-            Format::Json => Ok(Self { preamble: Preamble::Json, cut: text(read, Framing::Lines), next_offset: 0 }),
+            Format::Json => Ok(Self { preamble: Preamble::Json, records: text(read, Framing::Lines), next_offset: 0 }),
             Format::Csv => {
-                // Before the header is read the delimiter is unknown; a comma serves to find the end of its line.
-                let mut cut = text(read, Framing::Csv { delimiter: input.delimiter.unwrap_or(b',') });
-                let line = cut.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
+                // The delimiter is unknown until the header is read; a comma serves to find the end of its line.
+                let mut records = text(read, Framing::Csv { delimiter: input.delimiter.unwrap_or(b',') });
+                let line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
                 let header = CsvHeader::parse(&line, input.delimiter)?;
-                if let Cut::Text { framer, .. } = &mut cut {
+                if let RecordReader::Text { framer, .. } = &mut records {
                     framer.set_framing(Framing::Csv { delimiter: header.delimiter() });
                 }
-                Ok(Self { preamble: Preamble::Csv(header), cut, next_offset: 0 })
+                Ok(Self { preamble: Preamble::Csv(header), records, next_offset: 0 })
             }
             Format::Avro => {
                 let failed = |source| SourceError::Container { records: 0, source };
                 let reader = ContainerReader::open(BufReader::new(read)).map_err(failed)?;
-                // No field is asked for: this plan only measures.
+                // A plan without fields only measures.
                 let plan = Plan::new(&Schema::new([]), reader.schema())?;
                 let preamble = Preamble::Avro(reader.schema().clone());
                 let max = input.max_record_bytes;
-                let cut = Cut::Container { reader, plan, block: Bytes::new(), left: 0, max };
-                Ok(Self { preamble, cut, next_offset: 0 })
+                let records = RecordReader::Container { reader, plan, block: Bytes::new(), left: 0, max };
+                Ok(Self { preamble, records, next_offset: 0 })
             }
         }
     }
 
     /// The next events: at least one, and no more than are there without waiting. `None` at the end.
     pub(super) fn next_batch(&mut self) -> Result<Option<Vec<Event>>, SourceError> {
-        let Some(first) = self.cut.next_record(self.next_offset)? else { return Ok(None) };
+        let Some(first) = self.records.next_record(self.next_offset)? else { return Ok(None) };
         let mut events = Vec::with_capacity(BATCH);
         let mut record = Some(first);
         while let Some(payload) = record {
             let position = Position::new(0, self.next_offset);
             self.next_offset += 1;
             events.push(Event { position, timestamp: None, key: None, payload: Some(payload) });
-            record = if events.len() < BATCH { self.cut.ready_record() } else { None };
+            record = if events.len() < BATCH { self.records.ready_record() } else { None };
         }
         Ok(Some(events))
     }
 }
 
-impl<R: Read> Cut<R> {
+impl<R: Read> RecordReader<R> {
     /// A record that is in memory already.
     fn ready_record(&mut self) -> Option<Bytes> {
         match self {
             Self::Text { framer, .. } => framer.next_record(),
             Self::Container { plan, block, left, max, .. } => {
                 *left = left.checked_sub(1)?;
-                // Where a datum cannot be read its length is unknown: it and all after it in the block are the same
-                // unreadable rest, so that each is turned away and none is uncounted.
+                // The length of an unreadable datum is unknown. It and the data after it become the same unreadable rest of
+                // the block, so that each of them is rejected and counted.
                 let size = plan.measure(block).unwrap_or(0);
                 let datum = if size == 0 { block.clone() } else { block.split_to(size) };
                 Some(if datum.len() > *max { datum.slice(..*max + 1) } else { datum })
@@ -144,7 +144,7 @@ impl<R: Read> Cut<R> {
         }
     }
 
-    /// The next record, read if need be. `None` at the end.
+    /// The next record; reads if necessary. `None` at the end.
     fn next_record(&mut self, records: i64) -> Result<Option<Bytes>, SourceError> {
         loop {
             if let Some(record) = self.ready_record() {

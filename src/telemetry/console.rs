@@ -9,8 +9,8 @@ use super::pictures;
 use super::view::View;
 use crate::config::snippet;
 use crate::plot::{count, escape, figure};
+use crate::search::front::objectives::{Front, Objective};
 use crate::search::insight::{Insight, Seen};
-use crate::search::objectives::{Front, Objective};
 
 /// The page.
 pub fn page(view: &View) -> String {
@@ -161,7 +161,7 @@ fn attributes(view: &View, html: &mut Html) {
     let levels: Vec<u8> = view.recoding.iter().map(|level| level.level).collect();
     html.picture(pictures::levels(&view.policy, &levels), "Nothing has been published yet.");
     let insight = view.look.as_ref().map(|look| &look.insight.attributes);
-    let row = |(at, level): (usize, &crate::model::manifest::AttributeLevel)| {
+    let row = |(at, level): (usize, &crate::model::release::manifest::AttributeLevel)| {
         let quasi = &view.policy.quasi[at];
         let shown = match &level.cut {
             Some(cut) => format!("cut of {} values, up to level {}", cut.len(), level.level),

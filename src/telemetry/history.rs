@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
+use crate::model::release::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.

@@ -12,6 +12,35 @@ pub const STYLE: &str = include_str!("console.css");
 pub struct Html(String);
 
 impl Html {
+    /// Starts a page: everything up to the opening tag of its body, with `head` inside its head.
+    pub fn page(head: &str) -> Self {
+        Self(format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">{head}</head><body>"
+        ))
+    }
+
+    /// A titled section.
+    pub fn card(&mut self, title: &str, content: impl FnOnce(&mut Self)) -> &mut Self {
+        self.raw("<section class=\"card\">").text("h2", title);
+        content(self);
+        self.raw("</section>")
+    }
+
+    /// A list of escaped lines.
+    pub fn list(&mut self, lines: impl Iterator<Item = String>) -> &mut Self {
+        self.raw("<ul>");
+        for line in lines {
+            self.text("li", &line);
+        }
+        self.raw("</ul>")
+    }
+
+    /// The figures of a picture, collapsed.
+    pub fn same_as_table(&mut self, id: &str, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
+        self.behind(id, "The same as a table", head, rows)
+    }
+
     /// Markup as it is; only for text written in the source.
     pub fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);

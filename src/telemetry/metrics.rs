@@ -11,12 +11,12 @@ use prometheus::{
 
 use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
-use crate::model::manifest::{UnmetBound, Work};
 use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
+use crate::model::release::manifest::{UnmetBound, Work};
 use crate::privacy::Rules;
 use crate::search::StopReason;
-use crate::search::objectives::Objective;
+use crate::search::front::objectives::Objective;
 use crate::window::CloseReason;
 
 /// Seconds: a search or a publication takes from a fraction of a millisecond to minutes.

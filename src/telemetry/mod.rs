@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Refusal, Release};
 use crate::model::event::{Millis, Position, Reject};
-use crate::model::manifest::Unmet;
 use crate::model::meter::Meter;
 use crate::model::policy::Policy;
+use crate::model::release::manifest::Unmet;
 use crate::privacy::Rules;
 use crate::search::insight::Insight;
 use crate::window::ClosedWindow;

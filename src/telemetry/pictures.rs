@@ -8,8 +8,8 @@ use crate::plot::front::{Plot, PlotPoint};
 use crate::plot::lattice::{Cell, Dot, Mark, cells, dots};
 use crate::plot::lines::{Lines, Series, Style};
 use crate::plot::{Caption, PlotError, count, figure, front, lines};
+use crate::search::front::objectives::{Front, FrontPoint, Objective};
 use crate::search::insight::{BANDS, Insight, Seen, Status};
-use crate::search::objectives::{Front, FrontPoint, Objective};
 
 /// The most columns of a distribution. More names run into each other; fewer hide its shape.
 const MAX_COLUMNS: usize = 10;

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::history::{Look, Moment, Recent};
 use crate::model::event::Millis;
-use crate::model::manifest::{AttributeLevel, Unmet, UnmetBound};
 use crate::model::policy::Policy;
+use crate::model::release::manifest::{AttributeLevel, Unmet, UnmetBound};
 
 /// How many losses a script is told; a terminal shows no more.
 const LOSSES: usize = 60;

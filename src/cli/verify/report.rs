@@ -1,4 +1,4 @@
-//! How a verdict reads: as text, and as one JSON object.
+//! The result of `verify`, as text and as one JSON object.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -6,26 +6,26 @@ use crate::gate::{Refusal, Release};
 use crate::model::policy::Policy;
 use crate::privacy::Rules;
 
-/// How many releases that fail are told in words. More scroll the first ones away; fewer hide what they have in common.
-const MOST_TOLD: usize = 20;
+/// The number of failing releases that are described. More scroll the first ones away; fewer hide what they have in common.
+const MAX_DESCRIBED: usize = 20;
 
-/// What the gate says of one release.
-pub(super) struct Verdict {
+/// The gate's result for one release.
+pub(super) struct ReleaseVerdict {
     /// Its name; none if the file is one release.
     pub(super) release: Option<String>,
     pub(super) records: usize,
     pub(super) outcome: Result<Release, Refusal>,
 }
 
-/// What the gate says of a file.
-pub(super) struct Report<'a> {
+/// The gate's results for a file.
+pub(super) struct FileReport<'a> {
     pub(super) file: String,
     pub(super) policy: &'a Policy,
     pub(super) rules: &'a Rules,
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<ReleaseVerdict>,
 }
 
-/// The worst figure of one criterion.
+/// The worst value of one criterion.
 struct Worst<'a> {
     criterion: String,
     achieved: f64,
@@ -33,13 +33,13 @@ struct Worst<'a> {
     release: Option<&'a str>,
 }
 
-impl Report<'_> {
-    /// True if every release does.
+impl FileReport<'_> {
+    /// True if every release satisfies the policy.
     pub(super) fn satisfies(&self) -> bool {
         self.verdicts.iter().all(|verdict| verdict.outcome.is_ok())
     }
 
-    /// For files that satisfy.
+    /// The text for a file that satisfies the policy.
     pub(super) fn passed(&self) -> String {
         let releases = if self.is_one() { String::new() } else { format!("{}, ", self.releases()) };
         let mut text = format!(
@@ -53,20 +53,20 @@ impl Report<'_> {
             text.push_str("; counted as one release");
         }
         if self.policy.schema.subject.is_some() {
-            text.push_str("; counted in records, for the subject is not in the file");
+            text.push_str("; counted in records, because the subject is not in the file");
         }
         text + &self.figures()
     }
 
-    /// For files that do not.
+    /// The text for a file that does not.
     pub(super) fn refused(&self) -> String {
         let mut text = format!("{} does not satisfy the policy: ", self.file);
-        let failed: Vec<(&Verdict, &Refusal)> =
+        let failed: Vec<(&ReleaseVerdict, &Refusal)> =
             self.verdicts.iter().filter_map(|v| v.outcome.as_ref().err().map(|refusal| (v, refusal))).collect();
         if !self.is_one() {
             text.push_str(&format!("{} of {} fail", failed.len(), self.releases()));
         }
-        for (verdict, refusal) in failed.iter().take(MOST_TOLD) {
+        for (verdict, refusal) in failed.iter().take(MAX_DESCRIBED) {
             if let Some(release) = &verdict.release {
                 text.push_str(&format!("\n  release {release}: "));
             }
@@ -80,7 +80,7 @@ impl Report<'_> {
                 refusal.required,
             ));
         }
-        match failed.len().saturating_sub(MOST_TOLD) {
+        match failed.len().saturating_sub(MAX_DESCRIBED) {
             0 => {}
             more => text.push_str(&format!("\n  and {more} more")),
         }
@@ -90,7 +90,7 @@ impl Report<'_> {
         text + "\n  worst figures:" + &self.figures().replace("\n  ", "\n    ")
     }
 
-    /// For scripts.
+    /// The JSON object for scripts.
     pub(super) fn json(&self) -> String {
         let mut object = json!({"satisfies": self.satisfies(), "counted": "records", "records": self.records()});
         let parts: Vec<Json> = self.verdicts.iter().map(|verdict| self.part(verdict)).collect();
@@ -111,8 +111,8 @@ impl Report<'_> {
         object.to_string()
     }
 
-    /// One release for scripts.
-    fn part(&self, verdict: &Verdict) -> Json {
+    /// One release as JSON.
+    fn part(&self, verdict: &ReleaseVerdict) -> Json {
         let mut part = match &verdict.outcome {
             Ok(release) => {
                 let manifest = release.manifest();
@@ -137,9 +137,9 @@ impl Report<'_> {
         self.policy.quasi.iter().zip(refusal.class()).map(|(quasi, label)| (&*quasi.name, label.as_str()))
     }
 
-    /// True if the file was not taken apart.
+    /// True if the file is one release.
     fn is_one(&self) -> bool {
-        matches!(self.verdicts.as_slice(), [Verdict { release: None, .. }])
+        matches!(self.verdicts.as_slice(), [ReleaseVerdict { release: None, .. }])
     }
 
     fn releases(&self) -> String {
@@ -151,7 +151,7 @@ impl Report<'_> {
         self.verdicts.iter().map(|verdict| verdict.records).sum()
     }
 
-    fn passes(&self) -> impl Iterator<Item = (&Verdict, &Release)> {
+    fn passes(&self) -> impl Iterator<Item = (&ReleaseVerdict, &Release)> {
         self.verdicts.iter().filter_map(|verdict| verdict.outcome.as_ref().ok().map(|release| (verdict, release)))
     }
 
@@ -163,7 +163,7 @@ impl Report<'_> {
         self.passes().filter_map(|(_, release)| release.manifest().k_achieved).min()
     }
 
-    /// Of every criterion with a figure, the worst one. Of a release that fails only the figure is known by which it does.
+    /// The worst value of every criterion. Of a failing release only the value of the failed criterion is known.
     fn worst(&self) -> Vec<Worst<'_>> {
         let mut list = Vec::new();
         for (i, rule) in self.rules.iter().enumerate() {

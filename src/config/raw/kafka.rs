@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::scalar::{RawDuration, RawProperty, RawSecret};
+use crate::kafka::client::{OnGap, Start};
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
 ///
@@ -34,9 +35,9 @@ pub struct RawKafkaSource {
     /// With `format: confluent-avro`: where the schemas come from.
     pub registry: Option<RawRegistry>,
     /// Where to start where the group has committed nothing. Default: `earliest`, so that no record is passed over.
-    pub start: RawStart,
+    pub start: Start,
     /// What to do where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
-    pub on_gap: RawOnGap,
+    pub on_gap: OnGap,
     /// Encrypts the connections. Default: absent, they are in clear.
     pub tls: Option<RawTls>,
     /// Logs in. Default: absent, nobody asks.
@@ -105,28 +106,6 @@ pub enum RawMessageFormat {
     Avro,
     /// Avro behind a schema id, with schemas from a `registry`.
     ConfluentAvro,
-}
-
-/// Where to start where the group has committed nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawStart {
-    /// At the oldest record there is.
-    #[default]
-    Earliest,
-    /// At the records that come from now on.
-    Latest,
-}
-
-/// What to do where retention has deleted records that were not read yet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawOnGap {
-    /// Stop with an error.
-    #[default]
-    Stop,
-    /// Count them, and go on with the oldest record there is.
-    Continue,
 }
 
 /// A schema registry with Confluent's REST interface.

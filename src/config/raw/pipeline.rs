@@ -7,14 +7,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{RawKafkaSink, RawKafkaSource};
+use crate::codec::Format;
 use crate::config::scalar::{RawAddress, RawDuration, RawExtent, RawSecret, RawShare, RawSize};
+use crate::search::Algorithm;
+use crate::search::front::objectives::Objective;
+use crate::window::Scope;
 
 /// How the best generalization is looked for.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawSearch {
     /// The algorithm. Default: `auto`, a proven optimum where lattice and budget allow.
-    pub algorithm: RawAlgorithm,
+    pub algorithm: Algorithm,
     /// The longest time one search may take. Default: 200ms in `run`, well inside the time in which the next window fills;
     /// none in commands that make one release.
     pub time_budget: Option<RawDuration>,
@@ -40,45 +44,12 @@ pub struct RawSearch {
     #[schemars(range(min = 1))]
     pub iterations: Option<u32>,
     /// With `pbg-ea`: what to trade off. Default: k and glm.
-    pub objectives: Vec<RawObjective>,
+    pub objectives: Vec<Objective>,
     /// With `pbg-ea`: which point of the trade-off to release, among those that satisfy the policy. Default: `knee`.
     pub prefer: Option<RawPrefer>,
     /// With `pbg-ea`: how different two points must be in an objective to be both kept, as objective: difference.
     /// Default: 1 for k and l, a thousandth of the range for the others.
     pub epsilon: Option<BTreeMap<String, f64>>,
-}
-
-/// Something to trade off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawObjective {
-    /// The smallest class.
-    K,
-    /// The fewest different sensitive values in a class.
-    L,
-    /// The mean over records of the size of their class.
-    SK,
-    /// The mean over records of how many in their class share their sensitive value. Sought high, as in the paper: more of it
-    /// is less diverse.
-    SL,
-    /// Mean security by the confidential sentences.
-    Sf,
-    /// Generalized loss metric.
-    Glm,
-    /// Discernibility.
-    Dm,
-    /// Sweeney's precision, as a loss.
-    Precision,
-    /// Average equivalence class size.
-    Aecs,
-    /// Classification metric; needs a label.
-    Cm,
-    /// What is left of the score of priorities and distinct values, as a loss.
-    Score,
-    /// Quality by the entropy of the partitions, as a loss.
-    Ql,
-    /// Non-uniform entropy.
-    Entropy,
 }
 
 /// Which point of a trade-off to release.
@@ -92,40 +63,6 @@ pub enum RawPrefer {
     /// At least (losses: at most) so much of each objective named, in the release as it is published; the knee of those points
     /// that meet all bounds. Where none does, the nearest to them, and log, metrics, manifest and console say which bounds are not met.
     Bounds(BTreeMap<String, f64>),
-}
-
-/// A search algorithm.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RawAlgorithm {
-    /// Proves the optimum where possible.
-    #[default]
-    Auto,
-    /// The node of least loss, proven, with pruning.
-    Optimal,
-    /// Every node, no pruning.
-    Exhaustive,
-    /// Incognito: all satisfying nodes, by subset size.
-    BottomUp,
-    /// Subtree recoding: each value at a level of its own. Not with a Kafka sink: its cuts do not fit into the plan that is
-    /// committed before a release.
-    SubtreeBottomUp,
-    /// The node that shows the most values, by the priorities of the quasi-identifiers.
-    TopDown,
-    /// The same, past the policy and back, for a better score.
-    TopDownExtended,
-    /// Every minimal secure node, breadth-first from the finest. Needs a `confidential` criterion.
-    Granulation,
-    /// Greatest security times quality, by a genetic algorithm. Needs a `confidential` criterion.
-    GranulationGa,
-    /// Tabu search inside a genetic algorithm.
-    TabuGa,
-    /// The genetic algorithm alone.
-    Genetic,
-    /// Tabu search alone.
-    Tabu,
-    /// The trade-off between `objectives`, and one point of it.
-    PbgEa,
 }
 
 /// When a window closes, and how the recoding may move.
@@ -147,19 +84,7 @@ pub struct RawWindow {
     /// With `levels: fixed`: the level of each quasi-identifier. Default: the recoding of the first release.
     pub fixed_levels: Option<BTreeMap<String, u8>>,
     /// Whose records go into one window. Default: `instance`, because people hide better among more.
-    pub scope: RawScope,
-}
-
-/// Whose records go into one window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawScope {
-    /// Those of all partitions that the instance reads.
-    #[default]
-    Instance,
-    /// Those of one partition, which has windows, levels and waiting records of its own. A partition with few people
-    /// publishes little or nothing.
-    Partition,
+    pub scope: Scope,
 }
 
 /// Windows that follow one another.
@@ -248,7 +173,7 @@ pub struct RawFileSource {
     pub path: PathBuf,
     /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
     #[serde(default)]
-    pub format: Option<RawFormat>,
+    pub format: Option<Format>,
     /// The CSV delimiter, one character. Default: sniffed from the header (`,` `;` tab).
     #[serde(default)]
     pub delimiter: Option<char>,
@@ -259,7 +184,7 @@ pub struct RawFileSource {
 #[serde(deny_unknown_fields, default)]
 pub struct RawStdio {
     /// The format. Default: `jsonl`.
-    pub format: Option<RawFormat>,
+    pub format: Option<Format>,
 }
 
 /// A synthetic population.
@@ -276,18 +201,6 @@ pub struct RawGenerator {
     /// How many different people. Default: 10000.
     #[schemars(range(min = 1))]
     pub subjects: Option<u64>,
-}
-
-/// How records are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawFormat {
-    /// Delimited text with a header line.
-    Csv,
-    /// One JSON object per line.
-    Jsonl,
-    /// An Avro object container file.
-    Avro,
 }
 
 /// Where releases go.
@@ -313,7 +226,7 @@ pub struct RawFileSink {
     pub path: PathBuf,
     /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
     #[serde(default)]
-    pub format: Option<RawFormat>,
+    pub format: Option<Format>,
     /// Where the release manifests go, one JSON object per line; continued as `path` is. Default: nowhere.
     #[serde(default)]
     pub manifest: Option<PathBuf>,

@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 use super::criteria::RawCriterion;
 use crate::config::scalar::{RawDecimal, RawDuration, RawShare};
+use crate::model::hierarchy::{DateUnit, Open, TreeNode};
+use crate::model::policy::{Fallback, Loss, Render};
 
 /// The privacy policy. Fields that it does not name are dropped.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -40,14 +42,14 @@ pub struct RawPolicy {
     /// What may be left out of a release. Default: nothing.
     pub suppression: RawSuppression,
     /// The loss that the search minimises. Default: `glm`, because it sees every cell.
-    pub loss: RawLoss,
+    pub loss: Loss,
     /// A quasi value outside its hierarchy. Default: `reject`, so that a wrong hierarchy is noticed. What is suppressed counts
     /// against `suppression.limit`; of what stands as the top the service warns where it is more than 5 % of a window.
-    pub unknown_value: RawFallback,
+    pub unknown_value: Fallback,
     /// A quasi field that is absent. Default: `reject`.
-    pub missing_value: RawFallback,
+    pub missing_value: Fallback,
     /// A quasi field that is null. Default: `reject`; null never matches everything.
-    pub null_value: RawFallback,
+    pub null_value: Fallback,
     /// How generalized values are written, where a quasi-identifier has no `render` of its own. Default: `label`.
     pub render: RawRender,
 }
@@ -100,7 +102,7 @@ pub struct RawQuasi {
     /// How its generalized values are written. Losses are the same for every rendering: the classes are. Default: as
     /// `policy.render` says.
     #[serde(default)]
-    pub render: Option<RawAttributeRender>,
+    pub render: Option<Render>,
 }
 
 fn one_weight() -> f64 {
@@ -145,22 +147,7 @@ pub struct RawIntervals {
     pub origin: Option<RawDecimal>,
     /// Which ends take values beyond the range. Default: `none`, such values are unknown.
     #[serde(default)]
-    pub open: RawOpen,
-}
-
-/// Ends of a range of numbers.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawOpen {
-    /// Both ends are closed.
-    #[default]
-    None,
-    /// Values below `min` are one value.
-    Low,
-    /// Values above `max` are one value.
-    High,
-    /// Both ends are open.
-    Both,
+    pub open: Open,
 }
 
 /// Codes of fixed length.
@@ -184,7 +171,7 @@ pub struct RawPrefix {
 #[serde(untagged)]
 pub enum RawDate {
     /// Units from fine to coarse.
-    Units(Vec<RawUnit>),
+    Units(Vec<DateUnit>),
     /// Units with range and notation.
     Full(RawDateSpec),
 }
@@ -194,7 +181,7 @@ pub enum RawDate {
 #[serde(deny_unknown_fields)]
 pub struct RawDateSpec {
     /// Units from fine to coarse; the first is how exact a value is.
-    pub units: Vec<RawUnit>,
+    pub units: Vec<DateUnit>,
     /// The first day inside, such as 1900-01-01. Default: every early date is; losses count from 1900-01-01.
     #[serde(default)]
     pub min: Option<String>,
@@ -206,39 +193,14 @@ pub struct RawDateSpec {
     pub format: Option<String>,
 }
 
-/// Calendar units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum RawUnit {
-    Day,
-    Week,
-    Month,
-    Quarter,
-    Year,
-    Decade,
-    Century,
-}
-
 /// A written-out tree.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RawTree {
     /// Several roots; `*` is put on top.
-    Roots(Vec<RawTreeNode>),
+    Roots(Vec<TreeNode>),
     /// One root.
-    Root(RawTreeNode),
-}
-
-/// A node of a written-out tree; one without children is a value.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawTreeNode {
-    /// The label, or the value at a leaf.
-    pub label: String,
-    /// What it generalizes. Default: none, it is a value.
-    #[serde(default)]
-    pub children: Vec<RawTreeNode>,
+    Root(TreeNode),
 }
 
 /// A sensitive field.
@@ -310,44 +272,6 @@ pub enum RawAction {
     Hold,
 }
 
-/// What the search minimises.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawLoss {
-    /// Generalized loss metric: the share of leaves that a cell no longer distinguishes.
-    #[default]
-    Glm,
-    /// Discernibility: how many records a record cannot be told from.
-    Dm,
-    /// Sweeney's precision, as a loss: level over height.
-    Precision,
-    /// Average equivalence class size over k.
-    Aecs,
-    /// Classification: the share of records suppressed or not of their class's majority label. Needs `label`.
-    Cm,
-    /// The values that are no longer told apart, by `priority`.
-    Score,
-    /// The entropy of each attribute's declared domain that its partition gives up: the leaves that a hierarchy lists, the
-    /// numbers from `min` to `max`, the dates that losses count, all codes of the alphabet; never only the values met so far.
-    /// `trivial` declares no domain and needs none: the value keeps everything, `*` nothing.
-    Ql,
-    /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
-    Entropy,
-}
-
-/// What to do with a value that has no place in its hierarchy.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawFallback {
-    /// The record is rejected, by position.
-    #[default]
-    Reject,
-    /// The record is suppressed.
-    Suppress,
-    /// The cell is published as the hierarchy's top.
-    Top,
-}
-
 /// How generalized values are written.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -359,26 +283,4 @@ pub enum RawRender {
     Interval,
     /// `mean` for numbers, `median` for dates and codes; names keep their label. Not with `sliding`; needs a criterion with k.
     Microaggregate,
-}
-
-/// How the generalized values of one quasi-identifier are written. `mean`, `median` and `mode` are statistics of a block: of
-/// everybody published whose value is generalized alike, whatever their other values. Each person counts once. A statistic
-/// is never the value of fewer than k people, and never finer than a label of `min_level`; values at level 0 and at the top
-/// keep their label, and so does a block without such a statistic. Not with `sliding`; needs a criterion with k.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawAttributeRender {
-    /// The hierarchy's label.
-    Label,
-    /// The smallest interval that the value allows; for numbers and dates.
-    Interval,
-    /// The mean; for numbers. Rounded to a step of 1, 2 or 5 times a power of ten: at least a fifth of the interval's width,
-    /// more in a block of fewer than five people. Half a unit beside the numbers of the hierarchy, such as 34.5 for ages, so
-    /// that it is nobody's value.
-    Mean,
-    /// The median as the finest label that at least k people of the block share: a day, else the month, else the year, as far
-    /// as the hierarchy has them; for numbers, dates and codes.
-    Median,
-    /// The most frequent value as the finest label that at least k people of the block share.
-    Mode,
 }

@@ -19,9 +19,9 @@ use crate::kafka::journal::{self, Entry};
 use crate::kafka::metadata::PlanPart;
 use crate::kafka::runs::Runs;
 use crate::kafka::session::{ASK, Found, patiently};
-use crate::model::batch::Spans;
 use crate::model::event::{Event, Partition};
-use crate::model::plan::ReleasePlan;
+use crate::model::release::plan::ReleasePlan;
+use crate::model::release::spans::Spans;
 use crate::source::{Recalled, Replay, SourceError, SourceItem};
 
 /// How long reading one partition's records again may take.

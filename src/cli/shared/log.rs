@@ -1,0 +1,52 @@
+//! Logs on standard error, and a panic hook that prints the place of a panic but not its message.
+
+use std::io::{self, IsTerminal as _};
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+use super::Failure;
+
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct LogArgs {
+    /// Which messages to log: off, error, warn, info, debug, trace, or a filter such as veilstream=debug [default: RUST_LOG,
+    /// or else info for `run` and warn for the other commands]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
+    log: Option<String>,
+    /// The format of log lines on standard error
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Logging")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Plain text for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+/// Starts logging. `default` is the filter if neither the command line nor RUST_LOG gives one.
+pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Failure> {
+    let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let filter = args.log.clone().or(from_environment).unwrap_or_else(|| default.to_owned());
+    let filter: Targets = filter.parse().map_err(|_| {
+        Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
+    })?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let layer = match args.log_format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().boxed(),
+    };
+    let started = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    started.map_err(|_| Failure::Outside("logging has been started already".into()))
+}
+
+/// Makes panics print their place only: a panic message may hold a value of a record.
+pub fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        eprintln!("veilstream: a defect at {place}; nothing further is published. Please report this line");
+    }));
+}

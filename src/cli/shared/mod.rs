@@ -1,0 +1,70 @@
+//! What several subcommands need: the arguments of a file to read, that file as one window, the report of its release,
+//! failures with their exit codes, and logging.
+
+mod batch;
+mod failure;
+mod input;
+mod log;
+mod report;
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+pub(super) use batch::Batch;
+pub(super) use failure::Failure;
+pub(super) use input::{InputArgs, algorithm, is_standard, rate, refuse_same_file};
+pub use log::install_panic_hook;
+pub(super) use log::{LogArgs, start_log};
+pub(super) use report::ReleaseReport;
+
+use crate::config::Config;
+use crate::model::event::Millis;
+use crate::pipeline::Pipeline;
+use crate::shutdown::{self, Stop};
+use crate::telemetry::Telemetry;
+
+/// Prints a result to standard output. A reader that went away is no failure.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("cannot write to standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The runtime for sources, sinks and HTTP; windows and searches have threads of their own.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.map_err(|error| Failure::io("cannot start", &error))
+}
+
+/// The configured pipeline, and a stop that SIGTERM and SIGINT ask for. Must run inside the runtime.
+pub(super) fn pipeline(config: &Config, name: String, seed: u64) -> Result<(Pipeline, Stop), Failure> {
+    let policy = Arc::new(config.policy.clone());
+    let telemetry = Telemetry::new(&policy).map_err(|error| Failure::Outside(error.to_string()))?;
+    let (stopper, stop) = shutdown::channel();
+    shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;
+    let pipeline = Pipeline {
+        policy,
+        windows: config.window_rules(),
+        scope: config.window.scope,
+        choice: config.choice(),
+        name,
+        seed,
+        telemetry: Arc::new(telemetry),
+        clock: now,
+    };
+    Ok((pipeline, stop))
+}
+
+/// The configured limit of a record's length.
+pub(super) fn max_record_bytes(config: &Config) -> usize {
+    usize::try_from(config.limits.max_record_bytes).unwrap_or(usize::MAX)
+}
+
+/// The wall clock.
+pub(super) fn now() -> Millis {
+    Millis(jiff::Timestamp::now().as_millisecond())
+}

@@ -1,0 +1,86 @@
+//! An anonymizer for each lane of windows, so that what waits in one partition never joins a release of another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::{Anonymizer, Closing};
+use crate::model::event::{Millis, Partition};
+use crate::model::lattice::Node;
+use crate::model::policy::Policy;
+use crate::model::release::plan::Ledger;
+use crate::search::choose::Choice;
+use crate::window::TooWide;
+
+/// The anonymizers of an instance.
+pub struct Anonymizers {
+    policy: Arc<Policy>,
+    choice: Choice,
+    name: String,
+    /// The next lane's seed; the first has the run's own.
+    next_seed: u64,
+    seeds: ChaCha8Rng,
+    assigned: Option<(Option<Vec<Partition>>, Option<Node>)>,
+    lanes: BTreeMap<Partition, Anonymizer>,
+    ledger: Option<Arc<dyn Ledger>>,
+}
+
+impl Anonymizers {
+    /// `name` starts every release id; `seed` fixes searches.
+    pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
+        let seeds = ChaCha8Rng::seed_from_u64(!seed);
+        let name = name.into();
+        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new(), ledger: None }
+    }
+
+    /// Lets no more wait than can be written down there.
+    #[must_use]
+    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
+        self.ledger = ledger;
+        self
+    }
+
+    /// The anonymizer of a lane.
+    pub fn of(&mut self, lane: Partition) -> &mut Anonymizer {
+        let others = self.lanes.iter().filter(|(other, _)| **other != lane);
+        let elsewhere = others.map(|(_, anonymizer)| anonymizer.waiting() as u64).sum();
+        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, ledger } = self;
+        let anonymizer = lanes.entry(lane).or_insert_with(|| {
+            let seed = std::mem::replace(next_seed, seeds.next_u64());
+            let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
+            let mut anonymizer = anonymizer.within(ledger.clone());
+            if let Some((partitions, last)) = assigned.clone() {
+                anonymizer.reset(partitions, last);
+            }
+            anonymizer
+        });
+        anonymizer.elsewhere = elsewhere;
+        anonymizer
+    }
+
+    /// Records that wait for a later release.
+    pub fn waiting(&self) -> u64 {
+        self.lanes.values().map(|anonymizer| anonymizer.waiting() as u64).sum()
+    }
+
+    /// Forgets what waits, in every lane: see [`Anonymizer::reset`].
+    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Node>) {
+        self.lanes.values_mut().for_each(|anonymizer| anonymizer.reset(partitions.clone(), last.clone()));
+        self.assigned = Some((partitions, last));
+    }
+
+    /// Accounts for records that have waited too long although no window closes: those of one lane. `None` if there are
+    /// none.
+    pub fn tick(&mut self, now: Millis) -> Result<Option<Closing>, TooWide> {
+        let lanes: Vec<Partition> = self.lanes.keys().copied().collect();
+        for lane in lanes {
+            if let Some(closing) = self.of(lane).tick(now)? {
+                return Ok(Some(closing));
+            }
+        }
+        Ok(None)
+    }
+}

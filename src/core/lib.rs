@@ -1,0 +1,14 @@
+//! The pure part of Veilstream: from a record to a release that the gate let through. No input, no output, no clock.
+
+pub mod anonymizer;
+pub mod encode;
+pub mod failpoint;
+pub mod frequency;
+pub mod gate;
+pub mod generalize;
+pub mod loss;
+pub mod model;
+pub mod privacy;
+pub mod render;
+pub mod search;
+pub mod window;

@@ -1,0 +1,62 @@
+//! What the published rows of a release lose, from these rows and the number of suppressed records alone.
+//!
+//! A reader of the release could work out the same figures, so they tell nobody anything. That leaves three losses out:
+//! `entropy` and `score` compare with values that are not published, and `cm` reads a label that need not be. A suppressed record
+//! counts as lost in full.
+
+use std::collections::BTreeSet;
+
+use super::{Quality, RAW_GLM};
+use crate::generalize::GeneralizedBatch;
+use crate::model::policy::{Loss, Policy};
+use crate::model::recoding::Column;
+use crate::model::release::manifest::{Named, rounded};
+
+/// The losses of `batch`, beside which `suppressed` records were left out; none if it has no rows.
+pub fn published(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Vec<Named> {
+    if batch.is_empty() {
+        return Vec::new();
+    }
+    let mut sizes = vec![0u64; batch.class_count];
+    batch.classes.iter().for_each(|&class| sizes[class as usize] += 1);
+    let (shown, all) = (batch.len() as f64, (batch.len() as u64 + suppressed) as f64);
+    let weights: f64 = policy.quasi.iter().map(|q| q.weight).sum();
+    let mean = |cost: fn(&Column, u32) -> f64| (cells(policy, batch, &sizes, cost) / weights + all - shown) / all;
+    let loss = |loss: Loss| match loss {
+        Loss::Glm => Some(mean(Column::loss)),
+        Loss::Precision => Some(mean(|column, code| share(column.value(code).level, column.view().height()))),
+        Loss::Dm => {
+            let squares: f64 = sizes.iter().map(|&size| (size as f64).powi(2)).sum();
+            Some((squares + (all - shown) * all) / all.powi(2))
+        }
+        Loss::Aecs => Some(all / (batch.class_count as f64 * f64::from(policy.k().0))),
+        Loss::Ql => Some(1.0 - quality(policy, batch) * shown / all),
+        Loss::Entropy | Loss::Score | Loss::Cm => None,
+    };
+    let raw = mean(Column::loss) * weights * all;
+    let losses = policy.losses().filter_map(|metric| Some((metric.as_str(), loss(metric)?)));
+    let named = |(name, value): (&str, f64)| Named { name: name.into(), value: rounded(value) };
+    losses.chain([(RAW_GLM, raw)]).map(named).collect()
+}
+
+/// What every cell of the published rows costs, times the weight of its attribute, summed up.
+fn cells(policy: &Policy, batch: &GeneralizedBatch, sizes: &[u64], cost: fn(&Column, u32) -> f64) -> f64 {
+    let row = |class: usize| -> f64 {
+        let cells = batch.columns.iter().zip(batch.class_cells(class)).zip(&policy.quasi);
+        cells.map(|((column, &code), quasi)| cost(column, code) * quasi.weight).sum()
+    };
+    sizes.iter().enumerate().map(|(class, &size)| size as f64 * row(class)).sum()
+}
+
+fn share(level: u8, height: u8) -> f64 {
+    if height == 0 { 0.0 } else { f64::from(level) / f64::from(height) }
+}
+
+fn quality(policy: &Policy, batch: &GeneralizedBatch) -> f64 {
+    let shown = |attribute: usize| {
+        let codes = (0..batch.class_count).map(|class| batch.class_cells(class)[attribute]);
+        let codes: BTreeSet<u32> = codes.collect();
+        codes.into_iter().map(|code| batch.columns[attribute].value(code)).collect()
+    };
+    Quality::new(policy).of_columns(&batch.columns, shown)
+}

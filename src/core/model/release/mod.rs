@@ -1,0 +1,7 @@
+//! The words for a release: which records it has, how it is made again, and what is said about it.
+
+pub mod dead_letter;
+pub mod manifest;
+pub mod plan;
+pub mod spans;
+pub mod tombstone;

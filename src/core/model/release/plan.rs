@@ -1,0 +1,65 @@
+//! The plan of a release: enough to make the very same bytes again after a crash.
+
+use super::spans::Spans;
+use crate::model::event::{Millis, Partition, Position};
+
+/// What a release consists of and how it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReleasePlan {
+    /// Shuffles the rows, and names the release.
+    pub id: u64,
+    /// Level per quasi-identifier.
+    pub levels: Vec<u8>,
+    /// When its window closed.
+    pub closed: Option<Millis>,
+    /// The policy's fingerprint.
+    pub fingerprint: String,
+    /// The schema of its rows, as the registry numbers it.
+    pub schema: Option<u32>,
+    /// The records that were read into it, rejected and suppressed ones included.
+    pub fresh: Spans,
+    /// The records that were held when it was made.
+    pub held: Spans,
+    /// Those of them that were rejected because nobody knew their schema; by the time of a replay somebody may.
+    pub refused: Spans,
+    /// The records that it shows, where levels and policy do not tell: what earlier releases showed decides too. Some may have
+    /// been finished by an earlier snapshot.
+    pub shown: Option<Spans>,
+    /// Where the journal says so.
+    pub journal: Option<i64>,
+}
+
+impl ReleasePlan {
+    /// True if the record was read for it; others it shows again.
+    pub fn is_read(&self, position: Position) -> bool {
+        self.fresh.contains(position) || self.held.contains(position)
+    }
+
+    /// The partitions it has records of, ascending.
+    pub fn partitions(&self) -> Vec<Partition> {
+        let shown = self.shown.iter().flat_map(Spans::iter);
+        let mut partitions: Vec<Partition> =
+            self.fresh.iter().chain(self.held.iter()).chain(shown).map(|(p, _)| p).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
+    }
+}
+
+/// Where releases and what waits between them are written down, in bounded room.
+pub trait Ledger: Send + Sync {
+    /// Whether a release can be written down: its plan, unless it needs none, and what is `finished` with it. The `earlier`
+    /// ones have been made, and may not be written down yet.
+    fn room(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Room;
+}
+
+/// Whether something can be written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It can.
+    Enough,
+    /// Too many scattered records would still wait.
+    TooMuchWaits,
+    /// The plan itself is too long.
+    TooMuchPlanned,
+}

@@ -1,0 +1,182 @@
+//! The searches by the names that users write, and the one place that makes a search from its name and parameters.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::auto::Auto;
+use super::evolutionary::genetic::Genetic;
+use super::evolutionary::granulation_ga::GranulationGa;
+use super::evolutionary::pbg_ea::PbgEa;
+use super::evolutionary::tabu::Tabu;
+use super::evolutionary::tabu_ga::TabuGa;
+use super::exact::bottom_up::BottomUp;
+use super::exact::exhaustive::Exhaustive;
+use super::exact::granulation::Granulation;
+use super::exact::optimal::Optimal;
+use super::front::objectives::{Objective, Prefer};
+use super::greedy::subtree::SubtreeBottomUp;
+use super::greedy::top_down::TopDown;
+use super::interface::Search;
+use crate::model::recoding::Recoding;
+
+/// A search algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// The proven optimum where the budget allows it, else the best of `tabu-ga`.
+    #[default]
+    Auto,
+    /// The node of least loss, proven, with pruning.
+    Optimal,
+    /// Every node, no pruning.
+    Exhaustive,
+    /// Incognito: all satisfying nodes, by subset size.
+    BottomUp,
+    /// Subtree recoding: each value at a level of its own. Not with a Kafka sink: its cuts do not fit into the plan that is
+    /// committed before a release.
+    SubtreeBottomUp,
+    /// The node that shows the most values, by the priorities of the quasi-identifiers.
+    TopDown,
+    /// The same, past the policy and back, for a better score.
+    TopDownExtended,
+    /// Every minimal secure node, breadth-first from the finest. Needs a `confidential` criterion.
+    Granulation,
+    /// Greatest security times quality, by a genetic algorithm. Needs a `confidential` criterion.
+    GranulationGa,
+    /// Tabu search inside a genetic algorithm.
+    TabuGa,
+    /// The genetic algorithm alone.
+    Genetic,
+    /// Tabu search alone.
+    Tabu,
+    /// The trade-off between `objectives`, and one point of it.
+    PbgEa,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Self; 13] = [
+        Self::Auto,
+        Self::Optimal,
+        Self::Exhaustive,
+        Self::BottomUp,
+        Self::SubtreeBottomUp,
+        Self::TopDown,
+        Self::TopDownExtended,
+        Self::Granulation,
+        Self::GranulationGa,
+        Self::TabuGa,
+        Self::Genetic,
+        Self::Tabu,
+        Self::PbgEa,
+    ];
+
+    /// The name a user writes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Optimal => "optimal",
+            Self::Exhaustive => "exhaustive",
+            Self::BottomUp => "bottom-up",
+            Self::SubtreeBottomUp => "subtree-bottom-up",
+            Self::TopDown => "top-down",
+            Self::TopDownExtended => "top-down-extended",
+            Self::Granulation => "granulation",
+            Self::GranulationGa => "granulation-ga",
+            Self::TabuGa => "tabu-ga",
+            Self::Genetic => "genetic",
+            Self::Tabu => "tabu",
+            Self::PbgEa => "pbg-ea",
+        }
+    }
+
+    /// The algorithm of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.as_str() == name)
+    }
+
+    /// The search itself, with its paper's parameters.
+    pub fn search(self) -> Box<dyn Search> {
+        self.search_with(&Tuning::default())
+    }
+
+    /// The search itself.
+    pub fn search_with(self, tuning: &Tuning) -> Box<dyn Search> {
+        match self {
+            Self::Auto => Box::new(Auto { fallback: tuning.tabu_ga() }),
+            Self::Optimal => Box::new(Optimal),
+            Self::Exhaustive => Box::new(Exhaustive),
+            Self::BottomUp => Box::new(BottomUp),
+            Self::TabuGa => Box::new(tuning.tabu_ga()),
+            Self::Genetic => Box::new(tuning.genetic()),
+            Self::Tabu => Box::new(tuning.tabu()),
+            Self::PbgEa => Box::new(tuning.pbg_ea()),
+            Self::SubtreeBottomUp => Box::new(SubtreeBottomUp::default()),
+            Self::TopDown => Box::new(TopDown::default()),
+            Self::TopDownExtended => Box::new(TopDown { extended: true, ..Default::default() }),
+            Self::Granulation => Box::new(Granulation),
+            Self::GranulationGa => Box::new(GranulationGa::default()),
+        }
+    }
+
+    /// The search, to go on from a recoding that may only coarsen.
+    pub fn search_from(self, last: &Recoding, tuning: &Tuning) -> Box<dyn Search> {
+        match (self, last) {
+            (Self::SubtreeBottomUp, Recoding::Cuts(cuts)) => {
+                Box::new(SubtreeBottomUp { from: Some(cuts.clone()), refine: true })
+            }
+            _ => self.search_with(tuning),
+        }
+    }
+}
+
+/// The parameters of the evolutionary searches. What is not given is as in the search's paper.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tuning {
+    /// How many nodes live at a time; positive.
+    pub population: Option<usize>,
+    /// How many generations (`tabu`: steps).
+    pub iterations: Option<usize>,
+    /// What `pbg-ea` trades off; empty means `k` and `glm`.
+    pub objectives: Vec<Objective>,
+    /// Which point of its front `pbg-ea` picks.
+    pub prefer: Prefer,
+    /// Sides of the boxes of `pbg-ea`'s archive, as values of their objectives.
+    pub epsilon: Vec<(Objective, f64)>,
+}
+
+impl Tuning {
+    fn genetic(&self) -> Genetic {
+        let paper = Genetic::default();
+        Genetic {
+            population: self.population.unwrap_or(paper.population),
+            cycles: self.iterations.unwrap_or(paper.cycles),
+        }
+    }
+
+    fn tabu(&self) -> Tabu {
+        Tabu { cycles: self.iterations.unwrap_or(Tabu::default().cycles) }
+    }
+
+    fn tabu_ga(&self) -> TabuGa {
+        let paper = TabuGa::default();
+        TabuGa {
+            population: self.population.unwrap_or(paper.population),
+            cycles: self.iterations.unwrap_or(paper.cycles),
+            seeds: paper.seeds,
+        }
+    }
+
+    /// `pbg-ea` with these parameters.
+    pub fn pbg_ea(&self) -> PbgEa {
+        let paper = PbgEa::default();
+        let objectives = if self.objectives.is_empty() { paper.objectives } else { self.objectives.clone() };
+        PbgEa {
+            objectives,
+            epsilon: self.epsilon.clone(),
+            prefer: self.prefer.clone(),
+            population: self.population.unwrap_or(paper.population),
+            iterations: self.iterations.unwrap_or(paper.iterations),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Windows by scope: one set for all partitions of an instance, or one for each.
+//!
+//! Invariant: with [`Scope::Partition`] no window ever holds records of two partitions. Windows are numbered in the order in
+//! which they close, whatever their lane.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ClosedWindow, SharedCounting, TooWide, WindowId, WindowRules, Windows};
+use crate::encode::{Encoded, Encoder};
+use crate::model::event::{Millis, Partition, Position};
+
+/// Whose records go into one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Those of all partitions that the instance reads.
+    #[default]
+    Instance,
+    /// Those of one partition, which has windows, levels and waiting records of its own. A partition with few people
+    /// publishes little or nothing.
+    Partition,
+}
+
+impl Scope {
+    /// The lane of a partition: what its windows are found by.
+    pub fn lane(self, partition: Partition) -> Partition {
+        match self {
+            Self::Instance => Partition(0),
+            Self::Partition => partition,
+        }
+    }
+}
+
+/// The open windows of every lane.
+pub struct Lanes {
+    rules: WindowRules,
+    scope: Scope,
+    counting: SharedCounting,
+    lanes: BTreeMap<Partition, Windows>,
+    closed: u64,
+    most_scattered: Option<usize>,
+}
+
+impl Lanes {
+    /// No window open yet.
+    pub fn new(rules: WindowRules, scope: Scope, counting: SharedCounting) -> Self {
+        Self { rules, scope, counting, lanes: BTreeMap::new(), closed: 0, most_scattered: None }
+    }
+
+    /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
+    /// among closed ones.
+    #[must_use]
+    pub fn within(mut self, runs: usize) -> Self {
+        self.most_scattered = Some(runs);
+        self
+    }
+
+    /// Takes the record at `position`, which `encoder` encoded last. Call [`Lanes::due`] next.
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        let windows = self.lanes.entry(self.scope.lane(position.partition));
+        let windows = windows.or_insert_with(|| {
+            let windows = Windows::new(&self.rules, self.counting.clone());
+            match self.most_scattered {
+                Some(runs) => windows.within(runs),
+                None => windows,
+            }
+        });
+        windows.add(encoder, position, now, encoded)
+    }
+
+    /// A window that is due at `now`; `None` when none is.
+    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.first(|windows| windows.due(now, encoder))
+    }
+
+    /// An open window, whatever the rules say; `None` when none is left.
+    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.first(|windows| windows.drain(now, encoder))
+    }
+
+    /// Records in open windows.
+    pub fn len(&self) -> usize {
+        self.lanes.values().map(Windows::len).sum()
+    }
+
+    /// Those of them that no closed window has had.
+    pub fn unclosed(&self) -> usize {
+        self.lanes.values().map(Windows::unclosed).sum()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the oldest open window got its first record, or last moved on.
+    pub fn opened(&self) -> Option<Millis> {
+        self.lanes.values().filter_map(Windows::opened).min()
+    }
+
+    /// When [`Lanes::due`] should be asked again by the clock, if nothing arrives before.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.lanes.values().filter_map(Windows::next_due).min()
+    }
+
+    fn first(
+        &mut self,
+        mut close: impl FnMut(&mut Windows) -> Result<Option<ClosedWindow>, TooWide>,
+    ) -> Result<Option<ClosedWindow>, TooWide> {
+        for (&lane, windows) in &mut self.lanes {
+            if let Some(mut window) = close(windows)? {
+                (window.lane, window.id) = (lane, WindowId(self.closed));
+                self.closed += 1;
+                return Ok(Some(window));
+            }
+        }
+        Ok(None)
+    }
+}
