@@ -70,8 +70,10 @@ fn ranges(column: &Column, hierarchy: &Hierarchy) -> Vec<Option<Range>> {
     };
     let mut ranges: Vec<Option<Range>> = vec![None; column.len()];
     // Leaves that are listed have the first codes, in their order; what else has a code is outside the hierarchy.
-    for (leaf, &code) in leaves.zip(column.map()) {
-        if let Some(number) = number(leaf).filter(|_| (1..hierarchy.height()).contains(&column.value(code).level)) {
+    let numbers: Vec<Option<Decimal>> = leaves.map(number).collect();
+    for (leaf, code) in column.leaves() {
+        let number = numbers.get(leaf as usize).copied().flatten();
+        if let Some(number) = number.filter(|_| (1..hierarchy.height()).contains(&column.value(code).level)) {
             let range = ranges[code as usize].get_or_insert(Range { low: number, high: number, closed: true });
             (range.low, range.high) = (range.low.min(number), range.high.max(number));
         }
@@ -83,7 +85,7 @@ fn ranges(column: &Column, hierarchy: &Hierarchy) -> Vec<Option<Range>> {
 fn by_any_leaf<T>(column: &Column, of: impl Fn(&str, Level) -> Option<T>) -> Vec<Option<T>> {
     let leaves = column.view().level(0);
     let mut answers: Vec<Option<T>> = (0..column.len()).map(|_| None).collect();
-    for (leaf, &code) in (0..).zip(column.map()) {
+    for (leaf, code) in column.leaves() {
         let answer = &mut answers[code as usize];
         if answer.is_none() {
             *answer = of(leaves.label(leaf), column.value(code).level);

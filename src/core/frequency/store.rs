@@ -421,7 +421,7 @@ impl<K: Key> FrequencySets for FrequencyStore<K> {
         let maps: Vec<Vec<K>> = fields().zip(columns).map(|(field, column)| in_place(field, column.map())).collect();
         let steps: Vec<Step<'_, K>> = fields().zip(&maps).map(|(field, map)| Step { field, map }).collect();
         let mut set = self.rollup(self.base.set(), &recoding.coarsest(), &steps, Expected::AtMost(usize::MAX));
-        set.values = columns.iter().map(|column| column.values().cloned()).collect();
+        set.values = columns.iter().map(|column| column.values()).collect();
         Arc::new(set)
     }
     fn remember(&self, nodes: &[Node]) {

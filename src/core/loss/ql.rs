@@ -39,7 +39,7 @@ impl Quality {
     pub(super) fn of_columns(&self, columns: &[Arc<Column>], shown: impl Fn(usize) -> Vec<Value>) -> f64 {
         let of = |(at, (own, column)): (usize, (&Attribute, &Arc<Column>))| match column.values() {
             None => own.weight * own.hierarchy.quality(column.value(0).level),
-            Some(cut) if own.hierarchy.leaves().is_some() => own.kept_by(cut, column.view()),
+            Some(cut) if own.hierarchy.leaves().is_some() => own.kept_by(&cut, column.view()),
             Some(_) => own.kept_by(&shown(at), column.view()),
         };
         self.attributes.iter().zip(columns).enumerate().map(of).sum()

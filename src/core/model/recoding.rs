@@ -45,6 +45,8 @@ pub struct Column {
 enum Kind {
     Level(Level),
     Cut(Arc<[Value]>),
+    /// The codes of all levels, one level after the other: where each level begins, and the end.
+    Mixed(Arc<[Code]>),
 }
 
 impl Cut {
@@ -215,16 +217,47 @@ impl Column {
         Self { view: Arc::clone(view), map: view.between(0, level), kind: Kind::Level(level) }
     }
 
-    /// For each leaf code its published code.
+    /// Each value at any level: what a leaf becomes depends on the record it stands in, so there is no [`Column::map`].
+    pub fn mixed(view: &Arc<DomainView>) -> Self {
+        let mut starts = vec![0];
+        for level in 0..=view.height() {
+            starts.push(starts[usize::from(level)] + view.level(level).len() as Code);
+        }
+        Self { view: Arc::clone(view), map: Vec::new(), kind: Kind::Mixed(starts.into()) }
+    }
+
+    /// For each leaf code its published code; empty where that depends on the record.
     pub fn map(&self) -> &[Code] {
         &self.map
     }
 
+    /// The published code of a value of a [`Column::mixed`] column.
+    pub fn code(&self, value: Value) -> Option<Code> {
+        match &self.kind {
+            Kind::Mixed(starts) => Some(starts[usize::from(value.level)] + value.code),
+            Kind::Level(_) | Kind::Cut(_) => None,
+        }
+    }
+
+    /// Every leaf code with each published code that it may become.
+    pub fn leaves(&self) -> impl Iterator<Item = (Code, Code)> {
+        let mapped = (0..).zip(self.map.iter().copied());
+        let starts = match &self.kind {
+            Kind::Mixed(starts) => &starts[..starts.len() - 1],
+            Kind::Level(_) | Kind::Cut(_) => &[],
+        };
+        let at_level = |(level, &start): (Level, &Code)| {
+            (0..).zip(self.view.between(0, level)).map(move |(leaf, code)| (leaf, start + code))
+        };
+        mapped.chain((0..).zip(starts).flat_map(at_level))
+    }
+
     /// The values behind the published codes; `None` where they are the codes of one level.
-    pub fn values(&self) -> Option<&Arc<[Value]>> {
+    pub fn values(&self) -> Option<Arc<[Value]>> {
         match &self.kind {
             Kind::Level(_) => None,
-            Kind::Cut(values) => Some(values),
+            Kind::Cut(values) => Some(Arc::clone(values)),
+            Kind::Mixed(_) => Some((0..self.len() as Code).map(|code| self.value(code)).collect()),
         }
     }
 
@@ -233,6 +266,10 @@ impl Column {
         match &self.kind {
             Kind::Level(level) => Value { level: *level, code },
             Kind::Cut(values) => values[code as usize],
+            Kind::Mixed(starts) => {
+                let level = starts.partition_point(|&start| start <= code) - 1;
+                Value { level: level as Level, code: code - starts[level] }
+            }
         }
     }
 
@@ -241,6 +278,7 @@ impl Column {
         match &self.kind {
             Kind::Level(level) => self.view.level(*level).len(),
             Kind::Cut(values) => values.len(),
+            Kind::Mixed(starts) => starts[starts.len() - 1] as usize,
         }
     }
 
@@ -305,6 +343,21 @@ mod tests {
         assert_eq!(column.loss(column.map()[2]), 0.0);
         assert!((column.loss(column.map()[0]) - 9.0 / 999.0).abs() < 1e-12);
         assert!(Cut::level(&view, 2).column(&view).values().is_none());
+    }
+
+    #[test]
+    fn a_mixed_column_names_every_value_of_every_level() {
+        let (_, view) = zips(&["000", "001", "010", "100"]);
+        let column = Column::mixed(&view);
+        assert!(column.map().is_empty());
+        assert_eq!(column.len(), 4 + 3 + 2 + 1);
+        for code in 0..column.len() as Code {
+            assert_eq!(column.code(column.value(code)), Some(code));
+        }
+        let of_first: Vec<&str> =
+            column.leaves().filter(|(leaf, _)| *leaf == 0).map(|(_, code)| column.label(code)).collect();
+        assert_eq!(of_first, ["000", "00*", "0**", "***"]);
+        assert_eq!(Column::at_level(&view, 1).code(Value { level: 1, code: 0 }), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn texts(
         let (rows, i) = batch.source(row);
         let leaf = rows.quasi(i)[attribute];
         let person = if policy.schema.subject.is_some() { rows.subject(i) } else { at };
-        blocks[column.map()[leaf as usize] as usize].push((person, leaves.ranks[leaf as usize]));
+        blocks[batch.cells(at as usize)[attribute] as usize].push((person, leaves.ranks[leaf as usize]));
     }
     let labels: HashSet<&str> =
         (0..).zip(&blocks).filter(|(_, block)| !block.is_empty()).map(|(code, _)| column.label(code)).collect();
