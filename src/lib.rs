@@ -74,11 +74,13 @@
 //! sink       -> codec, failpoint, files, gate, kafka, model
 //! source     -> codec, failpoint, kafka, model
 //! telemetry  -> config, gate, model, plot, privacy, search, window
+//! usefulness -> gate, generalize, model
 //! window     -> encode, frequency, model
 //! ```
 
 pub use veilstream_core::{
-    anonymizer, encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window,
+    anonymizer, encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, usefulness,
+    window,
 };
 
 pub mod cli;

@@ -152,6 +152,11 @@ impl Release {
         Ok(())
     }
 
+    /// The rows that were counted, for whoever compares them with what they were made of.
+    pub(crate) fn batch(&self) -> &GeneralizedBatch {
+        &self.batch
+    }
+
     /// Where it stands in the log, for sinks that can replay.
     pub fn lineage(&self) -> &Lineage {
         &self.batch.lineage

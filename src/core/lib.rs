@@ -11,4 +11,5 @@ pub mod model;
 pub mod privacy;
 pub mod render;
 pub mod search;
+pub mod usefulness;
 pub mod window;
