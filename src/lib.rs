@@ -63,6 +63,7 @@
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
 //! kafka      -> codec, failpoint, model, source
+//! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
 //! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
@@ -78,7 +79,7 @@
 //! ```
 
 pub use veilstream_core::{
-    anonymizer, encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window,
+    anonymizer, encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search, window,
 };
 
 pub mod cli;
