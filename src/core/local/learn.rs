@@ -133,7 +133,7 @@ impl<'a> Learner<'a> {
         while self.windows.iter().any(|window| !window.left.is_empty()) {
             let prices = self.prices();
             let Some(node) = self.next(&prices, budget) else { break };
-            self.release(&node);
+            self.release();
             steps.push(node);
         }
         Schedule::new(steps, &self.lattice)
@@ -201,23 +201,26 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// How many of the rows that are left are in good classes at `node`; 0 if fewer than a step must cover could be.
+    /// How many of the rows that are left are in good classes at `node`.
     fn covered(&mut self, node: &Node) -> u64 {
         self.evaluations += 1;
         let judge = &mut self.judge;
-        let of = |window: &mut Window<'_>| {
-            window.counter.group(window.table, &window.ladders, &window.left, node);
-            window.counter.judge(judge, window.table, &window.left, 1)
+        let of = |Window { table, ladders, left, counter }: &mut Window<'_>| {
+            counter.count((table, ladders), judge, left, node, 1)
         };
         self.windows.iter_mut().map(of).sum()
     }
 
-    /// Takes the rows out that the good classes of `node` cover.
-    fn release(&mut self, node: &Node) {
-        self.covered(node);
+    /// Takes the rows out that the good classes of `node`, which was evaluated last, cover.
+    fn release(&mut self) {
         for Window { left, counter, .. } in &mut self.windows {
-            let mut classes = counter.class_of.iter();
-            left.retain(|_| classes.next().is_none_or(|&class| !counter.good[class as usize]));
+            let good = counter.places.iter().zip(&counter.class_of).filter(|(_, class)| counter.good[**class as usize]);
+            let mut gone = good.map(|(&place, _)| place).peekable();
+            let mut place = 0;
+            left.retain(|_| {
+                place += 1;
+                gone.next_if_eq(&(place - 1)).is_none()
+            });
         }
     }
 }
