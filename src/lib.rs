@@ -52,7 +52,7 @@
 //! # Who may use whom
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
-//! anonymizer -> encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, window
+//! anonymizer -> encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search, window
 //! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
 //! codec      -> model
 //! config     -> codec, kafka, model, privacy, search, window
@@ -63,6 +63,7 @@
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
 //! kafka      -> codec, failpoint, model, source
+//! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
 //! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
@@ -79,8 +80,8 @@
 //! ```
 
 pub use veilstream_core::{
-    anonymizer, encode, failpoint, frequency, gate, generalize, loss, model, privacy, render, search, usefulness,
-    window,
+    anonymizer, encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search,
+    usefulness, window,
 };
 
 pub mod cli;

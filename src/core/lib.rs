@@ -6,6 +6,7 @@ pub mod failpoint;
 pub mod frequency;
 pub mod gate;
 pub mod generalize;
+pub mod local;
 pub mod loss;
 pub mod model;
 pub mod privacy;

@@ -119,7 +119,9 @@ impl Settled {
 fn coarser(choice: &Choice, lattice: &Lattice, last: &Recoding) -> (Choice, Lattice) {
     match last {
         Recoding::Node(node) => (choice.clone(), Lattice::new(node.clone(), lattice.join(lattice.top(), node))),
-        Recoding::Cuts(_) => (Choice { levels: Levels::Monotone, ..choice.clone() }, lattice.clone()),
+        Recoding::Cuts(_) | Recoding::Local(_) => {
+            (Choice { levels: Levels::Monotone, ..choice.clone() }, lattice.clone())
+        }
     }
 }
 

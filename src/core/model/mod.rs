@@ -12,4 +12,5 @@ pub mod policy;
 pub mod recoding;
 pub mod record;
 pub mod release;
+pub mod schedule;
 pub mod schema;

@@ -303,6 +303,30 @@ impl Sequential {
     pub const MAX_SUBJECTS: usize = 1 << 20;
 }
 
+/// What a release may look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecodingKind {
+    /// One level per quasi-identifier for the whole release: simple to read, and it loses the most.
+    #[default]
+    FullDomain,
+    /// One cut through each hierarchy: each value at a level of its own.
+    Subtree,
+    /// Each record at levels of its own: dense regions stay fine, sparse ones are coarsened. Loses the least.
+    Local,
+}
+
+impl RecodingKind {
+    /// As written in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FullDomain => "full-domain",
+            Self::Subtree => "subtree",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// The whole policy. Valid by construction: built by `config` only.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -316,6 +340,8 @@ pub struct Policy {
     pub suppression: SuppressionLimit,
     /// What happens to them.
     pub action: SuppressionAction,
+    /// What a release may look like.
+    pub recoding: RecodingKind,
     /// What the search minimises.
     pub loss: Loss,
     /// A quasi value outside its hierarchy.

@@ -1,5 +1,5 @@
-//! What a release does to the values: a [`Node`] (every value of an attribute at one level) or a [`Cut`] per attribute
-//! (each value at a level of its own).
+//! What a release does to the values: a [`Node`] (every value of an attribute at one level), a [`Cut`] per attribute (each
+//! value at a level of its own), or a [`Schedule`] (each record at levels of its own).
 //!
 //! Invariant: a cut is valid. Leaves that share the ancestor at the level of one of them all have that level, so the
 //! published values are disjoint and cover every leaf that was known when the cut was made.
@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::domain::{Code, DomainView};
 use super::lattice::{Level, Node};
+use super::schedule::Schedule;
 
 /// A way to publish every attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,6 +19,9 @@ pub enum Recoding {
     Node(Node),
     /// Subtree: one cut per attribute.
     Cuts(Vec<Cut>),
+    /// Local: the levels of a record depend on the records that look like it. Which class a row has is decided by
+    /// [`local::apply`](crate::local::apply()).
+    Local(Schedule),
 }
 
 /// A cut through one taxonomy: for every leaf code the level at which it is published.
@@ -156,6 +160,7 @@ impl Recoding {
                 domains.iter().zip(node.levels()).map(|(view, &level)| Column::at_level(view, level)).collect()
             }
             Self::Cuts(cuts) => domains.iter().zip(cuts).map(|(view, cut)| cut.column(view)).collect(),
+            Self::Local(_) => domains.iter().map(Column::mixed).collect(),
         }
     }
 
@@ -164,6 +169,7 @@ impl Recoding {
         match self {
             Self::Node(node) => Some(node.clone()),
             Self::Cuts(cuts) => cuts.iter().map(Cut::uniform).collect::<Option<Vec<_>>>().map(Node::new),
+            Self::Local(_) => None,
         }
     }
 
@@ -172,6 +178,7 @@ impl Recoding {
         match self {
             Self::Node(node) => node.clone(),
             Self::Cuts(cuts) => Node::new(cuts.iter().map(|cut| cut.range().0)),
+            Self::Local(schedule) => schedule.finest(),
         }
     }
 
@@ -180,13 +187,14 @@ impl Recoding {
         match self {
             Self::Node(node) => node.clone(),
             Self::Cuts(cuts) => Node::new(cuts.iter().map(|cut| cut.range().1)),
+            Self::Local(schedule) => schedule.coarsest().clone(),
         }
     }
 
     /// The same recoding after the domains have grown; see [`Cut::extended`].
     pub fn extended(&self, domains: &[Arc<DomainView>], top: &Node) -> Self {
         match self {
-            Self::Node(node) => Self::Node(node.clone()),
+            Self::Node(_) | Self::Local(_) => self.clone(),
             Self::Cuts(cuts) => {
                 let extended = |((cut, view), &max): ((&Cut, &Arc<DomainView>), &Level)| cut.extended(view, max);
                 Self::Cuts(cuts.iter().zip(domains).zip(top.levels()).map(extended).collect())
@@ -194,13 +202,14 @@ impl Recoding {
         }
     }
 
-    /// The same recoding as cuts.
+    /// The same recoding as cuts; of a schedule its coarsest levels, for no cut says what it does.
     pub fn cuts(&self, domains: &[Arc<DomainView>]) -> Vec<Cut> {
         match self {
-            Self::Node(node) => {
+            Self::Cuts(cuts) => cuts.clone(),
+            Self::Node(_) | Self::Local(_) => {
+                let node = self.coarsest();
                 domains.iter().zip(node.levels()).map(|(view, &level)| Cut::level(view, level)).collect()
             }
-            Self::Cuts(cuts) => cuts.clone(),
         }
     }
 }

@@ -238,11 +238,11 @@ impl<'a> Evaluator<'a> {
         self.judge(&*self.classes(recoding))
     }
 
-    /// The classes of a recoding over this window's domains.
+    /// The classes of a recoding over this window's domains; of a schedule those of its coarsest levels.
     pub fn classes(&self, recoding: &Recoding) -> Arc<dyn Classes> {
         match recoding {
-            Recoding::Node(node) => self.sets.set(node),
-            cuts => self.sets.regroup(cuts, &cuts.columns(self.sets.domains())),
+            Recoding::Cuts(_) => self.sets.regroup(recoding, &recoding.columns(self.sets.domains())),
+            Recoding::Node(_) | Recoding::Local(_) => self.sets.set(&recoding.coarsest()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::model::batch::Rows;
 use crate::model::event::{Millis, Position};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use crate::model::record::{Record, Value};
 use crate::model::schema::{Role, Schema};
@@ -43,6 +43,7 @@ pub(crate) fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: 
         criteria: vec![Criterion::KAnonymity(K(k))],
         suppression: SuppressionLimit(0.0),
         action: SuppressionAction::Drop,
+        recoding: RecodingKind::FullDomain,
         loss: Loss::Glm,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,

@@ -1,0 +1,245 @@
+//! Applies a schedule to a window: from tuples to classes with labels.
+//!
+//! 1. Walk: at each node the tuples that are left are grouped by what they show there. The classes that satisfy the policy are released,
+//!    the other tuples go on to the next node. Tuples of held rows are grouped too but count nothing, so a held row joins the first
+//!    released class that shows what the row shows at that node.
+//! 2. Tighten: a class shows, per attribute, the lowest common ancestor of its members, not below `min_level`.
+//! 3. Join: a tuple that no node released joins the class for which the loss rises least, if the criteria still hold; it stays left
+//!    over where that costs more than suppressing its records and the caller can spare them, or where no class may take it.
+//! 4. Merge: classes with equal labels are one class for a reader, so they get one number. A merged class that satisfies the policy no
+//!    longer (possible where subjects are counted) is left over as a whole.
+//!
+//! Only rules that need nothing but the class are judged here. The caller judges the others on the assembled regions, see
+//! [`apply_checked`], and the gate counts everything again.
+
+use smallvec::SmallVec;
+
+use super::count::{Counter, Judge};
+use super::regions::{LEFT, Regions};
+use super::table::Table;
+use super::terms::{Ladders, Terms};
+use crate::generalize::ClassIndex;
+use crate::model::lattice::Level;
+use crate::model::recoding::Value;
+use crate::model::schedule::Schedule;
+
+/// The most comparisons of a left-over tuple with a class. More take longer than a window may (about 20 ns each); with fewer, records
+/// that could still be published are left over.
+const MAX_COMPARISONS: usize = 1 << 22;
+
+/// How many classes a left-over tuple may try to join where joining can break a criterion.
+const MAX_TRIES: usize = 8;
+
+/// Applies the schedule from step `first` on. `spare` is how many records the caller may leave out where that costs less than to publish
+/// them.
+pub fn apply(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize, spare: u64) -> Regions {
+    let mut draft = Draft::walk(terms, table, schedule, first);
+    draft.tighten();
+    draft.join(spare);
+    draft.regions(terms, first)
+}
+
+/// Applies the schedule from ever coarser starts until `check` passes, and returns the first regions that pass. `check` judges the rules
+/// that look at more than one class at a time. `None` if even the coarsest node alone fails.
+pub fn apply_checked(
+    terms: &Terms<'_>,
+    table: &Table,
+    schedule: &Schedule,
+    spare: u64,
+    mut check: impl FnMut(&Regions) -> bool,
+) -> Option<Regions> {
+    /// Coarser starts that are tried. More find a finer one, at the cost of a check each.
+    const STARTS: usize = 12;
+    let last = schedule.steps().len().saturating_sub(1);
+    let mut starts: Vec<usize> = (0..=STARTS).map(|at| last * at / STARTS).collect();
+    starts.dedup();
+    let regions = starts.into_iter().map(|first| apply(terms, table, schedule, first, spare));
+    regions.into_iter().find(|regions| check(regions))
+}
+
+/// Classes on their way to be released.
+struct Draft<'a> {
+    table: &'a Table,
+    ladders: Ladders,
+    judge: Judge<'a>,
+    /// Per tuple, or [`LEFT`].
+    class_of: Vec<u32>,
+    classes: usize,
+    /// Per class one of its tuples.
+    member: Vec<u32>,
+    /// Class by class, one level per attribute.
+    levels: Vec<Level>,
+    /// Rows per class, held ones included.
+    rows: Vec<u32>,
+}
+
+impl<'a> Draft<'a> {
+    fn walk(terms: &Terms<'a>, table: &'a Table, schedule: &Schedule, first: usize) -> Self {
+        let ladders = Ladders::new(terms, table);
+        let mut judge = Judge::new(terms.rules);
+        let mut counter = Counter::default();
+        let mut class_of = vec![LEFT; table.len()];
+        let mut left: Vec<u32> = (0..table.len() as u32).collect();
+        let mut classes = 0;
+        let mut numbers: Vec<u32> = Vec::new();
+        for node in schedule.steps().iter().skip(first) {
+            if left.is_empty() {
+                break;
+            }
+            counter.group(table, &ladders, &left, node);
+            if counter.judge(&mut judge, table, &left, 1) == 0 {
+                continue;
+            }
+            numbers.clear();
+            numbers.extend(counter.good.iter().map(|&good| {
+                if good {
+                    classes += 1;
+                    classes - 1
+                } else {
+                    LEFT
+                }
+            }));
+            let mut kept = 0;
+            for at in 0..left.len() {
+                let (tuple, class) = (left[at], numbers[counter.class_of[at] as usize]);
+                class_of[tuple as usize] = class;
+                left[kept] = tuple;
+                kept += usize::from(class == LEFT);
+            }
+            left.truncate(kept);
+        }
+        let (levels, rows, member) = (Vec::new(), Vec::new(), Vec::new());
+        Self { table, ladders, judge, class_of, classes: classes as usize, member, levels, rows }
+    }
+
+    /// Finds the labels of all classes.
+    fn tighten(&mut self) {
+        let (table, width) = (self.table, self.table.width);
+        let bottom: SmallVec<[Level; 16]> = self.ladders.attributes.iter().map(|ladder| ladder.min).collect();
+        self.levels = bottom.iter().copied().cycle().take(width * self.classes).collect();
+        self.member = vec![LEFT; self.classes];
+        self.rows = vec![0; self.classes];
+        for (tuple, &class) in self.class_of.iter().enumerate().filter(|(_, class)| **class != LEFT) {
+            let (class, tuple) = (class as usize, tuple as u32);
+            self.rows[class] += rows(table, tuple);
+            if self.member[class] == LEFT {
+                self.member[class] = tuple;
+                continue;
+            }
+            let (member, cells) = (table.cells(self.member[class]), table.cells(tuple));
+            let levels = &mut self.levels[class * width..(class + 1) * width];
+            for (at, ladder) in self.ladders.attributes.iter().enumerate() {
+                if member[at] != cells[at] {
+                    levels[at] = ladder.common(levels[at], member[at], cells[at]).unwrap_or(ladder.max);
+                }
+            }
+        }
+    }
+
+    /// Lets left-over tuples join the classes for which the loss rises least.
+    fn join(&mut self, mut spare: u64) {
+        let table = self.table;
+        let left =
+            (0..table.len() as u32).filter(|&tuple| self.class_of[tuple as usize] == LEFT && table.count(tuple) > 0);
+        let left: Vec<u32> = left.take(MAX_COMPARISONS / self.classes.max(1)).collect();
+        for tuple in left {
+            let mut costs: Vec<(f64, u32)> =
+                (0..self.classes).filter_map(|class| Some((self.rise(class, tuple)?, class as u32))).collect();
+            let lost = f64::from(rows(table, tuple));
+            for _ in 0..if self.judge.sizes_only { 1 } else { MAX_TRIES } {
+                let cheapest = costs.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+                let Some((at, &(cost, class))) = cheapest else { break };
+                if cost >= lost && u64::from(table.count(tuple)) <= spare {
+                    spare -= u64::from(table.count(tuple));
+                    break;
+                }
+                if self.may_join(class, tuple) {
+                    self.add(class as usize, tuple);
+                    break;
+                }
+                costs.swap_remove(at);
+            }
+        }
+    }
+
+    /// What it costs that a tuple joins a class; `None` if no permitted label covers both.
+    fn rise(&self, class: usize, tuple: u32) -> Option<f64> {
+        let (member, cells) = (self.table.cells(self.member[class]), self.table.cells(tuple));
+        let (mut before, mut after) = (0.0, 0.0);
+        for (at, ladder) in self.ladders.attributes.iter().enumerate() {
+            let level = self.levels[class * self.table.width + at];
+            let common = ladder.common(level, member[at], cells[at])?;
+            before += ladder.costs[usize::from(level)][member[at] as usize];
+            after += ladder.costs[usize::from(common)][member[at] as usize];
+        }
+        Some(f64::from(self.rows[class]) * (after - before) + f64::from(rows(self.table, tuple)) * after)
+    }
+
+    fn may_join(&mut self, class: u32, tuple: u32) -> bool {
+        if self.judge.sizes_only {
+            return true;
+        }
+        let members = (0..self.table.len() as u32).filter(|&other| self.class_of[other as usize] == class);
+        let members: Vec<u32> = members.chain([tuple]).collect();
+        self.judge.holds(self.table, &members)
+    }
+
+    fn add(&mut self, class: usize, tuple: u32) {
+        let (member, cells) = (self.table.cells(self.member[class]), self.table.cells(tuple));
+        for (at, ladder) in self.ladders.attributes.iter().enumerate() {
+            let level = &mut self.levels[class * self.table.width + at];
+            *level = ladder.common(*level, member[at], cells[at]).unwrap_or(ladder.max);
+        }
+        self.class_of[tuple as usize] = class as u32;
+        self.rows[class] += rows(self.table, tuple);
+    }
+
+    /// Gives classes with equal labels one number, and hands over the result.
+    fn regions(mut self, terms: &Terms<'_>, first: usize) -> Regions {
+        let (width, ladders) = (self.table.width, &self.ladders.attributes);
+        // The numbers of a level follow those of the level below it.
+        let mut index = ClassIndex::new(ladders.iter().map(|ladder| ladder.counts.iter().sum()));
+        let mut labels: Vec<Value> = Vec::new();
+        let mut numbers: Vec<u32> = Vec::with_capacity(self.classes);
+        for class in 0..self.classes {
+            let cells = self.table.cells(self.member[class]);
+            let levels = &self.levels[class * width..(class + 1) * width];
+            let code = |at: usize| {
+                let (ladder, level) = (&ladders[at], usize::from(levels[at]));
+                let below: usize = ladder.counts[..level].iter().sum();
+                below as u32 + ladder.numbers[level][cells[at] as usize]
+            };
+            let known = index.len();
+            numbers.push(index.number((0..width).map(code)));
+            if index.len() > known {
+                labels.extend((0..width).map(|at| ladders[at].value(levels[at], cells[at])));
+            }
+        }
+        let classes = index.len();
+        for class in self.class_of.iter_mut().filter(|class| **class != LEFT) {
+            *class = numbers[*class as usize];
+        }
+        if classes < self.classes && !self.judge.sizes_only {
+            self.dissolve(classes);
+        }
+        Regions::new(terms, self.table, &self.class_of, labels, first)
+    }
+
+    /// Leaves over the classes that do not satisfy the policy.
+    fn dissolve(&mut self, classes: usize) {
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes];
+        for (tuple, &class) in self.class_of.iter().enumerate().filter(|(_, class)| **class != LEFT) {
+            members[class as usize].push(tuple as u32);
+        }
+        for tuples in members {
+            if !self.judge.holds(self.table, &tuples) {
+                tuples.iter().for_each(|&tuple| self.class_of[tuple as usize] = LEFT);
+            }
+        }
+    }
+}
+
+/// The rows of a tuple, held ones included.
+fn rows(table: &Table, tuple: u32) -> u32 {
+    table.count(tuple) + table.held.range(tuple).len() as u32
+}

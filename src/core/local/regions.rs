@@ -1,0 +1,109 @@
+//! The result of a local recoding: the class of every row, and the labels of every class.
+//!
+//! Invariants: each label is an ancestor of the value of each row of its class; two classes differ in some label; rows with identical
+//! quasi-identifiers have one class, or are all left over. Classes are numbered without gaps. `Debug` shows counts only.
+
+use std::fmt;
+
+use super::table::Table;
+use super::terms::Terms;
+use crate::model::recoding::Value;
+
+/// The class of a row that no class may take.
+pub(super) const LEFT: u32 = u32::MAX;
+
+/// Classes of rows and their labels.
+pub struct Regions {
+    width: usize,
+    fresh: Vec<u32>,
+    held: Vec<u32>,
+    labels: Vec<Value>,
+    /// Rows per class, held ones included.
+    sizes: Vec<u32>,
+    costs: Vec<f64>,
+    first: usize,
+}
+
+impl Regions {
+    /// The regions where tuples have the classes `class_of`, or [`LEFT`]. Classes without rows are dropped.
+    pub(super) fn new(terms: &Terms<'_>, table: &Table, class_of: &[u32], labels: Vec<Value>, first: usize) -> Self {
+        let width = table.width;
+        let mut names = vec![LEFT; labels.len().checked_div(width).unwrap_or(0)];
+        let (mut kept, mut sizes) = (Vec::with_capacity(labels.len()), Vec::new());
+        let (mut fresh, mut held) = (vec![LEFT; table.fresh.rows.len()], vec![LEFT; table.held.rows.len()]);
+        for (tuple, &class) in class_of.iter().enumerate().filter(|(_, class)| **class != LEFT) {
+            let name = &mut names[class as usize];
+            if *name == LEFT {
+                *name = sizes.len() as u32;
+                kept.extend_from_slice(&labels[class as usize * width..(class as usize + 1) * width]);
+                sizes.push(0);
+            }
+            for (grouped, classes) in [(&table.fresh, &mut fresh), (&table.held, &mut held)] {
+                let rows = &grouped.rows[grouped.range(tuple as u32)];
+                rows.iter().for_each(|&row| classes[row as usize] = *name);
+                sizes[*name as usize] += rows.len() as u32;
+            }
+        }
+        let cost = |labels: &[Value]| labels.iter().enumerate().map(|(at, &value)| terms.cost(at, value)).sum();
+        let costs = kept.chunks_exact(width.max(1)).map(cost).collect();
+        Self { width, fresh, held, labels: kept, sizes, costs, first }
+    }
+
+    /// How many classes there are.
+    pub fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// True if every row is left over.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// The class of a fresh row; `None` if it is left over, to be suppressed or held.
+    pub fn fresh(&self, row: usize) -> Option<u32> {
+        Some(self.fresh[row]).filter(|&class| class != LEFT)
+    }
+
+    /// The class that a held row joins; `None` if it is left over.
+    pub fn held(&self, row: usize) -> Option<u32> {
+        Some(self.held[row]).filter(|&class| class != LEFT)
+    }
+
+    /// What a class shows, one value per quasi-identifier.
+    pub fn labels(&self, class: u32) -> &[Value] {
+        &self.labels[class as usize * self.width..(class as usize + 1) * self.width]
+    }
+
+    /// How many rows a class has, held ones included.
+    pub fn size(&self, class: u32) -> u32 {
+        self.sizes[class as usize]
+    }
+
+    /// What a record of a class loses, weighted: 0 is nothing, 1 is everything.
+    pub fn cost(&self, class: u32) -> f64 {
+        self.costs[class as usize]
+    }
+
+    /// How many fresh rows are left over.
+    pub fn left(&self) -> usize {
+        self.fresh.iter().filter(|&&class| class == LEFT).count()
+    }
+
+    /// The mean loss of a record; a fresh record that is left over loses everything.
+    pub fn loss(&self) -> f64 {
+        let published: f64 = self.sizes.iter().zip(&self.costs).map(|(&size, cost)| f64::from(size) * cost).sum();
+        let (shown, left) = (self.sizes.iter().map(|&size| f64::from(size)).sum::<f64>(), self.left() as f64);
+        if shown + left > 0.0 { (published + left) / (shown + left) } else { 0.0 }
+    }
+
+    /// The step of the schedule at which the walk began.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+}
+
+impl fmt::Debug for Regions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Regions({} classes, {} rows left over)", self.len(), self.left())
+    }
+}

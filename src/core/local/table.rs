@@ -1,0 +1,151 @@
+//! The distinct quasi tuples of a window, with the rows of each.
+//!
+//! A window is turned into a table once; everything else in this room works on tuples, so rows with identical quasi-identifiers cannot be
+//! separated. Fresh and held rows share the tuples, but only fresh rows are counted: a held row may join a class that satisfies the
+//! policy without it, so a tuple that only held rows have counts 0.
+//! The table copies the columns that the criteria count (subjects and facets), tuple by tuple. It needs neither the rows nor the
+//! dictionaries later, so a past window can be kept for learning at little cost.
+//! `Debug` shows counts only.
+
+use std::fmt;
+
+use crate::generalize::ClassIndex;
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::domain::Code;
+
+/// The distinct quasi tuples of some rows.
+pub struct Table {
+    pub(super) width: usize,
+    /// Per attribute the leaf codes that occur. A cell is an index into them.
+    pub(super) leaves: Vec<Vec<Code>>,
+    /// Tuple by tuple, one cell per attribute.
+    pub(super) cells: Vec<u32>,
+    pub(super) fresh: Grouped,
+    pub(super) held: Grouped,
+    /// The subjects of the fresh rows, in the order of `fresh.rows`; empty if rows are counted.
+    pub(super) subjects: Vec<u64>,
+    /// Per facet the codes of the fresh rows, in the order of `fresh.rows`.
+    pub(super) facets: Vec<Vec<Code>>,
+}
+
+/// Rows, tuple by tuple.
+pub(super) struct Grouped {
+    pub(super) rows: Vec<u32>,
+    /// Where the rows of each tuple begin; one more than there are tuples.
+    starts: Vec<u32>,
+}
+
+impl Table {
+    /// The table of a window's fresh rows and of the rows held from earlier windows.
+    pub fn new(fresh: &Rows, held: &Rows, counting: &Counting) -> Self {
+        let width = [fresh, held].iter().filter(|rows| !rows.is_empty()).map(|rows| rows.quasi(0).len()).max();
+        let width = width.unwrap_or(0);
+        let mut leaves = vec![Occurring::default(); width];
+        let mut index = ClassIndex::new(
+            [fresh, held]
+                .iter()
+                .fold(vec![1; width], |mut sizes, rows| {
+                    for codes in (0..rows.len()).map(|i| rows.quasi(i)) {
+                        sizes.iter_mut().zip(codes).for_each(|(size, &code)| *size = (*size).max(code as usize + 1));
+                    }
+                    sizes
+                })
+                .into_iter(),
+        );
+        let mut number = |rows: &Rows| -> Vec<u32> {
+            (0..rows.len()).map(|i| index.number(rows.quasi(i).iter().copied())).collect()
+        };
+        let (of_fresh, of_held) = (number(fresh), number(held));
+        let (mut cells, tuples) = index.into_cells();
+        for (at, cell) in cells.iter_mut().enumerate() {
+            *cell = leaves[at % width].number(*cell);
+        }
+        let (fresh_rows, held_rows) = (Grouped::new(&of_fresh, tuples), Grouped::new(&of_held, tuples));
+        let of = |row: &u32| *row as usize;
+        let by_subject = counting.subjects;
+        let subjects = fresh_rows.rows.iter().take_while(|_| by_subject).map(|row| fresh.subject(of(row))).collect();
+        let facet = |facet: &crate::model::counting::Facet| {
+            fresh_rows.rows.iter().map(|row| facet.code(fresh, of(row))).collect()
+        };
+        Self {
+            width,
+            facets: counting.facets.iter().map(facet).collect(),
+            leaves: leaves.into_iter().map(|occurring| occurring.codes).collect(),
+            cells,
+            fresh: fresh_rows,
+            held: held_rows,
+            subjects,
+        }
+    }
+
+    /// How many distinct tuples there are.
+    pub fn len(&self) -> usize {
+        self.fresh.starts.len() - 1
+    }
+
+    /// True if there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many fresh rows there are.
+    pub fn records(&self) -> usize {
+        self.fresh.rows.len()
+    }
+
+    /// How many fresh rows a tuple has.
+    #[inline]
+    pub(super) fn count(&self, tuple: u32) -> u32 {
+        self.fresh.starts[tuple as usize + 1] - self.fresh.starts[tuple as usize]
+    }
+
+    /// The cells of a tuple.
+    #[inline]
+    pub(super) fn cells(&self, tuple: u32) -> &[u32] {
+        &self.cells[tuple as usize * self.width..][..self.width]
+    }
+}
+
+impl Grouped {
+    fn new(tuple_of: &[u32], tuples: usize) -> Self {
+        let mut starts = vec![0u32; tuples + 1];
+        tuple_of.iter().for_each(|&tuple| starts[tuple as usize + 1] += 1);
+        (0..tuples).for_each(|tuple| starts[tuple + 1] += starts[tuple]);
+        let mut next = starts.clone();
+        let mut rows = vec![0; tuple_of.len()];
+        for (row, &tuple) in tuple_of.iter().enumerate() {
+            rows[next[tuple as usize] as usize] = row as u32;
+            next[tuple as usize] += 1;
+        }
+        Self { rows, starts }
+    }
+
+    /// The places of a tuple's rows in `rows`.
+    #[inline]
+    pub(super) fn range(&self, tuple: u32) -> std::ops::Range<usize> {
+        self.starts[tuple as usize] as usize..self.starts[tuple as usize + 1] as usize
+    }
+}
+
+/// The leaf codes of one attribute in order of first appearance.
+#[derive(Clone, Default)]
+struct Occurring {
+    codes: Vec<Code>,
+    numbers: rustc_hash::FxHashMap<Code, u32>,
+}
+
+impl Occurring {
+    fn number(&mut self, code: Code) -> u32 {
+        *self.numbers.entry(code).or_insert_with(|| {
+            self.codes.push(code);
+            self.codes.len() as u32 - 1
+        })
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({} tuples, {} rows, {} held)", self.len(), self.records(), self.held.rows.len())
+    }
+}
