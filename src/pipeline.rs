@@ -29,7 +29,9 @@ use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
 use crate::source::{Assignment, Recalled, Replay, Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
-use crate::window::{CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, Scope, TooWide, WindowId, WindowRules};
+use crate::window::{
+    CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, Scope, TooWide, WindowId, WindowKind, WindowRules,
+};
 
 pub use summary::{PipelineError, Summary};
 
@@ -300,7 +302,7 @@ impl Pipeline {
         let mut window = window.close(closed, CloseReason::Replayed, encoder)?;
         window.epoch = epoch;
         window.lane = lane.unwrap_or(Partition(0));
-        window.replay = Some(Box::new(Replayed { plan: replay.plan, held }));
+        window.kind = WindowKind::Replay(Box::new(Replayed { plan: replay.plan, held }));
         Ok(window)
     }
 
@@ -321,7 +323,7 @@ impl Pipeline {
                 Ok(Some(Closed::Window(window))) => {
                     self.telemetry.closed(&window);
                     step("closed");
-                    let replayed = window.replay.is_some();
+                    let replayed = matches!(window.kind, WindowKind::Replay(_));
                     let anonymizer = anonymizers.of(window.lane);
                     if self.telemetry.look_due((self.clock)()) {
                         anonymizer.look(LOOK);

@@ -29,7 +29,7 @@ use veilstream::model::release::spans::Spans;
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId};
+use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const P: Partition = Partition(0);
@@ -137,7 +137,7 @@ impl Instance {
     fn make(&mut self, window: OpenWindow, now: Millis, replay: Option<Replayed>) {
         let reason = if replay.is_some() { CloseReason::Replayed } else { CloseReason::Full };
         let mut window = window.close(now, reason, &self.encoder).unwrap();
-        window.replay = replay.map(Box::new);
+        window.kind = replay.map_or(WindowKind::Tumbling, |replayed| WindowKind::Replay(Box::new(replayed)));
         window.held = std::mem::replace(&mut self.held, Rows::new(1, 1));
         match self.anonymizer.release(window).unwrap() {
             Closing::Release(release) => self.under_way.push(*release),

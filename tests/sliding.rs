@@ -25,7 +25,7 @@ use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseReason, ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+use veilstream::window::{CloseReason, ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, WindowKind};
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -448,7 +448,8 @@ fn slides_by_time_and_when_it_is_full() {
     assert!(stream.add(&line, NOW + 400).is_none());
     let window = stream.due(NOW + 1000).expect("moves on");
     assert_eq!(rows(&window), [1, 2, 3]);
-    assert_eq!(window.slide.expect("of a sliding window").left, [Position::new(0, 0)]);
+    let WindowKind::Slide(slide) = window.kind else { panic!("not a sliding window") };
+    assert_eq!(slide.left, [Position::new(0, 0)]);
     // The clock is set back by an hour: they do not stay an hour longer.
     assert!(stream.due(NOW - 3_600_000).is_none());
     let window = stream.due(NOW - 3_600_000 + 1000).expect("moves on");

@@ -1,18 +1,16 @@
-//! What the operator is told of those who are not in a release: why there is none, whose values had no place, and which groups
-//! vanished.
+//! The operator's figures about left-out records: why nothing was published, how many values had no place in their hierarchy,
+//! and which groups are missing from a release.
 //!
-//! Invariant: a value is named only if it was left out of at least as many people as the policy hides anybody among. Nothing of it
-//! is part of what readers get.
+//! Invariant: a group is named only if it has at least k people, and at least [`FEWEST_PEOPLE`]. Readers of a release get none
+//! of these figures.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::Plan;
-use crate::model::batch::Rows;
+use super::draft::Draft;
 use crate::model::domain::{Code, DomainView};
 use crate::model::policy::{Policy, QuasiIdentifier};
-use crate::model::recoding::Column;
 use crate::model::release::manifest::{Group, Unmet};
 use crate::search::StopReason;
 use crate::search::choose::Chosen;
@@ -33,7 +31,8 @@ pub(super) fn unmet(chosen: &Chosen) -> Unmet {
     }
 }
 
-/// How many records of a window were counted, and how many of them stand as the top of each attribute for want of a place.
+/// The number of counted records of a window, and for each attribute how many of them have the top instead of a value without
+/// a place.
 pub(super) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Arc<str>, u64)>) {
     let base = window.sets.base();
     let count = |(attribute, (quasi, view)): (usize, (&QuasiIdentifier, &Arc<DomainView>))| {
@@ -45,33 +44,29 @@ pub(super) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Ar
     (base.records(), policy.quasi.iter().zip(&window.dictionaries.quasi).enumerate().map(count).collect())
 }
 
-/// The values of which half or more of the records was left out, with enough people each. None for a release that is made again:
-/// they were told when it was planned.
-pub(super) fn groups(
-    policy: &Policy,
-    window: &ClosedWindow,
-    rows: &Rows,
-    plan: &Plan,
-    columns: &[Column],
-) -> Vec<Group> {
+/// The values of which half or more of the records was left out, with enough people each. None for a release whose plan lists
+/// the shown records: the operator was told when it was planned.
+pub(super) fn groups(draft: &Draft) -> Vec<Group> {
+    let Draft { policy, rows, outcomes, grouping, .. } = draft;
     let least = u64::from(policy.k().0.max(FEWEST_PEOPLE));
-    let left_out: Vec<usize> = plan.suppressed.iter().chain(&plan.held).map(|&i| i as usize).collect();
-    let numbers = plan.numbers.as_ref().filter(|_| !plan.published.is_empty() && left_out.len() as u64 >= least);
-    let Some(numbers) = numbers else { return Vec::new() };
+    let left_out: Vec<usize> = outcomes.suppressed.iter().chain(&outcomes.held).map(|&i| i as usize).collect();
+    if outcomes.published.is_empty() || (left_out.len() as u64) < least || draft.planned_to_show().is_some() {
+        return Vec::new();
+    }
+    let numbers = &grouping.numbers;
     let person = |i: usize| if policy.schema.subject.is_some() { rows.subject(i) } else { i as u64 };
     let mut missing = Missing { least, left_out: &left_out, person: &person, groups: Vec::new() };
     let classes = missing.count(numbers.count, rows.len(), |i| numbers.fresh[i]);
-    for (at, (quasi, column)) in policy.quasi.iter().zip(columns).enumerate() {
-        let code = |class: usize| numbers.cells[class * columns.len() + at];
+    for (at, (quasi, column)) in policy.quasi.iter().zip(&grouping.columns).enumerate() {
         let mut counts = vec![Counted::default(); column.len()];
-        for (class, counted) in classes.iter().enumerate() {
-            let of = &mut counts[code(class) as usize];
+        for (class, counted) in (0..).zip(&classes) {
+            let of = &mut counts[grouping.code(class, at) as usize];
             (of.records, of.left_out) = (of.records + counted.records, of.left_out + counted.left_out);
         }
-        let code = |i: usize| code(numbers.fresh[i] as usize);
+        let code = |i: usize| grouping.code(numbers.fresh[i], at);
         missing.name(&quasi.name, &counts, code, |code| column.label(code).to_owned());
     }
-    for (at, (slot, view)) in policy.schema.sensitive.iter().zip(&window.dictionaries.sensitive).enumerate() {
+    for (at, (slot, view)) in policy.schema.sensitive.iter().zip(&draft.window.dictionaries.sensitive).enumerate() {
         let code = |i: usize| rows.sensitive(i)[at];
         let counts = missing.count(view.leaf_count(), rows.len(), code);
         missing.name(policy.schema.name(*slot), &counts, code, |code| text(view, code));
@@ -89,7 +84,7 @@ struct Counted {
     left_out: u64,
 }
 
-/// Those who are left out, and which groups of them can be named.
+/// The left-out rows, and the groups of them that can be named.
 struct Missing<'a> {
     least: u64,
     left_out: &'a [usize],
@@ -98,7 +93,7 @@ struct Missing<'a> {
 }
 
 impl Missing<'_> {
-    /// All rows and those left out, by one of so many codes.
+    /// All rows and the left-out ones, by code.
     fn count(&self, codes: usize, rows: usize, code: impl Fn(usize) -> Code) -> Vec<Counted> {
         let mut counts = vec![Counted::default(); codes];
         (0..rows).for_each(|i| counts[code(i) as usize].records += 1);

@@ -1,50 +1,35 @@
-//! What a release says of itself: where its rows come from, what became of the others, and what the search did.
+//! The provenance of a release for its manifest: the source of its rows, the outcomes of the other records, and the work of the
+//! search.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use super::{Anonymizer, Plan, left_out};
+use super::draft::Draft;
+use super::left_out;
+use super::outcomes::source;
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
-use crate::model::batch::Rows;
-use crate::model::event::Position;
-use crate::model::recoding::Column;
-use crate::model::release::manifest::{AttributeLevel, Named, OffsetRange, Provenance, Work, rounded};
+use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, Work, rounded};
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
 
-impl Anonymizer {
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn provenance(
-        &self,
-        window: &ClosedWindow,
-        plan: &Plan,
-        id: u64,
-        expired: &[Position],
-        chosen: Option<&Chosen>,
-        losses: Vec<Named>,
-        rows: &Rows,
-        columns: &[Arc<Column>],
-    ) -> Provenance {
-        let levels = chosen.map(|c| c.recoding.coarsest());
-        let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
-            attribute: self.policy.quasi[attribute].name.to_string(),
-            level,
-            cut: columns[attribute].values().map(|_| self.cut_labels(rows, plan, attribute, &columns[attribute])),
-        };
-        let released_held = plan.published.iter().filter(|r| matches!(r, RowRef::Held(_))).count();
+impl Draft {
+    /// The provenance of the rows to publish; losses are added when the rows are generalized.
+    pub(super) fn provenance(&self) -> Provenance {
+        let Self { window, outcomes, chosen, .. } = self;
+        let chosen = chosen.as_ref();
+        let released_held = outcomes.published.iter().filter(|row| matches!(row, RowRef::Held(_))).count();
+        let expired = outcomes.expired.len() + self.expired.len();
         Provenance {
-            release_id: format!("{}-{id:016x}", self.name),
+            release_id: format!("{}-{:016x}", self.name, self.id),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
             offsets: ranges(window),
-            recoding: levels.iter().flat_map(|node| node.levels().iter().enumerate().map(level)).collect(),
+            recoding: chosen.map_or_else(Vec::new, |chosen| self.attribute_levels(chosen)),
             losses: Vec::new(),
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
-            records_published: plan.published.len() as u64,
-            records_suppressed: (plan.suppressed.len() + plan.expired.len() + expired.len() + window.suppressed.len())
-                as u64,
-            records_held: (self.held.len() - released_held - plan.expired.len() + plan.held.len()) as u64,
+            records_published: outcomes.published.len() as u64,
+            records_suppressed: (outcomes.suppressed.len() + expired + window.suppressed.len()) as u64,
+            records_held: (self.held.len() - released_held - outcomes.expired.len() + outcomes.held.len()) as u64,
             records_rejected: window.rejected.len() as u64,
             algorithm: chosen.map_or("none", |c| c.algorithm.as_str()).into(),
             nodes_checked: chosen.map_or(0, |c| c.checks),
@@ -55,26 +40,38 @@ impl Anonymizer {
             unmet_bounds: chosen.map_or_else(Vec::new, |c| c.unmet_bounds.clone()),
             policy_fingerprint: self.policy.fingerprint.clone(),
             closed_at: window.closed.0,
-            work: Work { losses, ..self.work(window, plan, rows, chosen) },
+            work: self.work(),
         }
     }
 
-    fn work(&self, window: &ClosedWindow, plan: &Plan, rows: &Rows, chosen: Option<&Chosen>) -> Work {
-        let arrived = |row: &RowRef| match row {
-            RowRef::Fresh(i) => rows.arrived(*i as usize).0,
-            RowRef::Held(i) => self.held.arrived(*i as usize).0,
+    /// The level of each attribute, and its cut where it has several levels.
+    fn attribute_levels(&self, chosen: &Chosen) -> Vec<AttributeLevel> {
+        let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
+            attribute: self.policy.quasi[attribute].name.to_string(),
+            level,
+            cut: self.grouping.columns[attribute].values().map(|_| self.cut_labels(attribute)),
         };
-        let origins = chosen.map_or_else(Origins::default, |c| c.origins);
-        let (counted, fallbacks) = left_out::fallbacks(&self.policy, window);
+        chosen.recoding.coarsest().levels().iter().enumerate().map(level).collect()
+    }
+
+    /// The operator's figures.
+    fn work(&self) -> Work {
+        let arrived = |&row: &RowRef| {
+            let (rows, i) = source(row, &self.rows, &self.held);
+            rows.arrived(i).0
+        };
+        let origins = self.chosen.as_ref().map_or_else(Origins::default, |chosen| chosen.origins);
+        let (counted, fallbacks) = left_out::fallbacks(&self.policy, &self.window);
         Work {
-            oldest_arrival: plan.published.iter().map(arrived).min(),
+            losses: self.search_losses.clone(),
+            oldest_arrival: self.outcomes.published.iter().map(arrived).min(),
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
             sets_cached: origins.cached,
             waiting_elsewhere: self.elsewhere,
-            tombstones: window.tombstones.len() as u64,
-            retracted: window.retracted,
-            unplaced: window.unplaced(),
+            tombstones: self.window.tombstones.len() as u64,
+            retracted: self.window.retracted + self.retracted.len() as u64,
+            unplaced: self.window.unplaced(),
             counted,
             fallbacks,
             ..Work::default()
@@ -82,22 +79,18 @@ impl Anonymizer {
     }
 
     /// The labels of one attribute that occur among the published rows, in the order of the cut.
-    fn cut_labels(&self, rows: &Rows, plan: &Plan, attribute: usize, column: &Column) -> Vec<String> {
+    fn cut_labels(&self, attribute: usize) -> Vec<String> {
+        let column = &self.grouping.columns[attribute];
         let mut occurs = vec![false; column.len()];
-        for row in &plan.published {
-            let leaf = match row {
-                RowRef::Fresh(i) => rows.quasi(*i as usize)[attribute],
-                RowRef::Held(i) => self.held.quasi(*i as usize)[attribute],
-            };
-            occurs[column.map()[leaf as usize] as usize] = true;
+        for &row in &self.outcomes.published {
+            occurs[self.grouping.code(self.grouping.number(row), attribute) as usize] = true;
         }
         let codes = (0..column.len()).filter(|&code| occurs[code]);
         codes.map(|code| column.label(code as u32).to_owned()).collect()
     }
 }
 
-/// From the first to the last record that was read into the window, by partition. Nothing that depends on what became of one of
-/// them.
+/// The first and last offset that was read into the window, by partition. They do not depend on the outcome of a record.
 fn ranges(window: &ClosedWindow) -> Vec<OffsetRange> {
     let rejected = window.rejected.iter().map(|(position, _)| position);
     let mut ranges: BTreeMap<u32, (i64, i64)> = BTreeMap::new();

@@ -1,12 +1,15 @@
-//! `sequential`: who returns and would be left with too few candidate values is left out, and so is whoever no longer
-//! hides among enough others for it, until nothing changes. Only a plan: the gate has the last word. After a restart what
-//! was shown before is told anew, by the log.
+//! `sequential`: leaves out the rows of subjects who return and would be left with too few candidate values, and rows that no
+//! longer hide among enough others without them, until nothing changes.
+//!
+//! This only plans: the gate decides. After a restart the log tells the earlier releases again ([`Anonymizer::recall`]).
 
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::difference::Counts;
-use super::{Anonymizer, Plan};
+use super::Anonymizer;
+use super::draft::Draft;
+use super::grouping::Grouping;
+use super::outcomes::source;
+use super::sliding::Counts;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
@@ -15,8 +18,7 @@ use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
 use crate::model::event::Partition;
 use crate::model::lattice::Node;
-use crate::model::policy::SuppressionAction;
-use crate::model::recoding::{Column, Recoding};
+use crate::model::recoding::Recoding;
 use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
 
@@ -49,139 +51,117 @@ impl Anonymizer {
         match past.levels.clone().filter(|node| lattice.contains(node)) {
             Some(node) => {
                 let all: Vec<RowRef> = (0..past.rows.len() as u32).map(RowRef::Fresh).collect();
-                let at = |place: RowRef| match place {
-                    RowRef::Fresh(i) | RowRef::Held(i) => (&past.rows, i as usize),
-                };
-                let classes = classes(&all, at, &Recoding::from(node).columns(&past.dictionaries.quasi));
-                memory
-                    .recall(past.later, classes.iter().map(|class| class.iter().map(|&i| row(i)).collect::<Vec<_>>()));
+                let none = past.rows.filtered(|_| false);
+                let grouping = Grouping::of(&Recoding::from(node), &past.rows, &none, &past.dictionaries);
+                let classes = grouping.members(&all).into_iter();
+                memory.recall(past.later, classes.map(|class| class.into_iter().map(row).collect::<Vec<_>>()));
             }
-            // What it showed cannot be told any more, so at worst each of them by itself.
+            // Its classes are unknown by this policy: at worst each record was a class of its own.
             None => memory.recall(past.later, (0..past.rows.len()).map(|i| [row(i)])),
         }
     }
 
-    /// The plan that shows these records, and leaves the others out.
-    pub(super) fn planned(&self, rows: &Rows, shown: &Spans) -> Plan {
-        let mut plan = Plan::default();
-        for i in 0..rows.len() as u32 {
-            match shown.contains(rows.position(i as usize)) {
-                true => plan.published.push(RowRef::Fresh(i)),
-                false => plan.leave_out(self.policy.action, i),
-            }
-        }
-        let held = (0..self.held.len() as u32).filter(|&i| shown.contains(self.held.position(i as usize)));
-        plan.published.extend(held.map(RowRef::Held));
-        plan
-    }
-
-    /// Takes out of the plan what `sequential` does not allow; nothing if the policy does not ask for it.
-    pub(super) fn leave_recurring_out(&self, plan: &mut Plan, rows: &Rows, columns: &[Column], rules: &Rules) {
+    /// Leaves out the rows that `sequential` does not allow; none if the policy does not ask for it.
+    pub(super) fn leave_recurring_out(&self, draft: &mut Draft, rules: &Rules) {
         let Some(memory) = self.memory.as_ref().filter(|memory| memory.is_asked_for()) else { return };
-        let row = |row: RowRef| match row {
-            RowRef::Fresh(i) => (rows, i as usize),
-            RowRef::Held(i) => (&self.held, i as usize),
-        };
-        let published = std::mem::take(&mut plan.published);
-        let mut stays = vec![true; published.len()];
-        let subject = |at: usize| {
-            let (rows, i) = row(published[at]);
-            rows.subject(i)
-        };
-        let value = |at: usize| {
-            let (rows, i) = row(published[at]);
-            rows.sensitive(i)[memory.field()]
-        };
-        let fresh = |at: usize| match published[at] {
-            RowRef::Fresh(i) => Some(i),
-            RowRef::Held(_) => None,
-        };
-        let classes = classes(&published, row, columns);
-        no_room(memory, &mut stays, subject);
-        loop {
-            let before = stays.clone();
-            // What each subject could have, by all classes that it is in.
-            let mut candidates: FxHashMap<u64, Vec<Code>> = FxHashMap::default();
-            for class in &classes {
-                let members = || class.iter().copied().filter(|&at| before[at]);
-                let held_to: Vec<u32> = members().filter_map(fresh).collect();
-                let counts = Counts::new(rows, &held_to, rules);
-                if !rules.hold_alone(&counts.class(&counts.histograms())) {
-                    class.iter().for_each(|&at| stays[at] = false);
-                    continue;
-                }
-                let mut values: Vec<Code> = members().map(value).filter(|value| *value != NO_VALUE).collect();
-                values.sort_unstable();
-                values.dedup();
-                for at in members() {
-                    let known = candidates.entry(subject(at)).or_insert_with(|| values.clone());
-                    known.retain(|value| values.binary_search(value).is_ok());
-                }
-            }
-            for at in (0..published.len()).filter(|&at| before[at]) {
-                let who = subject(at);
-                stays[at] &= candidates.get(&who).is_some_and(|values| memory.allows(who, values));
-            }
-            if stays == before {
-                break;
-            }
-        }
-        for (&place, stays) in published.iter().zip(stays) {
-            match (place, stays) {
-                (_, true) => plan.published.push(place),
-                (RowRef::Fresh(i), false) => plan.leave_out(self.policy.action, i),
+        let published = std::mem::take(&mut draft.outcomes.published);
+        let classes = draft.grouping.members(&published);
+        let recurring = Recurring { memory, rules, rows: &draft.rows, held: &draft.held, published: &published };
+        let stays = recurring.stays(&classes);
+        for (&row, stays) in published.iter().zip(stays) {
+            match (row, stays) {
+                (_, true) => draft.outcomes.published.push(row),
+                (RowRef::Fresh(i), false) => draft.outcomes.leave_out(self.policy.action, i),
                 (RowRef::Held(_), false) => {}
             }
         }
     }
 }
 
-impl Plan {
-    /// Leaves row i of the window out.
-    pub(super) fn leave_out(&mut self, action: SuppressionAction, i: u32) {
-        match action {
-            SuppressionAction::Drop => self.suppressed.push(i),
-            SuppressionAction::Hold { .. } => self.held.push(i),
-        }
+impl Draft {
+    /// The records that the plan says are shown, where `sequential` decided about them.
+    pub(super) fn planned_to_show(&self) -> Option<&Spans> {
+        self.planned.as_ref()?.shown.as_ref()
     }
+}
 
-    /// Leaves everything out; false if nothing was to be published.
-    pub(super) fn leave_all_out(&mut self, action: SuppressionAction) -> bool {
-        let published = std::mem::take(&mut self.published);
-        for row in &published {
-            if let RowRef::Fresh(i) = row {
-                self.leave_out(action, *i);
+/// The rows to publish, and the memory of the values that earlier releases have shown of their subjects. Rows are named by their
+/// place in `published`.
+struct Recurring<'a> {
+    memory: &'a Memory,
+    rules: &'a Rules,
+    rows: &'a Rows,
+    held: &'a Rows,
+    published: &'a [RowRef],
+}
+
+impl Recurring<'_> {
+    /// For each row whether it may be published. Leaving a row out can break its class, so this goes on until nothing changes.
+    fn stays(&self, classes: &[Vec<usize>]) -> Vec<bool> {
+        let mut stays = self.remembered();
+        loop {
+            let before = stays.clone();
+            let candidates = self.candidates(classes, &before, &mut stays);
+            for at in (0..self.published.len()).filter(|&at| before[at]) {
+                let who = self.subject(at);
+                stays[at] &= candidates.get(&who).is_some_and(|values| self.memory.allows(who, values));
+            }
+            if stays == before {
+                return stays;
             }
         }
-        !published.is_empty()
     }
-}
 
-/// Leaves out those whom the memory has no room for: the last to come.
-fn no_room(memory: &Memory, stays: &mut [bool], subject: impl Fn(usize) -> u64) {
-    let mut known = rustc_hash::FxHashSet::default();
-    for (at, stays) in stays.iter_mut().enumerate() {
-        let who = subject(at);
-        if known.len() < memory.room() {
-            known.insert(who);
-        } else {
-            *stays = known.contains(&who);
+    /// The values that each subject could have, by all its classes. Leaves the rows of classes out that fail the rules.
+    fn candidates(&self, classes: &[Vec<usize>], before: &[bool], stays: &mut [bool]) -> FxHashMap<u64, Vec<Code>> {
+        let mut candidates: FxHashMap<u64, Vec<Code>> = FxHashMap::default();
+        for class in classes {
+            let members = || class.iter().copied().filter(|&at| before[at]);
+            // Held rows may join only a class that satisfies the rules without them.
+            let fresh: Vec<u32> = members().filter_map(|at| self.fresh(at)).collect();
+            let counts = Counts::new(self.rows, &fresh, self.rules);
+            if !self.rules.hold_alone(&counts.class(&counts.histograms())) {
+                class.iter().for_each(|&at| stays[at] = false);
+                continue;
+            }
+            let mut values: Vec<Code> = members().map(|at| self.value(at)).filter(|value| *value != NO_VALUE).collect();
+            values.sort_unstable();
+            values.dedup();
+            for at in members() {
+                let known = candidates.entry(self.subject(at)).or_insert_with(|| values.clone());
+                known.retain(|value| values.binary_search(value).is_ok());
+            }
+        }
+        candidates
+    }
+
+    /// Leaves out the rows of subjects for which the memory has no space: the last ones.
+    fn remembered(&self) -> Vec<bool> {
+        let mut known = FxHashSet::default();
+        let mut is_known = |who: u64| {
+            if known.len() < self.memory.room() {
+                known.insert(who);
+                return true;
+            }
+            known.contains(&who)
+        };
+        (0..self.published.len()).map(|at| is_known(self.subject(at))).collect()
+    }
+
+    fn subject(&self, at: usize) -> u64 {
+        let (rows, i) = source(self.published[at], self.rows, self.held);
+        rows.subject(i)
+    }
+
+    fn value(&self, at: usize) -> Code {
+        let (rows, i) = source(self.published[at], self.rows, self.held);
+        rows.sensitive(i)[self.memory.field()]
+    }
+
+    fn fresh(&self, at: usize) -> Option<u32> {
+        match self.published[at] {
+            RowRef::Fresh(i) => Some(i),
+            RowRef::Held(_) => None,
         }
     }
-}
-
-/// The places in `published` class by class.
-fn classes<'r>(published: &[RowRef], row: impl Fn(RowRef) -> (&'r Rows, usize), columns: &[Column]) -> Vec<Vec<usize>> {
-    let mut index: FxHashMap<SmallVec<[Code; 16]>, usize> = FxHashMap::default();
-    let mut classes: Vec<Vec<usize>> = Vec::new();
-    for (at, &place) in published.iter().enumerate() {
-        let (rows, i) = row(place);
-        let key = rows.quasi(i).iter().zip(columns).map(|(&leaf, column)| column.map()[leaf as usize]).collect();
-        let class = *index.entry(key).or_insert_with(|| {
-            classes.push(Vec::new());
-            classes.len() - 1
-        });
-        classes[class].push(at);
-    }
-    classes
 }

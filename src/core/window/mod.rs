@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use lanes::{Lanes, Scope};
-pub use open::{ClosedWindow, OpenWindow, Replayed, Slide};
+pub use open::{ClosedWindow, OpenWindow, Replayed, Slide, WindowKind};
 pub use sliding::{SlideRules, Sliding};
 pub use tumbling::Tumbling;
 

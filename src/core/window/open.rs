@@ -61,8 +61,6 @@ pub struct ClosedWindow {
     pub tombstones: Tombstones,
     /// How many records they have retracted.
     pub retracted: u64,
-    /// Those of them that waited from windows before it.
-    pub waited: Vec<Position>,
     /// The dictionaries its codes belong to.
     pub dictionaries: Dictionaries,
     /// Its frequency sets.
@@ -71,10 +69,22 @@ pub struct ClosedWindow {
     pub held: Rows,
     /// The assignment it was read in.
     pub epoch: u64,
-    /// Present if its release was planned before a crash, and is to be made again as planned.
-    pub replay: Option<Box<Replayed>>,
-    /// Present if it is a sliding window as it stands now.
-    pub slide: Option<Slide>,
+    /// Its kind: how its release is made.
+    pub kind: WindowKind,
+}
+
+/// The kinds of closed windows.
+#[derive(Default)]
+pub enum WindowKind {
+    /// A window whose records are in no other window.
+    #[default]
+    Tumbling,
+    /// A sliding window as it stands now.
+    Slide(Slide),
+    /// A window whose release was planned before a crash, and is made again as planned.
+    Replay(Box<Replayed>),
+    /// A window without records, which accounts for waiting records that expire.
+    Expiry,
 }
 
 /// What has changed since the sliding window's last snapshot.
@@ -102,8 +112,7 @@ impl ClosedWindow {
     /// Records that the policy suppressed for a value it cannot place. Those that were retracted are suppressed as well, but
     /// nobody asked for them to be published.
     pub fn unplaced(&self) -> u64 {
-        let retracted = self.retracted - self.waited.len() as u64;
-        (self.suppressed.len() as u64).saturating_sub(retracted)
+        (self.suppressed.len() as u64).saturating_sub(self.retracted)
     }
 }
 
@@ -113,7 +122,8 @@ impl ClosedWindow {
         let sizes = vec![1; dictionaries.quasi.len()];
         let counter = counter::counter(&sizes, counting).ok_or(TooWide)?;
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
-        Ok(Self::of(Arc::new(rows), counter.last_store(&dictionaries.quasi), dictionaries, now))
+        let sets = counter.last_store(&dictionaries.quasi);
+        Ok(Self { kind: WindowKind::Expiry, ..Self::of(Arc::new(rows), sets, dictionaries, now) })
     }
 
     /// Nothing but these rows, at this moment.
@@ -129,13 +139,11 @@ impl ClosedWindow {
             suppressed: Vec::new(),
             tombstones: Tombstones::default(),
             retracted: 0,
-            waited: Vec::new(),
             sets,
             dictionaries,
             held: Rows::default(),
             epoch: 0,
-            replay: None,
-            slide: None,
+            kind: WindowKind::Tumbling,
         }
     }
 }
@@ -151,12 +159,14 @@ impl ClosedWindow {
             rejected: self.rejected.clone(),
             suppressed: self.suppressed.clone(),
             tombstones: self.tombstones.clone(),
-            waited: self.waited.clone(),
             dictionaries: self.dictionaries.clone(),
             sets: counter.last_store(&self.dictionaries.quasi),
             held: self.held.clone(),
-            replay: None,
-            slide: self.slide.clone(),
+            kind: match &self.kind {
+                WindowKind::Slide(slide) => WindowKind::Slide(slide.clone()),
+                WindowKind::Expiry => WindowKind::Expiry,
+                WindowKind::Tumbling | WindowKind::Replay(_) => WindowKind::Tumbling,
+            },
             ..*self
         })
     }
@@ -325,7 +335,7 @@ impl OpenWindow {
             suppressed: std::mem::take(&mut self.suppressed),
             tombstones: std::mem::take(&mut self.tombstones),
             retracted: std::mem::take(&mut self.retracted),
-            slide: Some(Slide { left, ..Slide::default() }),
+            kind: WindowKind::Slide(Slide { left, ..Slide::default() }),
             ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
+use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, WindowKind, age};
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Millis, Position};
 
@@ -147,7 +147,7 @@ impl Sliding {
         // They would have left with the row that came before them.
         while self.unplaced.pop_front_if(|(behind, _)| *behind <= self.left).is_some() {}
         let mut closed = window.slide(gone, now, reason, encoder)?;
-        if let Some(slide) = &mut closed.slide {
+        if let WindowKind::Slide(slide) = &mut closed.kind {
             (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
             slide.left.extend(retracted.into_iter().map(|(_, position)| position));
             // Those since the last slide count even if no row is left.

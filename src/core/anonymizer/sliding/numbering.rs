@@ -1,8 +1,8 @@
-//! The class of every candidate for a snapshot, kept from slide to slide: while the recoding does the same to every value that was
-//! known before, only the rows that are new are looked up.
+//! Keeps the class number of every candidate for a snapshot from slide to slide. While the recoding maps every known value as
+//! before, only new rows are looked up.
 //!
-//! A number follows from a row's leaf codes and from what the recoding makes of them. Both are compared; where a row stood says
-//! only where to compare.
+//! A number follows from a row's leaf codes and from the recoding's map of them. Both are compared; the position of a row only
+//! says where to compare.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ const COMPARED: usize = 4096;
 
 /// The classes of the last rows.
 #[derive(Default)]
-pub(super) struct Numbering(Option<Numbered>);
+pub(in crate::anonymizer) struct Numbering(Option<Numbered>);
 
 struct Numbered {
     rows: Arc<Rows>,
-    columns: Vec<Column>,
+    columns: Vec<Arc<Column>>,
     index: ClassIndex,
     /// How many classes there were when all rows were looked up.
     at_first: usize,
@@ -36,21 +36,21 @@ struct Numbered {
 
 impl Numbering {
     /// The classes of the rows by the columns.
-    pub(super) fn number(&mut self, rows: &Arc<Rows>, columns: &[Column]) -> Arc<Numbers> {
+    pub(in crate::anonymizer) fn number(&mut self, rows: &Arc<Rows>, columns: &[Arc<Column>]) -> Arc<Numbers> {
         let last = self.0.take().filter(|last| last.is_of(columns));
         Arc::clone(&self.0.insert(Numbered::new(rows, columns, last)).numbers)
     }
 }
 
 impl Numbered {
-    fn new(rows: &Arc<Rows>, columns: &[Column], last: Option<Self>) -> Self {
+    fn new(rows: &Arc<Rows>, columns: &[Arc<Column>], last: Option<Self>) -> Self {
         let mut fresh = Vec::with_capacity(rows.len());
         let (mut index, at_first) = match last {
             Some(last) => {
                 fresh.extend_from_slice(last.of(rows));
                 (last.index, Some(last.at_first))
             }
-            None => (ClassIndex::new(columns.iter().map(Column::len)), None),
+            None => (ClassIndex::new(columns.iter().map(|column| column.len())), None),
         };
         for i in fresh.len()..rows.len() {
             let codes = rows.quasi(i).iter().zip(columns).map(|(&leaf, column)| column.map()[leaf as usize]);
@@ -67,11 +67,11 @@ impl Numbered {
     }
 
     /// True if the numbers are good for these columns: they do the same to every leaf that was known before.
-    fn is_of(&self, columns: &[Column]) -> bool {
-        let is_same = |(last, now): (&Column, &Column)| now.map().starts_with(last.map());
+    fn is_of(&self, columns: &[Arc<Column>]) -> bool {
+        let is_same = |(last, now): (&Arc<Column>, &Arc<Column>)| now.map().starts_with(last.map());
         self.columns.len() == columns.len()
             && self.columns.iter().zip(columns).all(is_same)
-            && self.index.fits(columns.iter().map(Column::len))
+            && self.index.fits(columns.iter().map(|column| column.len()))
             && self.index.len() <= STALE * self.at_first + SPARE
     }
 
@@ -130,10 +130,9 @@ mod tests {
     }
 
     /// Numbers say the same if they tell the same rows apart and give them the same codes.
-    fn is_fresh(numbers: &Numbers, rows: &Rows, columns: &[Column]) -> Result<(), TestCaseError> {
+    fn is_fresh(numbers: &Numbers, rows: &Rows, columns: &[Arc<Column>]) -> Result<(), TestCaseError> {
         let all: Vec<RowRef> = (0..rows.len() as u32).map(RowRef::Fresh).collect();
-        let columns: Vec<Arc<Column>> = columns.iter().cloned().map(Arc::new).collect();
-        let fresh = Numbers::of(rows, &Rows::new(2, 0), &all, &columns);
+        let fresh = Numbers::of(rows, &Rows::new(2, 0), &all, columns);
         let mut names: HashMap<u32, u32> = HashMap::new();
         prop_assert_eq!(numbers.fresh.len(), rows.len());
         for (&kept, &fresh_number) in numbers.fresh.iter().zip(&fresh.fresh) {
@@ -174,7 +173,7 @@ mod tests {
                     let quasi = table.rows.quasi(of).into();
                     rows.push(Position::new(0, i as i64), Millis(0), &Row { quasi, ..Row::default() });
                 }
-                let columns = recoding(&table, dice).columns(&table.dictionaries.quasi);
+                let columns = recoding(&table, dice).columns(&table.dictionaries.quasi).into_iter().map(Arc::new).collect::<Vec<_>>();
                 let rows = Arc::new(rows);
                 is_fresh(&numbering.number(&rows, &columns), &rows, &columns)?;
             }
@@ -196,7 +195,11 @@ mod tests {
     fn classes_without_rows_are_forgotten_some_day() {
         let people: Vec<(u8, u8)> = (0..16).flat_map(|zip| (0..16).map(move |job| (zip, job))).collect();
         let table = known(&people);
-        let columns = Recoding::from(Node::new([0, 0])).columns(&table.dictionaries.quasi);
+        let columns = Recoding::from(Node::new([0, 0]))
+            .columns(&table.dictionaries.quasi)
+            .into_iter()
+            .map(Arc::new)
+            .collect::<Vec<_>>();
         let mut numbering = Numbering::default();
         let one = |i: usize| Arc::new(table.rows.filtered(|other| other == i));
         let counts: Vec<usize> = (0..people.len()).map(|i| numbering.number(&one(i), &columns).count).collect();

@@ -1,18 +1,19 @@
-//! Which rows the next snapshot may show, so that a reader who puts all snapshots side by side learns of nobody.
+//! Chooses the rows of the next snapshot so that a reader with all snapshots side by side can single out no group that breaks
+//! the policy.
 //!
-//! Rows that no snapshot told apart are a cell (see the gate), and each cell is settled by itself: rows that are due leave it
-//! if they satisfy the policy together and those who stay do, else they wait, and as a last resort the whole cell goes. A cell that the recoding writes in several ways splits; parts that are too small go together. Newcomers come
-//! class by class, as soon as they satisfy the policy together. Only a plan: the gate counts for itself, and has the last
-//! word.
+//! Rows that no snapshot told apart are a cell (see the gate). Each cell is settled by itself: rows that have left the window
+//! leave the cell if they satisfy the policy together and the remaining rows do too; otherwise they wait, and as a last resort
+//! the whole cell is left out. A cell whose rows the recoding publishes in several classes splits, and parts that are too small
+//! are left out together. New rows come class by class, as soon as they satisfy the policy together. This only plans: the gate
+//! counts again and decides.
 
 use std::sync::Arc;
 
-use super::numbering::Numbering;
+use crate::anonymizer::grouping::Grouping;
 use crate::generalize::Numbers;
 use crate::model::batch::Rows;
 use crate::model::counting::{Facet, Histogram};
 use crate::model::domain::Code;
-use crate::model::recoding::Column;
 use crate::privacy::{Class, Rules, Scope};
 
 /// A row's standing between the last snapshot and the next one.
@@ -43,7 +44,7 @@ pub(super) struct Settled {
     /// The rows, ascending.
     pub(super) rows: Vec<u32>,
     /// The classes of all candidates.
-    pub(super) numbers: Arc<Numbers>,
+    pub(super) grouping: Grouping,
     /// True if the recoding tells rows of a cell apart.
     pub(super) splits: bool,
 }
@@ -54,9 +55,9 @@ const FEW: usize = 16;
 const NONE: u32 = u32::MAX;
 
 impl Candidates<'_> {
-    /// The rows to show by `columns`.
-    pub(super) fn settle(&self, numbering: &mut Numbering, columns: &[Column]) -> Settled {
-        let numbers = numbering.number(self.rows, columns);
+    /// The rows to show in these classes.
+    pub(super) fn settle(&self, grouping: Grouping) -> Settled {
+        let numbers = &grouping.numbers;
         let classes = &numbers.fresh;
         // A cell that nobody leaves and that stays together was counted before.
         let (mut is_open, splits) = self.touched(classes);
@@ -80,10 +81,10 @@ impl Candidates<'_> {
         }
         // Where rules may fail for classes that were put together of parts which satisfy them.
         if self.compares() || !self.rules.monotone(false) {
-            while self.leave_out(&mut shown, &groups, &numbers, &release) {}
+            while self.leave_out(&mut shown, &groups, numbers, &release) {}
         }
         let rows = (0..).zip(shown).filter(|(_, shown)| *shown).map(|(i, _)| i).collect();
-        Settled { rows, numbers, splits }
+        Settled { rows, grouping, splits }
     }
 
     /// The cells that somebody may leave or that are in several classes; and whether there are any of the latter.
@@ -205,14 +206,14 @@ impl Members {
 }
 
 /// The counts of some rows.
-pub(super) struct Counts {
+pub(in crate::anonymizer) struct Counts {
     size: u32,
     facets: Vec<(Vec<Code>, Vec<u32>)>,
 }
 
 impl Counts {
     /// Of different rows.
-    pub(super) fn new(rows: &Rows, which: &[u32], rules: &Rules) -> Self {
+    pub(in crate::anonymizer) fn new(rows: &Rows, which: &[u32], rules: &Rules) -> Self {
         let by_subject = rules.counting().subjects;
         let mut size = (!by_subject).then_some(which.len());
         let facet = |facet: &Facet| {
@@ -240,11 +241,11 @@ impl Counts {
         Self { size: size as u32, facets }
     }
 
-    pub(super) fn histograms(&self) -> Vec<Histogram<'_>> {
+    pub(in crate::anonymizer) fn histograms(&self) -> Vec<Histogram<'_>> {
         self.facets.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
     }
 
-    pub(super) fn class<'a>(&self, histograms: &'a [Histogram<'a>]) -> Class<'a> {
+    pub(in crate::anonymizer) fn class<'a>(&self, histograms: &'a [Histogram<'a>]) -> Class<'a> {
         Class { size: self.size, facets: histograms }
     }
 }
@@ -256,10 +257,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::anonymizer::sliding::Numbering;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::lattice::Node;
     use crate::model::policy::{Criterion, Distance, Diversity, K, Policy};
-    use crate::model::recoding::Recoding;
+    use crate::model::recoding::{Column, Recoding};
     use crate::model::schema::Role;
     use crate::search::fixture::{Table, policy};
 
@@ -372,8 +374,10 @@ mod tests {
                 let cell_count = all.len();
                 let candidates =
                     Candidates { rows: &rows, standing: &standing, cells: &cells, cell_count, rules: &rules };
-                let columns = Recoding::from(Node::new([level])).columns(&table.dictionaries.quasi);
-                let shown = candidates.settle(&mut numbering, &columns).rows;
+                let recoding = Recoding::from(Node::new([level]));
+                let columns = recoding.columns(&table.dictionaries.quasi);
+                let grouping = Grouping::followed(&mut numbering, &recoding, &rows, &table.dictionaries);
+                let shown = candidates.settle(grouping).rows;
                 prop_assert_eq!(&shown, &slow(&candidates, &columns));
                 if !shown.is_empty() {
                     was = shown.iter().map(|i| numbers[*i as usize]).collect();

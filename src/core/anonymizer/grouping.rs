@@ -1,0 +1,107 @@
+//! The classes of the rows of a draft: a number for each row, the published codes of each class, and the label columns.
+//!
+//! This file is the only place where a recoding becomes classes. Every later step (outcomes, `sequential`, named groups,
+//! generalization, provenance) reads the numbers and codes here and never maps leaf codes itself. A recoding in which the class
+//! of a row does not follow from one column per attribute needs another constructor here and no change in those steps.
+//!
+//! Invariant: two rows have the same number exactly if all their published codes are equal.
+
+use std::sync::Arc;
+
+use crate::encode::Dictionaries;
+use crate::generalize::{ClassIndex, Numbers, RowRef};
+use crate::model::batch::Rows;
+use crate::model::domain::Code;
+use crate::model::recoding::{Column, Recoding};
+use crate::search::evaluator::Evaluator;
+
+use super::sliding::Numbering;
+
+/// Classes of rows, with the labels of their codes.
+#[derive(Clone)]
+pub(super) struct Grouping {
+    pub(super) numbers: Arc<Numbers>,
+    pub(super) columns: Vec<Arc<Column>>,
+}
+
+impl Grouping {
+    /// The classes of fresh and held rows by a recoding.
+    pub(super) fn of(recoding: &Recoding, rows: &Rows, held: &Rows, dictionaries: &Dictionaries) -> Self {
+        let columns = columns(recoding, dictionaries);
+        let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
+        let mut number = |rows: &Rows| {
+            let code = |(&leaf, column): (&Code, &Arc<Column>)| column.map()[leaf as usize];
+            (0..rows.len()).map(|i| index.number(rows.quasi(i).iter().zip(&columns).map(code))).collect::<Vec<u32>>()
+        };
+        let (fresh, held) = (number(rows), number(held));
+        let (cells, count) = index.into_cells();
+        Self { numbers: Arc::new(Numbers { fresh, held, cells, count }), columns }
+    }
+
+    /// The columns of a recoding, for a draft that publishes no rows.
+    pub(super) fn without_rows(recoding: &Recoding, dictionaries: &Dictionaries) -> Self {
+        Self { numbers: Arc::default(), columns: columns(recoding, dictionaries) }
+    }
+
+    /// The classes of the rows of a sliding window; `numbering` looks up only rows that came since its last call.
+    pub(super) fn followed(
+        numbering: &mut Numbering,
+        recoding: &Recoding,
+        rows: &Arc<Rows>,
+        dictionaries: &Dictionaries,
+    ) -> Self {
+        let columns = columns(recoding, dictionaries);
+        Self { numbers: numbering.number(rows, &columns), columns }
+    }
+
+    /// For each class whether the policy lets it be published, by the counts of the evaluator. Classes of held rows only are not
+    /// counted there, so they are never published.
+    pub(super) fn publishable(&self, recoding: &Recoding, evaluator: &Evaluator<'_>) -> Vec<bool> {
+        let mut index = ClassIndex::new(self.columns.iter().map(|column| column.len()));
+        let width = self.columns.len();
+        for class in 0..self.numbers.count {
+            index.number(self.numbers.cells[class * width..(class + 1) * width].iter().copied());
+        }
+        let set = evaluator.classes(recoding);
+        let mut publishable = vec![false; self.numbers.count];
+        for (class, published) in evaluator.published(&*set).into_iter().enumerate() {
+            let number = index.number((0..width).map(|attribute| set.code(class, attribute))) as usize;
+            if let Some(publishable) = publishable.get_mut(number) {
+                *publishable = published;
+            }
+        }
+        publishable
+    }
+
+    /// The places in `rows` class by class, classes in the order of their first row.
+    pub(super) fn members(&self, rows: &[RowRef]) -> Vec<Vec<usize>> {
+        let mut order = vec![usize::MAX; self.numbers.count];
+        let mut classes: Vec<Vec<usize>> = Vec::new();
+        for (at, &row) in rows.iter().enumerate() {
+            let class = &mut order[self.number(row) as usize];
+            if *class == usize::MAX {
+                *class = classes.len();
+                classes.push(Vec::new());
+            }
+            classes[*class].push(at);
+        }
+        classes
+    }
+
+    /// The published code of a class in one attribute.
+    pub(super) fn code(&self, class: u32, attribute: usize) -> Code {
+        self.numbers.cells[class as usize * self.columns.len() + attribute]
+    }
+
+    /// The class of a row.
+    pub(super) fn number(&self, row: RowRef) -> u32 {
+        match row {
+            RowRef::Fresh(i) => self.numbers.fresh[i as usize],
+            RowRef::Held(i) => self.numbers.held[i as usize],
+        }
+    }
+}
+
+fn columns(recoding: &Recoding, dictionaries: &Dictionaries) -> Vec<Arc<Column>> {
+    recoding.columns(&dictionaries.quasi).into_iter().map(Arc::new).collect()
+}

@@ -1,0 +1,194 @@
+//! ClosedWindow -> Release: the stage between the window and the sink. It does no I/O.
+//!
+//! [`Anonymizer::release`] turns a window into a [`Draft`](draft::Draft) and takes it through six steps, always in this order:
+//! ```text
+//! draft ─choose→ recoding ─group→ classes of the rows ─plan rows→ outcome of each row
+//!       ─fit the commit space→ fewer waiting records ─generalize→ GeneralizedBatch ─gate→ Release
+//! ```
+//! The kind of the window decides who chooses: `tumbling.rs` searches a recoding, `replay.rs` repeats the one that was planned
+//! before a crash, `sliding/` picks one whose snapshot is safe beside the earlier snapshots.
+//!
+//! The [`Anonymizer`] is the state between windows: the last recoding, the waiting records (`waiting.rs`), the last snapshot
+//! (`sliding/`), the values shown by earlier releases (`sequential.rs`), the releases not committed yet (`commit_space.rs`).
+//! Invariant: only a draft that passed the gate changes the waiting records, apart from records that expire or are retracted
+//! with it.
+
+mod commit_space;
+mod draft;
+mod grouping;
+mod lanes;
+mod left_out;
+mod outcomes;
+mod provenance;
+mod replay;
+mod sequential;
+mod sliding;
+mod tumbling;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::encode::Dictionaries;
+use crate::gate::{Memory, Refusal, Release};
+use crate::generalize::GeneralizedBatch;
+use crate::loss;
+use crate::model::event::{Millis, Partition};
+use crate::model::lattice::Node;
+use crate::model::policy::Policy;
+use crate::model::recoding::Recoding;
+use crate::model::release::plan::Ledger;
+use crate::privacy::Rules;
+use crate::search::choose::{Choice, Chosen};
+use crate::search::evaluator::{Evaluator, Trail};
+use crate::search::insight::{self, Insight};
+use crate::window::{ClosedWindow, TooWide, WindowKind};
+
+use commit_space::CommitSpace;
+use sliding::Snapshots;
+use waiting::Waiting;
+
+pub use lanes::Anonymizers;
+pub use sequential::Past;
+
+/// Makes releases, window after window.
+pub struct Anonymizer {
+    policy: Arc<Policy>,
+    rules: Rules,
+    choice: Choice,
+    name: String,
+    seeds: ChaCha8Rng,
+    last: Option<Recoding>,
+    /// Results of the last search that the next one starts from.
+    trail: Arc<Trail>,
+    waiting: Waiting,
+    snapshots: Snapshots,
+    memory: Option<Memory>,
+    /// Waiting records of other lanes, for the operator's figures.
+    elsewhere: u64,
+    /// The dictionaries of the last window: they explain the codes of waiting records.
+    dictionaries: Option<Dictionaries>,
+    /// The partitions whose waiting records belong to this instance; all, if `None`.
+    partitions: Option<Vec<Partition>>,
+    /// The time that an insight into the next search may take, if one was asked for.
+    look: Option<Duration>,
+    insight: Option<Insight>,
+    commit_space: CommitSpace,
+}
+
+/// The result of a window.
+#[derive(Debug)]
+pub enum Closing {
+    /// Safe to send; possibly without rows, when it only accounts for records that were left out.
+    Release(Box<Release>),
+    /// The gate refused: nothing may be sent, and the records stay where they are.
+    Refused(Refusal),
+}
+
+impl Anonymizer {
+    /// `name` starts every release id; `seed` fixes searches.
+    pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
+        Self {
+            rules: choice.rules(&policy),
+            memory: Memory::new(&policy),
+            elsewhere: 0,
+            waiting: Waiting::new(&policy),
+            policy,
+            choice,
+            name: name.into(),
+            seeds: ChaCha8Rng::seed_from_u64(seed),
+            last: None,
+            trail: Arc::default(),
+            snapshots: Snapshots::default(),
+            dictionaries: None,
+            partitions: None,
+            commit_space: CommitSpace::default(),
+            look: None,
+            insight: None,
+        }
+    }
+
+    /// Asks for an insight into the search of the next window, which may take `time`.
+    pub fn look(&mut self, time: Duration) {
+        self.look = Some(time);
+    }
+
+    /// The insight since the last call, if there is one.
+    pub fn take_insight(&mut self) -> Option<Insight> {
+        self.insight.take()
+    }
+
+    /// Caps waiting records so that `ledger` can hold every release.
+    #[must_use]
+    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
+        self.commit_space = CommitSpace::new(ledger);
+        self
+    }
+
+    /// The rules of the policy.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Records that wait for a later release.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len() + self.snapshots.waiting()
+    }
+
+    /// Drops waiting records of other instances' partitions, which a planned release may have included. Returns their number.
+    pub fn retract_others(&mut self) -> u64 {
+        let Some(partitions) = &self.partitions else { return 0 };
+        self.waiting.take(|rows, i| !partitions.contains(&rows.position(i).partition)).len() as u64
+    }
+
+    /// Drops all waiting records: other instances own them now, or the source reads them again. The next release follows one
+    /// at `last`.
+    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Node>) {
+        self.partitions = partitions;
+        self.commit_space.forget();
+        self.waiting = Waiting::new(&self.policy);
+        // Records of a snapshot are finished, so the next window has none of them: there is nothing to compare.
+        self.snapshots = Snapshots::default();
+        if self.remembers() {
+            // Other instances have published meanwhile, so the log tells all earlier releases again.
+            self.memory = Memory::new(&self.policy);
+        }
+        self.last = last.filter(|node| self.policy.lattice().contains(node)).map(Recoding::from);
+    }
+
+    /// Makes the release of a window.
+    pub fn release(&mut self, mut window: ClosedWindow) -> Result<Closing, TooWide> {
+        match std::mem::take(&mut window.kind) {
+            WindowKind::Tumbling | WindowKind::Expiry => self.release_tumbling(window),
+            WindowKind::Slide(slide) => Ok(self.release_snapshot(window, slide)),
+            WindowKind::Replay(replayed) => self.release_again(window, *replayed),
+        }
+    }
+
+    /// Accounts for records that have waited longer than `max_hold` although no window closes. `None` if there are none.
+    pub fn tick(&mut self, now: Millis) -> Result<Option<Closing>, TooWide> {
+        match &self.dictionaries {
+            Some(dictionaries) if self.waiting.is_overdue(now) => {
+                let window = ClosedWindow::empty(now, dictionaries.clone(), self.rules.counting())?;
+                self.release(window).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the losses of the published rows into the provenance.
+    fn add_losses(&self, batch: &mut GeneralizedBatch) {
+        let suppressed = batch.provenance.records_suppressed;
+        batch.provenance.losses = loss::published(&self.policy, batch, suppressed);
+    }
+
+    /// Makes the insight that the operator asked for, if one is due.
+    fn make_insight(&mut self, evaluator: &Evaluator<'_>, chosen: &Chosen) {
+        if let Some(time) = self.look.take() {
+            self.insight = Some(insight::look(&self.policy.lattice(), evaluator, chosen, time));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The records that wait between windows.
+//!
+//! Held records were left out of a release that published others. They join a later release only in a class that satisfies the
+//! policy without them. Carried records come from windows that published nothing (fewer than k people, for instance), so they
+//! start over as fresh rows of the next window. Both wait at most `max_hold`, then they are suppressed.
+
+use std::sync::Arc;
+
+use super::outcomes::Outcomes;
+use crate::frequency::counter;
+use crate::frequency::store::FrequencySets;
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::event::{Millis, Position};
+use crate::model::policy::{Policy, SuppressionAction};
+use crate::window::{ClosedWindow, TooWide};
+
+/// Held and carried records.
+pub(super) struct Waiting {
+    action: SuppressionAction,
+    /// No rows, of the right width.
+    empty: Rows,
+    held: Arc<Rows>,
+    carried: Rows,
+    /// Records of the carried windows that were suppressed for a value without a place in its hierarchy.
+    unplaced: u64,
+}
+
+impl Waiting {
+    /// No record waits.
+    pub(super) fn new(policy: &Policy) -> Self {
+        let empty = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
+        Self { action: policy.action, held: Arc::new(empty.clone()), carried: empty.clone(), empty, unplaced: 0 }
+    }
+
+    /// How many records wait.
+    pub(super) fn len(&self) -> usize {
+        self.held.len() + self.carried.len()
+    }
+
+    /// The held records.
+    pub(super) fn held(&self) -> &Arc<Rows> {
+        &self.held
+    }
+
+    /// Replaces the held records.
+    pub(super) fn set_held(&mut self, held: Rows) {
+        self.held = Arc::new(held);
+    }
+
+    /// Removes the held records.
+    pub(super) fn clear_held(&mut self) {
+        self.held = Arc::new(self.empty.clone());
+    }
+
+    /// Adds records that were held before a restart.
+    pub(super) fn hold_again(&mut self, rows: &Rows) {
+        if !rows.is_empty() {
+            let held = Arc::make_mut(&mut self.held);
+            (0..rows.len()).for_each(|i| held.push_from(rows, i));
+        }
+    }
+
+    /// Adds the window's records without a place in their hierarchy; the number of them since the last release with rows.
+    pub(super) fn add_unplaced(&mut self, window: &ClosedWindow) -> u64 {
+        self.unplaced += window.unplaced();
+        self.unplaced
+    }
+
+    /// True if a record has waited longer than `max_hold`.
+    pub(super) fn is_overdue(&self, now: Millis) -> bool {
+        let Some(oldest) = self.oldest_allowed(now) else { return false };
+        [&*self.held, &self.carried].iter().any(|rows| (0..rows.len()).any(|i| rows.arrived(i) < oldest))
+    }
+
+    /// Removes the records that have waited longer than `max_hold`; returns their positions.
+    pub(super) fn expire(&mut self, now: Millis) -> Vec<Position> {
+        let Some(oldest) = self.oldest_allowed(now) else { return Vec::new() };
+        self.take(|rows, i| rows.arrived(i) < oldest)
+    }
+
+    /// Removes some of the waiting records; returns their positions.
+    pub(super) fn take(&mut self, goes: impl Fn(&Rows, usize) -> bool) -> Vec<Position> {
+        let mut gone = Vec::new();
+        let mut rest = |rows: &Rows| {
+            let before = gone.len();
+            gone.extend((0..rows.len()).filter(|&i| goes(rows, i)).map(|i| rows.position(i)));
+            (gone.len() > before).then(|| rows.filtered(|i| !goes(rows, i)))
+        };
+        let (held, carried) = (rest(&self.held), rest(&self.carried));
+        held.into_iter().for_each(|held| self.held = Arc::new(held));
+        carried.into_iter().for_each(|carried| self.carried = carried);
+        gone
+    }
+
+    /// The window's rows behind the carried rows, with their frequency sets.
+    pub(super) fn with_carried(
+        &self,
+        window: &ClosedWindow,
+        counting: impl FnOnce() -> Counting,
+    ) -> Result<(Arc<Rows>, Arc<dyn FrequencySets>), TooWide> {
+        if self.carried.is_empty() {
+            return Ok((Arc::clone(&window.rows), Arc::clone(&window.sets)));
+        }
+        let mut rows = self.carried.clone();
+        (0..window.rows.len()).for_each(|i| rows.push_from(&window.rows, i));
+        let sizes: Vec<usize> = window.dictionaries.quasi.iter().map(|view| view.level(0).len()).collect();
+        let mut counter = counter::counter(&sizes, counting()).ok_or(TooWide)?;
+        counter.add(&rows, 0..rows.len());
+        Ok((Arc::new(rows), counter.last_store(&window.dictionaries.quasi)))
+    }
+
+    /// Takes over the outcomes of a release that was made of `rows` and the held records.
+    pub(super) fn settle(&mut self, rows: &Rows, outcomes: &Outcomes) {
+        let still_held = outcomes.still_held(self.held.len());
+        if still_held.contains(&false) {
+            self.held = Arc::new(self.held.filtered(|i| still_held[i]));
+        }
+        self.carried = self.empty.clone();
+        if !outcomes.held.is_empty() {
+            // Without published rows the window starts over. Otherwise readers of the release can know which rows it lacks.
+            let starts_over = outcomes.published.is_empty();
+            let to = if starts_over { &mut self.carried } else { Arc::make_mut(&mut self.held) };
+            outcomes.held.iter().for_each(|&i| to.push_from(rows, i as usize));
+        }
+        if self.carried.is_empty() {
+            self.unplaced = 0;
+        }
+    }
+
+    /// The earliest arrival of a record that may still wait; `None` if no record waits by this policy.
+    fn oldest_allowed(&self, now: Millis) -> Option<Millis> {
+        let SuppressionAction::Hold { max_hold } = self.action else { return None };
+        Some(Millis(now.0.saturating_sub(max_hold.as_millis() as i64)))
+    }
+}
