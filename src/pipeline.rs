@@ -21,7 +21,6 @@ use crate::gate::Release;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
-use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 use crate::model::release::plan::Ledger;
 use crate::search::choose::Choice;
@@ -266,8 +265,9 @@ impl Pipeline {
         Past {
             lanes,
             later: recalled.later,
-            levels: (recalled.fingerprint == self.policy.fingerprint)
-                .then(|| Node::new(recalled.levels.iter().copied())),
+            recoding: (recalled.fingerprint == self.policy.fingerprint)
+                .then(|| self.policy.recoding_at(&recalled.levels))
+                .flatten(),
             rows,
             dictionaries: encoder.dictionaries(),
         }
@@ -340,7 +340,8 @@ impl Pipeline {
                 }
                 Ok(Some(Closed::Reset(assignment))) => {
                     searched.returned += anonymizers.waiting();
-                    anonymizers.reset(assignment.partitions, assignment.last);
+                    let last = assignment.last.map(|node| node.levels().to_vec());
+                    anonymizers.reset(assignment.partitions, last);
                     None
                 }
                 Ok(Some(Closed::Past(past))) => {
@@ -365,6 +366,7 @@ impl Pipeline {
                 // The sink has failed, and says why.
                 return Ok(searched);
             }
+            anonymizers.learn();
         }
     }
 }

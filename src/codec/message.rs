@@ -172,7 +172,8 @@ mod tests {
     use crate::model::schema::{Role, Schema};
 
     fn manifest() -> Manifest {
-        let recoding = |cut: Option<Vec<String>>| AttributeLevel { attribute: "age".into(), level: 2, cut };
+        let recoding =
+            |cut: Option<Vec<String>>| AttributeLevel { attribute: "age".into(), level: 2, finest: None, cut };
         Manifest {
             provenance: Provenance {
                 release_id: "g-1".into(),

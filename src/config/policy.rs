@@ -84,6 +84,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
         criteria,
         suppression: SuppressionLimit(raw.suppression.limit.map_or(0.0, |share| share.0)),
         action,
+        recoding: raw.recoding.unwrap_or_default(),
         loss: raw.loss,
         unknown_value: raw.unknown_value,
         missing_value: raw.missing_value,

@@ -58,8 +58,27 @@ class Case:
         return self.quasi + self.sensitive + self.policy.get("keep", [])
 
 
+# Seeds from here on are cases with local recoding; a seed below means what it always meant.
+LOCAL = 1_000_000_000
+
+
 def make(seed):
-    return Maker(seed).case
+    case = Maker(seed).case
+    if seed >= LOCAL:
+        recode_locally(case)
+    return case
+
+
+def recode_locally(case):
+    """The same case with local recoding, without what makes no sense beside it."""
+    case.policy["recoding"] = "local"
+    if case.policy["loss"] in ("ql", "score", "entropy"):
+        case.policy["loss"] = "glm"
+    case.search = {"seed": case.search["seed"]}
+    if case.mode == "sliding":
+        case.mode = "tumbling"
+        sliding = case.window.pop("sliding")
+        case.window["tumbling"] = {"max_records": sliding["size"]}
 
 
 class Maker:

@@ -11,7 +11,7 @@ from trial import check, close, needs
 MANIFEST_KEYS = {
     "release_id", "window_id", "close_reason", "offsets", "ranges", "recoding", "losses", "records_in", "records_published",
     "records_suppressed", "records_held", "records_rejected", "algorithm", "nodes_checked", "nodes_total", "nodes_predicted",
-    "stop", "search_ms", "policy_fingerprint", "closed_at", "criteria", "k_achieved", "classes", "rows", "unmet_bounds",
+    "stop", "search_ms", "policy_fingerprint", "closed_at", "criteria", "k_achieved", "classes", "rows", "unmet_bounds", "schedule",
 }
 
 

@@ -5,7 +5,8 @@ from collections import defaultdict
 
 import recount
 from check_rows import key_of
-from trial import check, close, needs
+from hierarchies import TOP
+from trial import Mixed, check, close, needs
 
 
 @check
@@ -138,7 +139,8 @@ def levels(trial):
     for number, release in enumerate(trial.shown):
         for i, level in enumerate(release.recoding):
             low, high = trial.case.bounds(i)
-            if level is None or not isinstance(level, list) and not low <= level <= high:
+            known = [level] if isinstance(level, int) else level if isinstance(level, Mixed) else []
+            if level is None or not all(low <= one <= high for one in known):
                 yield f"release {number}: {trial.case.quasi[i]} at {level}, not {low} to {high}"
         node = release.recoding
         if last and not any(isinstance(level, list) for level in last + node):
@@ -150,7 +152,8 @@ def levels(trial):
 @check
 def cuts(trial):
     """A cut names the labels that occur, and one value is never published in two ways."""
-    cut = [(release, i) for release in trial.shown for i, level in enumerate(release.recoding) if isinstance(level, list)]
+    cut = [(release, i) for release in trial.shown for i, level in enumerate(release.recoding)
+           if isinstance(level, list) and not isinstance(level, Mixed)]
     needs(cut)
     for release, i in cut:
         by_label = trial.case.policy.get("render", "label") == "label"
@@ -162,6 +165,31 @@ def cuts(trial):
                 ways[trial.fates[row.source][i]].add(row.labels[i])
         if trial.case.policy.get("render") != "microaggregate" and any(len(labels) > 1 for labels in ways.values()):
             yield f"{trial.case.quasi[i]}: one value in two ways"
+
+
+@check
+def local_regions(trial):
+    """Local recoding: equal records of a release are published alike, in as narrow labels as their class allows."""
+    needs(trial.case.policy.get("recoding") == "local" and trial.linked and trial.shown)
+    needs(trial.case.policy.get("render", "label") == "label")
+    for number, release in enumerate(trial.shown):
+        ways, members = defaultdict(set), defaultdict(list)
+        for row in release.rows:
+            if row.source is not None and isinstance(trial.fates[row.source], list):
+                leaves = tuple(trial.fates[row.source])
+                ways[leaves].add(row.labels)
+                members[row.labels].append(leaves)
+        if any(len(labels) > 1 for labels in ways.values()):
+            yield f"release {number}: equal records are published in different ways"
+        for labels, tuples in members.items():
+            for i, label in enumerate(labels):
+                hierarchy, (low, _) = trial.case.hierarchy(i), trial.case.bounds(i)
+                leaves = {leaves[i] for leaves in tuples}
+                if TOP in leaves:
+                    continue
+                narrow = next(l for l in range(low, hierarchy.height + 1) if len({hierarchy.label(leaf, l) for leaf in leaves}) == 1)
+                if label != hierarchy.label(next(iter(leaves)), narrow):
+                    yield f"release {number}, {trial.case.quasi[i]}: {label!r} is wider than its class"
 
 
 def blocks(trial):

@@ -293,6 +293,23 @@ def absent_label(evidence, trial):
                 return None
 
 
+@forges("local-regions")
+def told_apart(evidence, trial):
+    """Equal records in two ways: one row of a class shows another class's labels."""
+    for release in trial.shown:
+        seen = {}
+        for position, row in enumerate(release.rows):
+            if row.source is None or not isinstance(trial.fates[row.source], list):
+                continue
+            leaves = tuple(trial.fates[row.source])
+            others = [other.labels for other in release.rows if other.labels != row.labels]
+            if leaves in seen and others:
+                release.published[position].update(zip(trial.case.quasi, others[0]))
+                return None
+            seen[leaves] = position
+    return False
+
+
 @forges("losses")
 def better_loss(evidence, trial):
     said = trial.shown[0].said

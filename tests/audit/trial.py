@@ -25,6 +25,21 @@ def needs(condition):
         raise DoesNotApply
 
 
+class Mixed(list):
+    """The levels that occur where every record has its own: local recoding."""
+
+
+def as_reported(attribute):
+    """A quasi-identifier of a manifest's recoding as a report writes it."""
+    if attribute.get("finest") is not None:
+        return {"finest": attribute["finest"], "coarsest": attribute["level"]}
+    return attribute["level"] if attribute.get("cut") is None else attribute["cut"]
+
+
+def mixed(level):
+    return Mixed(range(level["finest"], level["coarsest"] + 1)) if isinstance(level, dict) else level
+
+
 class Release:
     """The rows of one release, what is said of it, and the records that were read for it."""
 
@@ -32,8 +47,8 @@ class Release:
         self.trial, self.published, self.said, self.read = trial, rows, said, read
         recoding = said.get("recoding", {})
         if isinstance(recoding, list):
-            recoding = {a["attribute"]: a.get("cut", a["level"]) for a in recoding}
-        self.recoding = [recoding.get(name) for name in trial.case.quasi]
+            recoding = {a["attribute"]: as_reported(a) for a in recoding}
+        self.recoding = [mixed(recoding.get(name)) for name in trial.case.quasi]
 
     @cached_property
     def rows(self):
@@ -66,6 +81,8 @@ class Release:
         shown = hierarchy.interval if render == "interval" and hierarchy.measure in ("number", "date") else hierarchy.label
         if not isinstance(level, list):
             return {shown(leaf, level)}
+        if isinstance(level, Mixed):
+            return {shown(leaf, l) for l in level}
         low, high = case.bounds(i)
         levels = [l for l in range(low, high + 1) if leaf is TOP or hierarchy.label(leaf, l) in level]
         return {shown(leaf, l) for l in levels}

@@ -92,9 +92,10 @@ impl ReleaseReport {
 
     /// The levels in one line, for people.
     pub(in crate::cli) fn levels(&self) -> String {
-        let one = |AttributeLevel { attribute, level, cut }: &AttributeLevel| match cut {
-            Some(cut) => format!("{attribute} cut of {}", cut.len()),
-            None => format!("{attribute} {level}"),
+        let one = |AttributeLevel { attribute, level, finest, cut }: &AttributeLevel| match (cut, finest) {
+            (Some(cut), _) => format!("{attribute} cut of {}", cut.len()),
+            (None, Some(finest)) if finest != level => format!("{attribute} {finest} to {level}"),
+            (None, _) => format!("{attribute} {level}"),
         };
         self.provenance().recoding.iter().map(one).collect::<Vec<_>>().join(", ")
     }
@@ -107,5 +108,9 @@ impl ReleaseReport {
 }
 
 fn level(attribute: &AttributeLevel) -> Value {
-    attribute.cut.as_ref().map_or_else(|| json!(attribute.level), |cut| json!(cut))
+    match (&attribute.cut, attribute.finest) {
+        (Some(cut), _) => json!(cut),
+        (None, Some(finest)) => json!({ "finest": finest, "coarsest": attribute.level }),
+        (None, None) => json!(attribute.level),
+    }
 }

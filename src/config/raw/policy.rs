@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::criteria::RawCriterion;
 use crate::config::scalar::{RawDecimal, RawDuration, RawShare};
 use crate::model::hierarchy::{DateUnit, Open, TreeNode};
-use crate::model::policy::{Fallback, Loss, Render};
+use crate::model::policy::{Fallback, Loss, RecodingKind, Render};
 
 /// The privacy policy. Fields that it does not name are dropped.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -41,6 +41,10 @@ pub struct RawPolicy {
     pub sequential: Option<RawSequential>,
     /// What may be left out of a release. Default: nothing.
     pub suppression: RawSuppression,
+    /// What a release may look like: `full-domain` (one level per field, simple to read), `subtree` (each value at a level of its
+    /// own), or `local` (each record at levels of its own; loses the least). Default: `full-domain`, or `subtree` with
+    /// `search.algorithm: subtree-bottom-up`.
+    pub recoding: Option<RecodingKind>,
     /// The loss that the search minimises. Default: `glm`, because it sees every cell.
     pub loss: Loss,
     /// A quasi value outside its hierarchy. Default: `reject`, so that a wrong hierarchy is noticed. What is suppressed counts

@@ -52,6 +52,8 @@ pub(super) struct Draft {
     pub(super) elsewhere: u64,
     /// True if the plan must list the shown records, because earlier releases decide about them too.
     pub(super) lists_shown: bool,
+    /// True if no manifest of this run has named the schedule yet.
+    pub(super) introduces_schedule: bool,
     /// How the recoding was found; `None` if none was chosen.
     pub(super) chosen: Option<Chosen>,
     /// The recoding: the top as long as none is chosen.
@@ -82,6 +84,7 @@ impl Draft {
             unplaced: 0,
             elsewhere: from.elsewhere,
             lists_shown: from.remembers(),
+            introduces_schedule: true,
             chosen: None,
             outcomes: Outcomes::default(),
             search_losses: Vec::new(),
@@ -203,7 +206,7 @@ impl Draft {
         let refused = self.window.rejected.iter().filter(|(_, reject)| reject.code == RejectCode::UnknownSchema);
         ReleasePlan {
             id: self.id,
-            levels: self.recoding.coarsest().levels().to_vec(),
+            levels: self.recoding.levels(),
             closed: Some(self.window.closed),
             fingerprint: self.policy.fingerprint.clone(),
             refused: Spans::covering(refused.map(|(position, _)| *position)),

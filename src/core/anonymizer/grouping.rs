@@ -4,15 +4,16 @@
 //! generalization, provenance) reads the numbers and codes here and never maps leaf codes itself. A recoding in which the class
 //! of a row does not follow from one column per attribute needs another constructor here and no change in those steps.
 //!
-//! Invariant: two rows have the same number exactly if all their published codes are equal.
+//! Invariant: two rows that are published have the same number exactly if all their published codes are equal.
 
 use std::sync::Arc;
 
 use crate::encode::Dictionaries;
 use crate::generalize::{ClassIndex, Numbers, RowRef};
+use crate::local::Regions;
 use crate::model::batch::Rows;
 use crate::model::domain::Code;
-use crate::model::recoding::{Column, Recoding};
+use crate::model::recoding::{Column, Recoding, Value};
 use crate::search::evaluator::Evaluator;
 
 use super::sliding::Numbering;
@@ -36,6 +37,20 @@ impl Grouping {
         let (fresh, held) = (number(rows), number(held));
         let (cells, count) = index.into_cells();
         Self { numbers: Arc::new(Numbers { fresh, held, cells, count }), columns }
+    }
+
+    /// The classes of fresh and held rows by the regions of a schedule. Rows that are left over have a class of their own at the top.
+    pub(super) fn of_regions(regions: &Regions, rows: &Rows, held: &Rows, dictionaries: &Dictionaries) -> Self {
+        let columns: Vec<Arc<Column>> = dictionaries.quasi.iter().map(|view| Arc::new(Column::mixed(view))).collect();
+        let left_over = regions.len() as u32;
+        let code = |(column, &value): (&Arc<Column>, &Value)| column.code(value).unwrap_or_default();
+        let mut cells: Vec<Code> =
+            (0..left_over).flat_map(|class| columns.iter().zip(regions.labels(class)).map(code)).collect();
+        cells.extend(columns.iter().map(|column| column.len() as Code - 1));
+        let fresh = (0..rows.len()).map(|i| regions.fresh(i).unwrap_or(left_over)).collect();
+        let held = (0..held.len()).map(|i| regions.held(i).unwrap_or(left_over)).collect();
+        let numbers = Numbers { fresh, held, cells, count: regions.len() + 1 };
+        Self { numbers: Arc::new(numbers), columns }
     }
 
     /// The columns of a recoding, for a draft that publishes no rows.

@@ -9,7 +9,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 use super::{Anonymizer, Closing};
 use crate::model::event::{Millis, Partition};
-use crate::model::lattice::Node;
+use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::release::plan::Ledger;
 use crate::search::choose::Choice;
@@ -23,7 +23,7 @@ pub struct Anonymizers {
     /// The next lane's seed; the first has the run's own.
     next_seed: u64,
     seeds: ChaCha8Rng,
-    assigned: Option<(Option<Vec<Partition>>, Option<Node>)>,
+    assigned: Option<(Option<Vec<Partition>>, Option<Vec<Level>>)>,
     lanes: BTreeMap<Partition, Anonymizer>,
     ledger: Option<Arc<dyn Ledger>>,
 }
@@ -53,7 +53,7 @@ impl Anonymizers {
             let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
             let mut anonymizer = anonymizer.within(ledger.clone());
             if let Some((partitions, last)) = assigned.clone() {
-                anonymizer.reset(partitions, last);
+                anonymizer.reset(partitions, last.as_deref());
             }
             anonymizer
         });
@@ -67,9 +67,14 @@ impl Anonymizers {
     }
 
     /// Forgets what waits, in every lane: see [`Anonymizer::reset`].
-    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Node>) {
-        self.lanes.values_mut().for_each(|anonymizer| anonymizer.reset(partitions.clone(), last.clone()));
+    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Vec<Level>>) {
+        self.lanes.values_mut().for_each(|anonymizer| anonymizer.reset(partitions.clone(), last.as_deref()));
         self.assigned = Some((partitions, last));
+    }
+
+    /// Learns schedules for the windows to come, where it is time to: see [`Anonymizer::learn`].
+    pub fn learn(&mut self) {
+        self.lanes.values_mut().for_each(Anonymizer::learn);
     }
 
     /// Accounts for records that have waited too long although no window closes: those of one lane. `None` if there are

@@ -5,8 +5,8 @@
 //! draft ─choose→ recoding ─group→ classes of the rows ─plan rows→ outcome of each row
 //!       ─fit the commit space→ fewer waiting records ─generalize→ GeneralizedBatch ─gate→ Release
 //! ```
-//! The kind of the window decides who chooses: `tumbling.rs` searches a recoding, `replay.rs` repeats the one that was planned
-//! before a crash, `sliding/` picks one whose snapshot is safe beside the earlier snapshots.
+//! The kind of the window decides who chooses: `tumbling.rs` searches a recoding, `local.rs` follows a schedule, `replay.rs` repeats
+//! the recoding that was planned before a crash, `sliding/` picks one whose snapshot is safe beside the earlier snapshots.
 //!
 //! The [`Anonymizer`] is the state between windows: the last recoding, the waiting records (`waiting.rs`), the last snapshot
 //! (`sliding/`), the values shown by earlier releases (`sequential.rs`), the releases not committed yet (`commit_space.rs`).
@@ -18,6 +18,7 @@ mod draft;
 mod grouping;
 mod lanes;
 mod left_out;
+mod local;
 mod outcomes;
 mod provenance;
 mod replay;
@@ -37,7 +38,7 @@ use crate::gate::{Memory, Refusal, Release};
 use crate::generalize::GeneralizedBatch;
 use crate::loss;
 use crate::model::event::{Millis, Partition};
-use crate::model::lattice::Node;
+use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
 use crate::model::release::plan::Ledger;
@@ -48,6 +49,7 @@ use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
 
 use commit_space::CommitSpace;
+use local::Learning;
 use sliding::Snapshots;
 use waiting::Waiting;
 
@@ -77,6 +79,7 @@ pub struct Anonymizer {
     look: Option<Duration>,
     insight: Option<Insight>,
     commit_space: CommitSpace,
+    learning: Learning,
 }
 
 /// The result of a window.
@@ -108,6 +111,7 @@ impl Anonymizer {
             commit_space: CommitSpace::default(),
             look: None,
             insight: None,
+            learning: Learning::default(),
         }
     }
 
@@ -145,9 +149,10 @@ impl Anonymizer {
     }
 
     /// Drops all waiting records: other instances own them now, or the source reads them again. The next release follows one
-    /// at `last`.
-    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Node>) {
+    /// at the levels `last`: of a node, or of all steps of a schedule.
+    pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<&[Level]>) {
         self.partitions = partitions;
+        self.learning = Learning::default();
         self.commit_space.forget();
         self.waiting = Waiting::new(&self.policy);
         // Records of a snapshot are finished, so the next window has none of them: there is nothing to compare.
@@ -156,7 +161,7 @@ impl Anonymizer {
             // Other instances have published meanwhile, so the log tells all earlier releases again.
             self.memory = Memory::new(&self.policy);
         }
-        self.last = last.filter(|node| self.policy.lattice().contains(node)).map(Recoding::from);
+        self.last = last.and_then(|levels| self.policy.recoding_at(levels));
     }
 
     /// Makes the release of a window.

@@ -8,7 +8,10 @@ use super::left_out;
 use super::outcomes::source;
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
-use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, Work, rounded};
+use crate::model::lattice::Node;
+use crate::model::policy::RecodingKind;
+use crate::model::recoding::Recoding;
+use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, ScheduleName, Work, rounded};
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
 
@@ -25,13 +28,14 @@ impl Draft {
             close_reason: window.reason.as_str().into(),
             offsets: ranges(window),
             recoding: chosen.map_or_else(Vec::new, |chosen| self.attribute_levels(chosen)),
+            schedule: chosen.and_then(|chosen| self.schedule_name(&chosen.recoding)),
             losses: Vec::new(),
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
             records_published: outcomes.published.len() as u64,
             records_suppressed: (outcomes.suppressed.len() + expired + window.suppressed.len()) as u64,
             records_held: (self.held.len() - released_held - outcomes.expired.len() + outcomes.held.len()) as u64,
             records_rejected: window.rejected.len() as u64,
-            algorithm: chosen.map_or("none", |c| c.algorithm.as_str()).into(),
+            algorithm: chosen.map_or("none", algorithm).into(),
             nodes_checked: chosen.map_or(0, |c| c.checks),
             nodes_total: chosen.map_or(0, |c| u64::try_from(c.nodes).unwrap_or(u64::MAX)),
             nodes_predicted: chosen.map_or(0, |c| c.predicted),
@@ -44,14 +48,36 @@ impl Draft {
         }
     }
 
-    /// The level of each attribute, and its cut where it has several levels.
+    /// The level of each attribute, and its cut or its finest level where it has several levels.
     fn attribute_levels(&self, chosen: &Chosen) -> Vec<AttributeLevel> {
-        let level = |(attribute, &level): (usize, &u8)| AttributeLevel {
-            attribute: self.policy.quasi[attribute].name.to_string(),
-            level,
-            cut: self.grouping.columns[attribute].values().map(|_| self.cut_labels(attribute)),
+        let level = |(attribute, &level): (usize, &u8)| {
+            let (column, name) = (&self.grouping.columns[attribute], self.policy.quasi[attribute].name.to_string());
+            if column.is_mixed() {
+                let (finest, coarsest) = self.level_range(attribute).unwrap_or((level, level));
+                return AttributeLevel { attribute: name, level: coarsest, finest: Some(finest), cut: None };
+            }
+            let cut = column.values().map(|_| self.cut_labels(attribute));
+            AttributeLevel { attribute: name, level, finest: None, cut }
         };
         chosen.recoding.coarsest().levels().iter().enumerate().map(level).collect()
+    }
+
+    /// The finest and the coarsest level of an attribute among the published rows.
+    fn level_range(&self, attribute: usize) -> Option<(u8, u8)> {
+        let column = &self.grouping.columns[attribute];
+        let mut shown = vec![false; self.grouping.numbers.count];
+        self.outcomes.published.iter().for_each(|&row| shown[self.grouping.number(row) as usize] = true);
+        let classes = (0..).zip(&shown).filter(|(_, shown)| **shown);
+        let levels = || classes.clone().map(|(class, _)| column.value(self.grouping.code(class, attribute)).level);
+        levels().min().zip(levels().max())
+    }
+
+    /// The schedule of a local recoding, with its steps if no manifest of this run has named it yet.
+    fn schedule_name(&self, recoding: &Recoding) -> Option<ScheduleName> {
+        let Recoding::Local(schedule) = recoding else { return None };
+        let step = |node: &Node| node.levels().iter().map(|&level| i32::from(level)).collect();
+        let steps = || schedule.steps().iter().map(step).collect();
+        Some(ScheduleName { id: schedule.id(), steps: self.introduces_schedule.then(steps) })
     }
 
     /// The operator's figures.
@@ -87,6 +113,13 @@ impl Draft {
         }
         let codes = (0..column.len()).filter(|&code| occurs[code]);
         codes.map(|code| column.label(code as u32).to_owned()).collect()
+    }
+}
+
+fn algorithm(chosen: &Chosen) -> &'static str {
+    match chosen.recoding {
+        Recoding::Local(_) => RecodingKind::Local.as_str(),
+        Recoding::Node(_) | Recoding::Cuts(_) => chosen.algorithm.as_str(),
     }
 }
 

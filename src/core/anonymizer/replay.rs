@@ -11,6 +11,7 @@ use super::outcomes::Outcomes;
 use super::{Anonymizer, Closing};
 use crate::failpoint::defect;
 use crate::model::lattice::Node;
+use crate::model::policy::RecodingKind;
 use crate::model::release::plan::ReleasePlan;
 use crate::search::choose::Chosen;
 use crate::search::evaluator::Evaluator;
@@ -29,6 +30,9 @@ impl Anonymizer {
         if obsolete || draft.rows.is_empty() {
             self.leave_planned_out(&mut draft, obsolete);
             return Ok(self.release_unsearched(draft));
+        }
+        if self.policy.recoding == RecodingKind::Local {
+            return Ok(self.release_locally(draft));
         }
         let policy = Arc::clone(&self.policy);
         let rules = self.rules.bind(&draft.window.dictionaries.values());

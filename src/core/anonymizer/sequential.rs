@@ -13,11 +13,11 @@ use super::sliding::Counts;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
+use crate::local::{Table, Terms, apply};
 use crate::model::batch::Rows;
 use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
 use crate::model::event::Partition;
-use crate::model::lattice::Node;
 use crate::model::recoding::Recoding;
 use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
@@ -28,8 +28,8 @@ pub struct Past {
     pub lanes: Vec<Partition>,
     /// How many releases have followed it, at least.
     pub later: usize,
-    /// Its levels; `None` if it was made by another policy.
-    pub levels: Option<Node>,
+    /// Its recoding; `None` if it was made by another policy.
+    pub recoding: Option<Recoding>,
     /// Its rows.
     pub rows: Rows,
     /// What their codes mean.
@@ -44,21 +44,32 @@ impl Anonymizer {
 
     /// Learns what a release showed before a restart.
     pub fn recall(&mut self, past: &Past) {
-        let lattice = self.policy.lattice();
+        let grouping = past.recoding.as_ref().map(|recoding| self.group_again(recoding, past));
         let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_asked_for()) else { return };
         let field = memory.field();
         let row = |i: usize| (past.rows.subject(i), past.rows.sensitive(i)[field]);
-        match past.levels.clone().filter(|node| lattice.contains(node)) {
-            Some(node) => {
+        match grouping {
+            Some(grouping) => {
                 let all: Vec<RowRef> = (0..past.rows.len() as u32).map(RowRef::Fresh).collect();
-                let none = past.rows.filtered(|_| false);
-                let grouping = Grouping::of(&Recoding::from(node), &past.rows, &none, &past.dictionaries);
                 let classes = grouping.members(&all).into_iter();
                 memory.recall(past.later, classes.map(|class| class.into_iter().map(row).collect::<Vec<_>>()));
             }
             // Its classes are unknown by this policy: at worst each record was a class of its own.
             None => memory.recall(past.later, (0..past.rows.len()).map(|i| [row(i)])),
         }
+    }
+
+    /// The classes of an earlier release. By a schedule those of its rows alone: they can be finer than they were, never coarser,
+    /// so nobody has more candidates than the release left them.
+    fn group_again(&self, recoding: &Recoding, past: &Past) -> Grouping {
+        let none = past.rows.filtered(|_| false);
+        let Recoding::Local(schedule) = recoding else {
+            return Grouping::of(recoding, &past.rows, &none, &past.dictionaries);
+        };
+        let rules = self.rules.bind(&past.dictionaries.values());
+        let terms = Terms::new(&self.policy, &rules, &past.dictionaries.quasi);
+        let table = Table::new(&past.rows, &none, &self.rules.counting());
+        Grouping::of_regions(&apply(&terms, &table, schedule, 0, 0), &past.rows, &none, &past.dictionaries)
     }
 
     /// Leaves out the rows that `sequential` does not allow; none if the policy does not ask for it.

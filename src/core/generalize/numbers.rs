@@ -59,7 +59,7 @@ impl Numbers {
                 RowRef::Held(i) => held.quasi(i as usize),
             };
             let cells = &self.cells[self.get(row) as usize * columns.len()..][..columns.len()];
-            leaves.iter().zip(columns).map(|(&leaf, column)| column.map()[leaf as usize]).eq(cells.iter().copied())
+            leaves.iter().zip(columns).zip(cells).all(|((&leaf, column), &code)| column.shows(leaf, code))
         })
     }
 

@@ -75,7 +75,7 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn walk(terms: &Terms<'a>, table: &'a Table, schedule: &Schedule, first: usize) -> Self {
-        let ladders = Ladders::new(terms, table);
+        let mut ladders = Ladders::new(terms, table);
         let mut judge = Judge::new(terms.rules);
         let mut counter = Counter::default();
         let mut class_of = vec![LEFT; table.len()];
@@ -86,27 +86,18 @@ impl<'a> Draft<'a> {
             if left.is_empty() {
                 break;
             }
-            counter.group(table, &ladders, &left, node);
-            if counter.judge(&mut judge, table, &left, 1) == 0 {
+            if counter.count((table, &mut ladders), &mut judge, &left, node, 1) == 0 {
                 continue;
             }
             numbers.clear();
-            numbers.extend(counter.good.iter().map(|&good| {
-                if good {
-                    classes += 1;
-                    classes - 1
-                } else {
-                    LEFT
-                }
-            }));
-            let mut kept = 0;
-            for at in 0..left.len() {
-                let (tuple, class) = (left[at], numbers[counter.class_of[at] as usize]);
-                class_of[tuple as usize] = class;
-                left[kept] = tuple;
-                kept += usize::from(class == LEFT);
+            for &good in &counter.good {
+                numbers.push(if good { classes } else { LEFT });
+                classes += u32::from(good);
             }
-            left.truncate(kept);
+            for (&place, &class) in counter.places.iter().zip(&counter.class_of) {
+                class_of[left[place as usize] as usize] = numbers[class as usize];
+            }
+            left.retain(|&tuple| class_of[tuple as usize] == LEFT);
         }
         let (levels, rows, member) = (Vec::new(), Vec::new(), Vec::new());
         Self { table, ladders, judge, class_of, classes: classes as usize, member, levels, rows }

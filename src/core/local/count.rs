@@ -1,8 +1,10 @@
 //! Groups tuples into the classes of a node, and judges the classes.
 //!
-//! The key of a tuple is looked up in an open-addressing table of class numbers that is sized by the tuples at hand, so a step of a schedule
-//! costs in proportion to the tuples that are still left. Where one word does not hold the keys of all attributes, the class number
-//! found for the first attributes takes the lower half of the next round's key.
+//! Most tuples that are left at a step are in classes that are too small. So the keys are first counted in a table of buckets, without
+//! comparing them: a class has no more rows than its bucket. Only tuples of large buckets are grouped by their very keys, in an
+//! open-addressing table of class numbers. A step of a schedule costs in proportion to the tuples that are still left.
+//! Where one word does not hold the keys of all attributes, the class number found for the first attributes takes the lower half of
+//! the next round's key.
 //! Sizes decide first. Where the policy asks for more than a number of records, the classes that are large enough are gathered from
 //! their rows, distinct subjects and histograms are counted, and the rules judge each class by itself.
 
@@ -11,16 +13,20 @@ use super::terms::Ladders;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
-use crate::privacy::{Class, Rules};
+use crate::privacy::{Class, Rule, Rules, Scope};
 
 /// Classes of some tuples at one node. The buffers are used again from node to node.
 #[derive(Default)]
 pub(super) struct Counter {
     keys: Vec<u64>,
+    /// Rows per bucket of keys, up to the largest number.
+    buckets: Vec<u16>,
+    /// The places of the tuples in large buckets.
+    pub(super) places: Vec<u32>,
+    /// The class of each of them.
+    pub(super) class_of: Vec<u32>,
     slots: Vec<u32>,
     class_keys: Vec<u64>,
-    /// The class of every tuple, in the order in which the tuples were given.
-    pub(super) class_of: Vec<u32>,
     /// Fresh rows per class.
     sizes: Vec<u32>,
     /// Whether the class satisfies the policy by itself.
@@ -30,45 +36,93 @@ pub(super) struct Counter {
 const EMPTY: u32 = u32::MAX;
 
 impl Counter {
-    /// Groups `tuples` by what they show at `node`, and counts the fresh rows of each class.
-    pub(super) fn group(&mut self, table: &Table, ladders: &Ladders, tuples: &[u32], node: &Node) {
-        for (round, attributes) in ladders.rounds.iter().enumerate() {
-            self.keys.clear();
-            if round > 0 {
-                self.keys.extend(self.class_of.iter().map(|&class| u64::from(class)));
-            } else {
-                self.keys.resize(tuples.len(), 0);
-            }
-            // An attribute with one value tells nothing apart.
-            let telling: Vec<(usize, &[u64])> = attributes
-                .clone()
-                .map(|at| (at, &ladders.attributes[at], usize::from(node.levels()[at])))
-                .filter(|(_, ladder, level)| ladder.counts[*level] > 1)
-                .map(|(at, ladder, level)| (at, ladder.packed[level].as_slice()))
-                .collect();
-            for (key, &tuple) in self.keys.iter_mut().zip(tuples) {
-                let cells = table.cells(tuple);
-                *key = telling.iter().fold(*key, |key, &(at, packed)| key | packed[cells[at] as usize]);
-            }
-            self.number();
+    /// Groups `tuples` by what they show at `node`, judges the classes, and returns how many fresh rows the good ones have; 0, and no
+    /// class, where classes of sufficient size have fewer than `wanted` rows together.
+    pub(super) fn count(
+        &mut self,
+        (table, ladders): (&Table, &mut Ladders),
+        judge: &mut Judge<'_>,
+        tuples: &[u32],
+        node: &Node,
+        wanted: u64,
+    ) -> u64 {
+        self.pack(table, ladders, tuples, node);
+        if self.find_places(table, tuples, judge.least) < wanted {
+            self.places.clear();
         }
+        self.number();
         self.sizes.clear();
         self.sizes.resize(self.class_keys.len(), 0);
-        for (&class, &tuple) in self.class_of.iter().zip(tuples) {
-            self.sizes[class as usize] += table.count(tuple);
+        for (&class, &place) in self.class_of.iter().zip(&self.places) {
+            self.sizes[class as usize] += table.count(tuples[place as usize]);
+        }
+        self.good.clear();
+        self.good.extend(self.sizes.iter().map(|&size| size >= judge.least));
+        let large = self.covered();
+        if large < wanted {
+            self.good.fill(false);
+            return 0;
+        }
+        if judge.sizes_only { large } else { self.judge(judge, table, tuples) }
+    }
+
+    fn covered(&self) -> u64 {
+        self.sizes.iter().zip(&self.good).filter(|(_, good)| **good).map(|(&size, _)| u64::from(size)).sum()
+    }
+
+    /// The keys of `tuples` at `node`.
+    fn pack(&mut self, table: &Table, ladders: &mut Ladders, tuples: &[u32], node: &Node) {
+        self.keys.clear();
+        self.keys.resize(tuples.len(), 0);
+        for round in 0..ladders.rounds.len() {
+            if round > 0 {
+                self.places.clear();
+                self.places.extend(0..tuples.len() as u32);
+                self.number();
+                self.keys.clear();
+                self.keys.extend(self.class_of.iter().map(|&class| u64::from(class)));
+            }
+            let parts = ladders.parts(round, node);
+            for (key, &tuple) in self.keys.iter_mut().zip(tuples) {
+                let joint = table.joint(tuple);
+                *key = parts.iter().fold(*key, |key, (group, parts)| key | parts[joint[*group] as usize]);
+            }
         }
     }
 
-    /// Numbers the classes of equal keys in order of first appearance.
+    /// Finds the tuples whose bucket has at least `least` rows, and returns how many rows they have.
+    fn find_places(&mut self, table: &Table, tuples: &[u32], least: u32) -> u64 {
+        let buckets = (self.keys.len() * 4).next_power_of_two().max(2);
+        let shift = u64::BITS - buckets.trailing_zeros();
+        self.buckets.clear();
+        self.buckets.resize(buckets, 0);
+        for (&key, &tuple) in self.keys.iter().zip(tuples) {
+            let rows = &mut self.buckets[(spread(key) >> shift) as usize];
+            *rows = rows.saturating_add(table.count(tuple).min(u32::from(u16::MAX)) as u16);
+        }
+        let least = least.min(u32::from(u16::MAX)) as u16;
+        self.places.clear();
+        let mut rows = 0;
+        for (place, &key) in self.keys.iter().enumerate() {
+            if self.buckets[(spread(key) >> shift) as usize] >= least {
+                self.places.push(place as u32);
+                rows += u64::from(table.count(tuples[place]));
+            }
+        }
+        rows
+    }
+
+    /// Numbers the classes of the tuples in `places` in order of first appearance.
     fn number(&mut self) {
-        let slots = (self.keys.len() * 2).next_power_of_two().max(2);
+        let slots = (self.places.len() * 2).next_power_of_two().max(2);
         let shift = u64::BITS - slots.trailing_zeros();
         self.slots.clear();
         self.slots.resize(slots, EMPTY);
         self.class_keys.clear();
         self.class_of.clear();
-        for &key in &self.keys {
-            let mut at = ((key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
+        for &place in &self.places {
+            let key = self.keys[place as usize];
+            let mut at = (spread(key) >> shift) as usize;
             let class = loop {
                 match self.slots[at] {
                     EMPTY => {
@@ -85,23 +139,8 @@ impl Counter {
         }
     }
 
-    /// Judges the classes of `tuples`, which were grouped last, and returns how many fresh rows the good ones have. Where large enough
-    /// classes have fewer than `wanted` rows together, nothing more is counted and no class is good.
-    pub(super) fn judge(&mut self, judge: &mut Judge<'_>, table: &Table, tuples: &[u32], wanted: u64) -> u64 {
-        let least = judge.least;
-        self.good.clear();
-        self.good.extend(self.sizes.iter().map(|&size| size >= least));
-        let covered = |counter: &Self| -> u64 {
-            counter.sizes.iter().zip(&counter.good).filter(|(_, good)| **good).map(|(&size, _)| u64::from(size)).sum()
-        };
-        let large = covered(self);
-        if large < wanted {
-            self.good.fill(false);
-            return 0;
-        }
-        if judge.sizes_only {
-            return large;
-        }
+    /// Judges the classes that are large enough by all rules, and returns how many fresh rows the good ones have.
+    fn judge(&mut self, judge: &mut Judge<'_>, table: &Table, tuples: &[u32]) -> u64 {
         // Tuples of large classes, class by class.
         let mut ends = vec![0u32; self.good.len() + 1];
         for &class in self.class_of.iter().filter(|&&class| self.good[class as usize]) {
@@ -109,8 +148,9 @@ impl Counter {
         }
         (1..ends.len()).for_each(|class| ends[class] += ends[class - 1]);
         let mut grouped = vec![0u32; ends.last().map_or(0, |&all| all as usize)];
-        for (&class, &tuple) in self.class_of.iter().zip(tuples).filter(|(class, _)| self.good[**class as usize]) {
-            grouped[ends[class as usize] as usize] = tuple;
+        for (&class, &place) in self.class_of.iter().zip(&self.places).filter(|(class, _)| self.good[**class as usize])
+        {
+            grouped[ends[class as usize] as usize] = tuples[place as usize];
             ends[class as usize] += 1;
         }
         let mut start = 0;
@@ -118,8 +158,14 @@ impl Counter {
             *good = *good && judge.holds(table, &grouped[start as usize..end as usize]);
             start = end;
         }
-        covered(self)
+        self.covered()
     }
+}
+
+/// Spreads keys over the upper bits, by which slots and buckets are chosen.
+#[inline]
+fn spread(key: u64) -> u64 {
+    (key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Judges classes by the rules that need nothing but the class.
@@ -129,6 +175,8 @@ pub(super) struct Judge<'a> {
     least: u32,
     /// A number of records is all that they ask for.
     pub(super) sizes_only: bool,
+    /// Some rule compares a class with everybody.
+    compares: bool,
     subjects: Vec<u64>,
     pairs: Vec<(u64, Code)>,
     values: Vec<Code>,
@@ -139,11 +187,12 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     pub(super) fn new(rules: &'a Rules) -> Self {
         let counting = rules.counting();
-        let more = rules.alone(true, true).chain(rules.alone(true, false)).next().is_some();
+        let more = judged(rules).any(|rule| rule.least_size().is_none());
         Self {
             rules,
             least: rules.least_size().max(1),
             sizes_only: !counting.subjects && !more,
+            compares: rules.of(Scope::Within).next().is_some(),
             subjects: Vec::new(),
             pairs: Vec::new(),
             values: Vec::new(),
@@ -153,6 +202,26 @@ impl<'a> Judge<'a> {
 
     /// True if a class of these tuples satisfies the rules.
     pub(super) fn holds(&mut self, table: &Table, tuples: &[u32]) -> bool {
+        let Some(size) = self.tally(table, tuples) else { return false };
+        let rules = self.rules;
+        let holds =
+            |class: &Class<'_>, release: &Class<'_>| judged(rules).all(|rule| rule.meets(rule.measure(class, release)));
+        let histograms = histograms(&self.counts);
+        let class = Class { size, facets: &histograms };
+        if !self.compares {
+            return holds(&class, &class);
+        }
+        let everybody = table.everybody.get_or_init(|| {
+            let all: Vec<u32> = (0..table.len() as u32).collect();
+            let mut judge = Judge { least: 0, ..Judge::new(rules) };
+            (judge.tally(table, &all).unwrap_or(0), judge.counts)
+        });
+        let release = self::histograms(&everybody.1);
+        holds(&class, &Class { size: everybody.0, facets: &release })
+    }
+
+    /// Counts the people and the facets of some tuples; returns the number of people, or `None` if they are too few.
+    fn tally(&mut self, table: &Table, tuples: &[u32]) -> Option<u32> {
         let rows = || tuples.iter().flat_map(|&tuple| table.fresh.range(tuple));
         let size = if table.subjects.is_empty() {
             rows().count()
@@ -164,7 +233,7 @@ impl<'a> Judge<'a> {
             self.subjects.len()
         };
         if (size as u32) < self.least {
-            return false;
+            return None;
         }
         for (facet, (codes, counts)) in table.facets.iter().zip(&mut self.counts) {
             self.values.clear();
@@ -186,8 +255,16 @@ impl<'a> Judge<'a> {
                 counts.push(run.len() as u32);
             }
         }
-        let histograms: Vec<Histogram<'_>> =
-            self.counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect();
-        self.rules.hold_alone(&Class { size: size as u32, facets: &histograms })
+        Some(size as u32)
     }
+}
+
+/// The rules that classes are judged by: all but those about the release as a whole. A class that satisfies a rule about people who
+/// know some attributes satisfies it whatever they know, for what they see is a union of such classes.
+fn judged(rules: &Rules) -> impl Iterator<Item = &dyn Rule> {
+    rules.iter().filter(|rule| rule.scope() != Scope::Release)
+}
+
+fn histograms(counts: &[(Vec<Code>, Vec<u32>)]) -> Vec<Histogram<'_>> {
+    counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
 }

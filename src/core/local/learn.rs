@@ -38,18 +38,20 @@ pub struct Effort {
     /// The shares of all records that a step must cover. A smaller share makes a longer schedule with less loss. The schedule of the
     /// share that loses least is kept.
     pub shares: Vec<f64>,
+    /// The most steps that the schedule may have. The fewer are left, the more records a step must cover.
+    pub max_steps: usize,
 }
 
 impl Default for Effort {
     /// Larger: more time in the background. Smaller: coarser schedules.
     fn default() -> Self {
-        Self { evaluations: 20_000, shares: vec![0.001] }
+        Self { evaluations: 20_000, shares: vec![0.001], max_steps: usize::MAX }
     }
 }
 
 /// Learns a schedule from past windows.
 pub fn learn(terms: &Terms<'_>, tables: &[&Table], effort: &Effort) -> Schedule {
-    let one = |&share: &f64| Learner::new(terms, tables, share).run(effort.evaluations);
+    let one = |&share: &f64| Learner::new(terms, tables, share).run(effort);
     let schedules: Vec<Schedule> = effort.shares.par_iter().map(one).collect();
     let loss = |schedule: &Schedule| -> f64 {
         tables.iter().map(|table| apply(terms, table, schedule, 0, 0).loss() * table.records() as f64).sum()
@@ -128,15 +130,28 @@ impl<'a> Learner<'a> {
         }
     }
 
-    fn run(mut self, budget: u64) -> Schedule {
+    fn run(mut self, effort: &Effort) -> Schedule {
         let mut steps = Vec::new();
+        let wanted = self.wanted;
         while self.windows.iter().any(|window| !window.left.is_empty()) {
+            // The last step is the coarsest node.
+            let steps_left = effort.max_steps.saturating_sub(steps.len() + 1) as u64;
+            if steps_left == 0 {
+                break;
+            }
+            self.wanted = wanted.max(self.rows_left() / steps_left.saturating_mul(2));
             let prices = self.prices();
-            let Some(node) = self.next(&prices, budget) else { break };
-            self.release(&node);
+            let Some(node) = self.next(&prices, effort.evaluations) else { break };
+            self.release();
             steps.push(node);
         }
         Schedule::new(steps, &self.lattice)
+    }
+
+    fn rows_left(&self) -> u64 {
+        let rows =
+            |window: &Window<'_>| window.left.iter().map(|&tuple| u64::from(window.table.count(tuple))).sum::<u64>();
+        self.windows.iter().map(rows).sum()
     }
 
     /// What the records that are left lose per attribute and level.
@@ -201,23 +216,26 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// How many of the rows that are left are in good classes at `node`; 0 if fewer than a step must cover could be.
+    /// How many of the rows that are left are in good classes at `node`.
     fn covered(&mut self, node: &Node) -> u64 {
         self.evaluations += 1;
         let judge = &mut self.judge;
-        let of = |window: &mut Window<'_>| {
-            window.counter.group(window.table, &window.ladders, &window.left, node);
-            window.counter.judge(judge, window.table, &window.left, 1)
+        let of = |Window { table, ladders, left, counter }: &mut Window<'_>| {
+            counter.count((table, ladders), judge, left, node, 1)
         };
         self.windows.iter_mut().map(of).sum()
     }
 
-    /// Takes the rows out that the good classes of `node` cover.
-    fn release(&mut self, node: &Node) {
-        self.covered(node);
+    /// Takes the rows out that the good classes of `node`, which was evaluated last, cover.
+    fn release(&mut self) {
         for Window { left, counter, .. } in &mut self.windows {
-            let mut classes = counter.class_of.iter();
-            left.retain(|_| classes.next().is_none_or(|&class| !counter.good[class as usize]));
+            let good = counter.places.iter().zip(&counter.class_of).filter(|(_, class)| counter.good[**class as usize]);
+            let mut gone = good.map(|(&place, _)| place).peekable();
+            let mut place = 0;
+            left.retain(|_| {
+                place += 1;
+                gone.next_if_eq(&(place - 1)).is_none()
+            });
         }
     }
 }

@@ -8,11 +8,16 @@
 //! `Debug` shows counts only.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::generalize::ClassIndex;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::Code;
+
+/// The most combinations of leaves that are looked up together. Larger: fewer lookups per tuple, in tables that no longer fit into the
+/// processor's first cache. Smaller: more lookups.
+const MAX_JOINT: usize = 1 << 10;
 
 /// The distinct quasi tuples of some rows.
 pub struct Table {
@@ -21,12 +26,26 @@ pub struct Table {
     pub(super) leaves: Vec<Vec<Code>>,
     /// Tuple by tuple, one cell per attribute.
     pub(super) cells: Vec<u32>,
+    /// Attributes whose cells are looked up together.
+    pub(super) groups: Vec<Group>,
+    /// Tuple by tuple, one number per group: its cells as digits.
+    joint: Vec<u32>,
     pub(super) fresh: Grouped,
     pub(super) held: Grouped,
     /// The subjects of the fresh rows, in the order of `fresh.rows`; empty if rows are counted.
     pub(super) subjects: Vec<u64>,
     /// Per facet the codes of the fresh rows, in the order of `fresh.rows`.
     pub(super) facets: Vec<Vec<Code>>,
+    /// How many people there are, and per facet the codes they have and how many have each: counted when first asked for.
+    pub(super) everybody: OnceLock<(u32, Vec<(Vec<Code>, Vec<u32>)>)>,
+}
+
+/// Attributes whose cells are looked up together, and what a step in each of them is worth in the number that stands for all cells.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) attributes: Vec<(usize, usize)>,
+    /// How many numbers there are.
+    pub(super) size: usize,
 }
 
 /// Rows, tuple by tuple.
@@ -68,10 +87,20 @@ impl Table {
         let facet = |facet: &crate::model::counting::Facet| {
             fresh_rows.rows.iter().map(|row| facet.code(fresh, of(row))).collect()
         };
+        let leaves: Vec<Vec<Code>> = leaves.into_iter().map(|occurring| occurring.codes).collect();
+        let groups = Group::of(&leaves);
+        let digits = |cells: &[u32], group: &Group| -> u32 {
+            group.attributes.iter().map(|&(at, worth)| cells[at] * worth as u32).sum()
+        };
+        let joint =
+            cells.chunks_exact(width.max(1)).flat_map(|cells| groups.iter().map(move |group| digits(cells, group)));
         Self {
             width,
+            joint: joint.collect(),
+            groups,
             facets: counting.facets.iter().map(facet).collect(),
-            leaves: leaves.into_iter().map(|occurring| occurring.codes).collect(),
+            everybody: OnceLock::new(),
+            leaves,
             cells,
             fresh: fresh_rows,
             held: held_rows,
@@ -100,10 +129,37 @@ impl Table {
         self.fresh.starts[tuple as usize + 1] - self.fresh.starts[tuple as usize]
     }
 
+    /// The cells of a tuple as one number per group.
+    #[inline]
+    pub(super) fn joint(&self, tuple: u32) -> &[u32] {
+        &self.joint[tuple as usize * self.groups.len()..][..self.groups.len()]
+    }
+
     /// The cells of a tuple.
     #[inline]
     pub(super) fn cells(&self, tuple: u32) -> &[u32] {
         &self.cells[tuple as usize * self.width..][..self.width]
+    }
+}
+
+impl Group {
+    /// Puts attributes into as few groups as a simple rule finds: each into the first group with room, those with many leaves first.
+    fn of(leaves: &[Vec<Code>]) -> Vec<Self> {
+        let mut order: Vec<usize> = (0..leaves.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(leaves[at].len()));
+        let mut groups: Vec<Self> = Vec::new();
+        for at in order {
+            let count = leaves[at].len();
+            let room = groups.iter_mut().find(|group| group.size * count <= MAX_JOINT);
+            match room {
+                Some(group) => {
+                    group.attributes.push((at, group.size));
+                    group.size *= count;
+                }
+                None => groups.push(Self { attributes: vec![(at, 1)], size: count }),
+            }
+        }
+        groups
     }
 }
 

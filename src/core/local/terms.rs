@@ -1,16 +1,19 @@
 //! The terms under which windows are recoded, and their form for one table: what each cell becomes and costs at each level.
 //!
-//! A [`Ladders`] holds, per attribute and level, the ancestor of every leaf that occurs in the table: as a code of the domain, as a dense
-//! number, and as that number shifted to its place in a packed key. The key of a tuple at a node is the `or` of one such entry per
-//! attribute. Attributes whose numbers do not fit into one word together are packed in several rounds; see [`super::count`].
+//! A [`Ladders`] holds, per attribute and level, the ancestor of every leaf that occurs in the table, as a code of the domain and as a dense
+//! number. A key packs these numbers, each at its place in a word. Attributes with few leaves are looked up together: the table has
+//! one number for the cells of such a group, and a [`Lookup`] says, for some levels of the group's attributes, which part of the key
+//! each number stands for. The key of a tuple at a node is the `or` of one entry per group. Groups whose parts do not fit into one
+//! word are packed in several rounds; see [`super::count`].
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use super::table::Table;
+use super::table::{Group, Table};
 use crate::model::domain::{Code, DomainView};
-use crate::model::lattice::{Lattice, Level};
+use crate::model::lattice::{Lattice, Level, Node};
 use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Value;
 use crate::privacy::Rules;
@@ -61,7 +64,8 @@ impl<'a> Terms<'a> {
 /// The levels of all attributes for the leaves of one table.
 pub(super) struct Ladders {
     pub(super) attributes: Vec<Ladder>,
-    /// The attributes of each packing round.
+    lookups: Vec<Lookup>,
+    /// The groups of each packing round.
     pub(super) rounds: Vec<std::ops::Range<usize>>,
 }
 
@@ -75,7 +79,14 @@ pub(super) struct Ladder {
     /// How many numbers each level has.
     pub(super) counts: Vec<usize>,
     pub(super) costs: Vec<Vec<f64>>,
-    pub(super) packed: Vec<Vec<u64>>,
+    /// The place of the numbers in a packed key.
+    shift: u32,
+}
+
+/// Parts of keys by the number of a group's cells, for the levels that were asked for.
+struct Lookup {
+    group: Group,
+    parts: FxHashMap<SmallVec<[Level; 16]>, Arc<[u64]>>,
 }
 
 impl Ladders {
@@ -83,22 +94,55 @@ impl Ladders {
         let mut attributes: Vec<Ladder> = (0..table.width).map(|at| Ladder::new(terms, table, at)).collect();
         let mut rounds: Vec<std::ops::Range<usize>> = Vec::new();
         let (mut used, mut first) = (0, 0);
-        for (at, ladder) in attributes.iter_mut().enumerate() {
-            let most = ladder.counts[usize::from(ladder.min)];
-            let bits = usize::BITS - most.saturating_sub(1).leading_zeros();
-            if used + bits > u64::BITS {
-                rounds.push(first..at);
+        for (number, group) in table.groups.iter().enumerate() {
+            let bits = |&(at, _): &(usize, usize)| attributes[at].bits();
+            if used + group.attributes.iter().map(bits).sum::<u32>() > u64::BITS {
+                rounds.push(first..number);
                 // The number that stands for the rounds before takes the lower half.
-                (used, first) = (u32::BITS, at);
+                (used, first) = (u32::BITS, number);
             }
-            // A level of one value takes no bits; any shift will do for its 0.
-            let shift = used.min(u64::BITS - 1);
-            let shifted = |numbers: &Vec<u32>| numbers.iter().map(|&number| u64::from(number) << shift).collect();
-            ladder.packed = ladder.numbers.iter().map(shifted).collect();
-            used += bits;
+            for &(at, _) in &group.attributes {
+                // A level of one value takes no bits; any shift will do for its 0.
+                attributes[at].shift = used.min(u64::BITS - 1);
+                used += attributes[at].bits();
+            }
         }
-        rounds.push(first..attributes.len());
-        Self { attributes, rounds }
+        rounds.push(first..table.groups.len());
+        let lookup = |group: &Group| Lookup { group: group.clone(), parts: FxHashMap::default() };
+        Self { attributes, lookups: table.groups.iter().map(lookup).collect(), rounds }
+    }
+
+    /// For each group of a round its parts of the keys at `node`, without the groups that show one value only.
+    pub(super) fn parts(&mut self, round: usize, node: &Node) -> SmallVec<[(usize, Arc<[u64]>); 8]> {
+        let (ladders, groups) = (&self.attributes, self.rounds[round].clone());
+        let lookups = self.lookups.iter_mut().enumerate().skip(groups.start).take(groups.len());
+        let telling = lookups.filter(|(_, lookup)| {
+            lookup.group.attributes.iter().any(|&(at, _)| ladders[at].counts[usize::from(node.levels()[at])] > 1)
+        });
+        telling.map(|(group, lookup)| (group, lookup.parts(ladders, node))).collect()
+    }
+}
+
+impl Lookup {
+    fn parts(&mut self, ladders: &[Ladder], node: &Node) -> Arc<[u64]> {
+        let Group { attributes, size } = &self.group;
+        let levels = attributes.iter().map(|&(at, _)| node.levels()[at]).collect();
+        let make = |_: &SmallVec<[Level; 16]>| -> Arc<[u64]> {
+            let mut parts = Vec::with_capacity(*size);
+            parts.push(0);
+            // The numbers of the first cells, once for each value of the next cell.
+            for &(at, worth) in attributes {
+                let (ladder, level) = (&ladders[at], usize::from(node.levels()[at]));
+                let shifted = |leaf: usize| u64::from(ladder.numbers[level][leaf]) << ladder.shift;
+                for leaf in 1..ladder.numbers[level].len() {
+                    (0..worth).for_each(|before| parts.push(parts[before] | shifted(leaf)));
+                }
+                // The first leaf has the number 0, so its entries are right as they are.
+                debug_assert!(ladder.numbers[level].first().is_none_or(|&number| number == 0));
+            }
+            parts.into()
+        };
+        Arc::clone(self.parts.entry(levels).or_insert_with_key(make))
     }
 }
 
@@ -117,7 +161,12 @@ impl Ladder {
             codes.iter().map(value).collect()
         };
         let costs = codes.iter().enumerate().map(cost).collect();
-        Self { min, max, codes, numbers, counts, costs, packed: Vec::new() }
+        Self { min, max, codes, numbers, counts, costs, shift: 0 }
+    }
+
+    /// How many bits its numbers take in a key.
+    fn bits(&self) -> u32 {
+        usize::BITS - self.counts[usize::from(self.min)].saturating_sub(1).leading_zeros()
     }
 
     /// The published value of a leaf at a level.

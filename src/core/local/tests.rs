@@ -77,7 +77,7 @@ impl Window {
     fn learn(&self, share: f64, evaluations: u64) -> Schedule {
         let tuples = Table::new(&self.fresh, &self.held, &self.table.rules.counting());
         let terms = Terms::new(&self.table.policy, &self.table.rules, &self.table.dictionaries.quasi);
-        learn(&terms, &[&tuples, &tuples], &Effort { evaluations, shares: vec![share, 0.1] })
+        learn(&terms, &[&tuples, &tuples], &Effort { evaluations, shares: vec![share, 0.1], max_steps: 5 })
     }
 
     /// The label of a record's value at a level, as text.

@@ -12,8 +12,14 @@ use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Column;
 use crate::model::release::manifest::{Named, rounded};
 
-/// The losses of `batch`, beside which `suppressed` records were left out; none if it has no rows.
+/// The losses of `batch`, beside which `suppressed` records were left out, to three digits; none if it has no rows.
 pub fn published(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Vec<Named> {
+    let public = |named: Named| Named { value: rounded(named.value), ..named };
+    of_rows(policy, batch, suppressed).into_iter().map(public).collect()
+}
+
+/// The same with all digits, for whoever holds the records.
+pub fn of_rows(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Vec<Named> {
     if batch.is_empty() {
         return Vec::new();
     }
@@ -30,12 +36,14 @@ pub fn published(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> 
             Some((squares + (all - shown) * all) / all.powi(2))
         }
         Loss::Aecs => Some(all / (batch.class_count as f64 * f64::from(policy.k().0))),
+        // It measures a partition of each domain, and values at several levels are none.
+        Loss::Ql if batch.columns.iter().any(|column| column.is_mixed()) => None,
         Loss::Ql => Some(1.0 - quality(policy, batch) * shown / all),
         Loss::Entropy | Loss::Score | Loss::Cm => None,
     };
     let raw = mean(Column::loss) * weights * all;
     let losses = policy.losses().filter_map(|metric| Some((metric.as_str(), loss(metric)?)));
-    let named = |(name, value): (&str, f64)| Named { name: name.into(), value: rounded(value) };
+    let named = |(name, value): (&str, f64)| Named { name: name.into(), value };
     losses.chain([(RAW_GLM, raw)]).map(named).collect()
 }
 

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use super::confidential::Sentence;
 use super::hierarchy::Hierarchy;
 use super::lattice::{Lattice, Level, Node};
+use super::recoding::Recoding;
+use super::schedule::Schedule;
 use super::schema::Schema;
 
 /// The smallest allowed class size.
@@ -381,6 +383,20 @@ impl Policy {
     pub fn losses(&self) -> impl Iterator<Item = Loss> {
         let labelled = self.schema.label.is_some();
         Loss::ALL.into_iter().filter(move |loss| *loss != Loss::Cm || labelled)
+    }
+
+    /// The recoding that these levels name ([`Recoding::levels`]); `None` if this policy does not permit it.
+    pub fn recoding_at(&self, levels: &[Level]) -> Option<Recoding> {
+        let (width, lattice) = (self.quasi.len(), self.lattice());
+        match self.recoding {
+            RecodingKind::Local => {
+                Schedule::from_levels(levels, width).filter(|schedule| schedule.fits(&lattice)).map(Recoding::Local)
+            }
+            RecodingKind::FullDomain | RecodingKind::Subtree => {
+                let node = Node::new(levels.iter().copied());
+                (levels.len() == width && lattice.contains(&node)).then_some(Recoding::Node(node))
+            }
+        }
     }
 
     /// The lattice of all permitted full-domain generalizations.

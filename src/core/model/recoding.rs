@@ -191,6 +191,14 @@ impl Recoding {
         }
     }
 
+    /// The levels by which a plan names it: of a node, the coarsest of cuts, or of all steps of a schedule one after the other.
+    pub fn levels(&self) -> Vec<Level> {
+        match self {
+            Self::Local(schedule) => schedule.levels(),
+            Self::Node(_) | Self::Cuts(_) => self.coarsest().levels().to_vec(),
+        }
+    }
+
     /// The same recoding after the domains have grown; see [`Cut::extended`].
     pub fn extended(&self, domains: &[Arc<DomainView>], top: &Node) -> Self {
         match self {
@@ -235,6 +243,11 @@ impl Column {
         Self { view: Arc::clone(view), map: Vec::new(), kind: Kind::Mixed(starts.into()) }
     }
 
+    /// True if the codes are those of all levels.
+    pub fn is_mixed(&self) -> bool {
+        matches!(self.kind, Kind::Mixed(_))
+    }
+
     /// For each leaf code its published code; empty where that depends on the record.
     pub fn map(&self) -> &[Code] {
         &self.map
@@ -245,6 +258,17 @@ impl Column {
         match &self.kind {
             Kind::Mixed(starts) => Some(starts[usize::from(value.level)] + value.code),
             Kind::Level(_) | Kind::Cut(_) => None,
+        }
+    }
+
+    /// True if a leaf may be published as this code.
+    pub fn shows(&self, leaf: Code, code: Code) -> bool {
+        match &self.kind {
+            Kind::Mixed(_) => {
+                let Value { level, code } = self.value(code);
+                self.view.between(0, level)[leaf as usize] == code
+            }
+            Kind::Level(_) | Kind::Cut(_) => self.map[leaf as usize] == code,
         }
     }
 

@@ -20,6 +20,9 @@ pub struct Provenance {
     pub offsets: Vec<OffsetRange>,
     /// Level, or cut, per quasi-identifier, in policy order.
     pub recoding: Vec<AttributeLevel>,
+    /// The schedule, where the recoding is local.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleName>,
     /// Normalised losses of the published rows and the suppressed records, by metric, to three digits.
     pub losses: Vec<Named>,
     /// Records read into the window.
@@ -230,13 +233,27 @@ pub fn rounded(figure: f64) -> f64 {
     format!("{figure:.2e}").parse().unwrap_or(figure)
 }
 
+/// The schedule of a local recoding.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct ScheduleName {
+    /// Names it: the same levels have the same id.
+    pub id: String,
+    /// Its steps, from fine to coarse, each a level per quasi-identifier in policy order. Only in the first manifest that
+    /// names it, and again after a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<Vec<i32>>>,
+}
+
 /// The level of one attribute, or its cut.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct AttributeLevel {
     /// The quasi-identifier.
     pub attribute: String,
-    /// Its level; the coarsest one, where it is published by a cut.
+    /// Its level; the coarsest one that occurs, where its values have several.
     pub level: u8,
+    /// The finest level that occurs, where records have levels of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finest: Option<u8>,
     /// The labels of the cut that occur in the release; those that do not would tell of records that were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Vec<String>>,

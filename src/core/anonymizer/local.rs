@@ -1,0 +1,243 @@
+//! The release of a tumbling window by local recoding, and the schedule that it follows.
+//!
+//! A schedule is a list of lattice nodes ([`crate::local`]). The first window learns one from its own rows; later windows use
+//! the schedule that was fixed before they were read, so what is published depends on a window only by which classes were large
+//! enough. [`Anonymizer::learn`] learns another schedule from the windows of late. The pipeline calls it while a release is on
+//! its way to the sink, so no release waits for it. How a schedule may be replaced follows `levels`: `free` takes the new one,
+//! `sticky` takes it if the old one loses noticeably more, `monotone` and `fixed` stay with the first (a schedule coarsens
+//! sparse regions by itself). Learning counts steps and no time, so that the same windows give the same schedules.
+//!
+//! Rules about a release as a whole (`min-security`) are left to the gate: where it refuses, the finest steps are skipped. The
+//! plan holds the schedule without the steps that were skipped, so a replay applies it once.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::draft::Draft;
+use super::grouping::Grouping;
+use super::outcomes::Outcomes;
+use super::{Anonymizer, Closing};
+use crate::encode::Dictionaries;
+use crate::failpoint::defect;
+use crate::frequency::store::Origins;
+use crate::generalize::RowRef;
+use crate::local::{Effort, Regions, Table, Terms, apply, learn};
+use crate::loss;
+use crate::model::policy::RecodingKind;
+use crate::model::recoding::Recoding;
+use crate::model::schedule::Schedule;
+use crate::privacy::{Rules, Scope};
+use crate::search::choose::{Chosen, Levels};
+use crate::search::evaluator::Evaluation;
+use crate::search::{Algorithm, StopReason};
+
+/// Past windows that a schedule is learnt from. More: steadier schedules, and more memory and time. Fewer: schedules follow the
+/// accidents of single windows.
+const WINDOWS: usize = 8;
+/// Rows of all of them together; the newest window is kept in any case. Larger: learning takes seconds. Smaller: as fewer windows.
+const ROWS: usize = 60_000;
+/// Learning is tried after 2, 4, 8 ... windows, and then every so often. More: a drift of the stream goes unnoticed for longer.
+/// Fewer: learning takes more of the processor than releases do.
+const MOST_WINDOWS_BETWEEN: u64 = 256;
+/// Learning is tried at once where a window loses so many times what the schedule lost when it was learnt. Smaller: chance
+/// alone starts it; larger: a drift costs readers more before it is noticed.
+const DRIFT: f64 = 1.3;
+/// Coarser starts that are tried where the gate refuses. More find a finer one, at the cost of a count each.
+const STARTS: usize = 12;
+/// The most bytes of a schedule in the commit metadata, one per level. Larger: no space for waiting records. Smaller: coarser schedules.
+const MAX_LEVELS: usize = 900;
+
+/// What is kept of past windows for learning.
+#[derive(Default)]
+pub(super) struct Learning {
+    tables: VecDeque<Table>,
+    dictionaries: Option<Dictionaries>,
+    /// Windows since the last attempt, and how many there may be before the next.
+    windows: u64,
+    patience: u64,
+    /// What the schedule lost in the window of the last attempt.
+    expected: Option<f64>,
+    drifted: bool,
+    /// The schedule that the last manifest named.
+    introduced: Option<Schedule>,
+}
+
+impl Learning {
+    fn remember(&mut self, table: Table, dictionaries: &Dictionaries, loss: f64) {
+        self.windows += 1;
+        let expected = *self.expected.get_or_insert(loss);
+        self.drifted = loss > expected * DRIFT;
+        self.dictionaries = Some(dictionaries.clone());
+        self.tables.push_back(table);
+        let rows = |tables: &VecDeque<Table>| tables.iter().map(Table::records).sum::<usize>();
+        while self.tables.len() > WINDOWS || self.tables.len() > 1 && rows(&self.tables) > ROWS {
+            self.tables.pop_front();
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.tables.is_empty() && (self.windows > self.patience || self.drifted && self.windows > 1)
+    }
+}
+
+impl Anonymizer {
+    /// Makes the release of a window by a schedule: the planned one, the last one, or one learnt from the window itself.
+    pub(super) fn release_locally(&mut self, mut draft: Draft) -> Closing {
+        let started = Instant::now();
+        let rules = self.rules.bind(&draft.window.dictionaries.values());
+        let domains = draft.window.dictionaries.quasi.clone();
+        let terms = Terms::new(&self.policy, &rules, &domains);
+        let table = Table::new(&draft.rows, &draft.held, &self.rules.counting());
+        let schedule = draft.planned_schedule().or_else(|| self.schedule());
+        let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
+        let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
+        let last = schedule.steps().len() - 1;
+        let starts = if rules.of(Scope::Release).next().is_some() { STARTS } else { 0 };
+        let mut tried = None;
+        for start in 0..=starts {
+            let first = if starts == 0 { 0 } else { last * start / starts };
+            if tried == Some(first) {
+                continue;
+            }
+            tried = Some(first);
+            let regions = apply(&terms, &table, &schedule, first, allowed);
+            let used = schedule.skip(first);
+            draft.introduces_schedule = draft.planned.is_some() || self.learning.introduced.as_ref() != Some(&used);
+            let recoding = Recoding::Local(used.clone());
+            draft.recode_locally(self.chosen_locally(recoding, &regions, allowed, started), &regions);
+            match draft.planned_to_show().cloned() {
+                Some(shown) => draft.show(&shown),
+                None => self.leave_recurring_out(&mut draft, &rules),
+            }
+            let closing = self.finish_locally(&mut draft, &rules);
+            if matches!(closing, Closing::Release(_)) || start == starts {
+                let dictionaries = &draft.window.dictionaries;
+                if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
+                    self.learning.introduced = Some(used);
+                    self.learning.remember(table, dictionaries, regions.loss());
+                }
+                return closing;
+            }
+        }
+        self.release_unsearched(draft)
+    }
+
+    /// Learns a schedule from the windows of late, if it is time to, and takes it if `levels` says so. Takes long; call it when
+    /// nobody waits for a release.
+    pub fn learn(&mut self) {
+        let moves = matches!(self.choice.levels, Levels::Free | Levels::Sticky);
+        if self.policy.recoding != RecodingKind::Local || !moves || !self.learning.is_due() {
+            return;
+        }
+        let (Some(old), Some(dictionaries)) = (self.schedule(), self.learning.dictionaries.clone()) else { return };
+        let rules = self.rules.bind(&dictionaries.values());
+        let terms = Terms::new(&self.policy, &rules, &dictionaries.quasi);
+        let tables: Vec<&Table> = self.learning.tables.iter().collect();
+        let new = learn(&terms, &tables, &self.effort());
+        let loss = |schedule: &Schedule| -> f64 {
+            let of = |table: &&Table| apply(&terms, table, schedule, 0, 0).loss() * table.records() as f64;
+            let records: usize = tables.iter().map(|table| table.records()).sum();
+            tables.iter().map(of).sum::<f64>() / records.max(1) as f64
+        };
+        let (old_loss, new_loss) = (loss(&old), loss(&new));
+        let margin = if self.choice.levels == Levels::Sticky { self.choice.keep_within } else { 0.0 };
+        let replace = old_loss > new_loss * (1.0 + margin);
+        let learning = &mut self.learning;
+        learning.patience = (2 * learning.patience).clamp(1, MOST_WINDOWS_BETWEEN);
+        (learning.windows, learning.drifted) = (0, false);
+        learning.expected = Some(if replace { new_loss } else { old_loss });
+        if replace {
+            self.last = Some(Recoding::Local(new));
+        }
+    }
+
+    /// The schedule of the last release.
+    fn schedule(&self) -> Option<Schedule> {
+        match &self.last {
+            Some(Recoding::Local(schedule)) => Some(schedule.clone()),
+            _ => None,
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { max_steps: (MAX_LEVELS / self.policy.quasi.len().max(1)).max(2), ..Effort::default() }
+    }
+
+    /// The schedule and its regions as the choice of a search. It satisfies if no more is left over than may be.
+    fn chosen_locally(&self, recoding: Recoding, regions: &Regions, allowed: u64, started: Instant) -> Chosen {
+        let (left, loss) = (regions.left() as u64, regions.loss());
+        let satisfies = left <= allowed && !regions.is_empty();
+        Chosen {
+            recoding,
+            evaluation: Evaluation {
+                satisfies,
+                loss: if satisfies { loss } else { f64::INFINITY },
+                penalised: loss,
+                bound_above: 0.0,
+                suppressed: left,
+                classes: regions.len() as u64,
+                k: (0..regions.len() as u32).map(|class| regions.size(class)).min().unwrap_or(0),
+                security: 1.0,
+            },
+            algorithm: Algorithm::Auto,
+            stop: StopReason::Exhausted,
+            bound: 0.0,
+            checks: 0,
+            predicted: 0,
+            nodes: self.policy.lattice().size(),
+            elapsed: started.elapsed(),
+            front: None,
+            unmet_bounds: Vec::new(),
+            origins: Origins::default(),
+        }
+    }
+
+    /// Takes a draft through the commit space and the gate. Where the gate refuses it, tries again without held rows, and with
+    /// `sequential` at last without any rows.
+    fn finish_locally(&mut self, draft: &mut Draft, rules: &Rules) -> Closing {
+        self.commit_space.fit(draft);
+        let mut closing = self.pass_gate(draft);
+        if matches!(closing, Closing::Refused(_)) && draft.outcomes.leave_held_out() {
+            self.leave_recurring_out(draft, rules);
+            self.commit_space.fit(draft);
+            closing = self.pass_gate(draft);
+        }
+        let asked = self.policy.sequential.is_some();
+        if matches!(closing, Closing::Refused(_)) && asked && draft.outcomes.leave_all_out(self.policy.action) {
+            self.commit_space.fit(draft);
+            closing = self.pass_gate(draft);
+        }
+        closing
+    }
+}
+
+impl Draft {
+    /// The schedule of the plan, if this draft repeats one that has a schedule of this policy.
+    fn planned_schedule(&self) -> Option<Schedule> {
+        let schedule = Schedule::from_levels(&self.planned.as_ref()?.levels, self.policy.quasi.len())?;
+        schedule.fits(&self.policy.lattice()).then_some(schedule)
+    }
+
+    /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule.
+    fn recode_locally(&mut self, chosen: Chosen, regions: &Regions) {
+        let satisfies = chosen.evaluation.satisfies;
+        let grouping = Grouping::of_regions(regions, &self.rows, &self.held, &self.window.dictionaries);
+        self.recode_grouped(chosen, grouping);
+        if !satisfies {
+            self.outcomes = Outcomes::none_published(self.policy.action, self.rows.len());
+            return;
+        }
+        let mut outcomes = Outcomes::default();
+        for i in 0..self.rows.len() {
+            match regions.fresh(i).is_some() || defect("publish-all") {
+                true => outcomes.published.push(RowRef::Fresh(i as u32)),
+                false => outcomes.leave_out(self.policy.action, i as u32),
+            }
+        }
+        let joins = (0..self.held.len()).filter(|&i| regions.held(i).is_some());
+        outcomes.published.extend(joins.map(|i| RowRef::Held(i as u32)));
+        self.outcomes = outcomes;
+        let suppressed = (self.rows.len() + self.held.len() - self.outcomes.published.len()) as u64;
+        self.search_losses = loss::of_rows(&self.policy, &self.generalize(), suppressed);
+    }
+}
