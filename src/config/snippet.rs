@@ -32,7 +32,6 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Purpose};
-    use crate::search::choose::Levels;
 
     #[test]
     fn keys_that_yaml_would_misread_are_quoted() {
@@ -49,6 +48,6 @@ mod tests {
         let parse = |text: &str| Config::parse(text, Path::new("x.yaml"), Purpose::Policy).unwrap();
         let node = Node::new([2, 1]);
         let text = format!("{policy}{}", fixed_window(&parse(policy).policy, &node));
-        assert_eq!(parse(&text).window.levels, Levels::Fixed(Some(node)));
+        assert_eq!(parse(&text).choice.levels, crate::search::choose::Levels::Fixed(Some(node)));
     }
 }

@@ -40,7 +40,7 @@ pub struct Moment {
 
 /// A release that can be read about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recent {
+pub struct RecentRelease {
     /// When it was published.
     pub at: Millis,
     /// What is said about it.
@@ -74,7 +74,7 @@ impl Look {
 pub(super) struct History {
     pub(super) moments: VecDeque<Moment>,
     /// Newest first.
-    pub(super) recent: VecDeque<Arc<Recent>>,
+    pub(super) recent: VecDeque<Arc<RecentRelease>>,
     pub(super) look: Option<Arc<Look>>,
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
@@ -101,7 +101,7 @@ impl History {
             lag,
         });
         self.recent.truncate(RECENT - 1);
-        self.recent.push_front(Arc::new(Recent {
+        self.recent.push_front(Arc::new(RecentRelease {
             at: now,
             manifest: manifest.clone(),
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),

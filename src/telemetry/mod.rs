@@ -24,7 +24,7 @@ use crate::search::insight::Insight;
 use crate::window::ClosedWindow;
 use history::{History, Look};
 use metrics::{Asked, Metrics};
-use view::{Totals, View, Wanted};
+use view::{RecordTotals, View, Wanted};
 
 /// Counts and logs what happens.
 pub struct Telemetry {
@@ -222,7 +222,7 @@ impl Telemetry {
             unmet: history.unmet,
             policy: Arc::clone(&self.policy),
             wanted: self.wanted.clone(),
-            totals: Totals {
+            totals: RecordTotals {
                 read: self.records_read(),
                 published: outcome("published"),
                 suppressed: outcome("suppressed"),

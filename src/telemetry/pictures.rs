@@ -5,7 +5,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 use crate::plot::bars::{Bar, Steps, columns, rows, steps};
 use crate::plot::front::{Plot, PlotPoint};
-use crate::plot::lattice::{Cell, Dot, Mark, cells, dots};
+use crate::plot::lattice::{Dot, LatticeCell, Mark, cells, dots};
 use crate::plot::lines::{Lines, Series, Style};
 use crate::plot::{Caption, PlotError, count, figure, front, lines};
 use crate::search::front::objectives::{Front, FrontPoint, Objective};
@@ -182,14 +182,14 @@ pub fn lattice(insight: &Insight) -> Result<String, PlotError> {
             let chosen = insight.chosen.height().saturating_sub(insight.lattice.bottom().height());
             let band = ((insight.loss * BANDS as f64) as usize).min(BANDS - 1);
             let row = |(height, (row, unchecked)): (usize, &([crate::search::insight::Cell; BANDS], u128))| {
-                let cell = |(at, cell): (usize, &crate::search::insight::Cell)| Cell {
+                let cell = |(at, cell): (usize, &crate::search::insight::Cell)| LatticeCell {
                     satisfying: cell.satisfying,
                     failing: cell.failing,
                     chosen: height == chosen && at == band,
                 };
                 (row.iter().enumerate().map(cell).collect(), *unchecked)
             };
-            let rows: Vec<(Vec<Cell>, u128)> = heights.iter().enumerate().map(row).collect();
+            let rows: Vec<(Vec<LatticeCell>, u128)> = heights.iter().enumerate().map(row).collect();
             let description = format!("{size} nodes, {} of them counted, by height and loss.", insight.checks);
             cells(&caption("lattice", title, description), &rows)
         }

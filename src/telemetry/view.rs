@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::history::{Look, Moment, Recent};
+use super::history::{Look, Moment, RecentRelease};
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, Unmet, UnmetBound};
@@ -30,7 +30,7 @@ pub struct Wanted {
 
 /// Records by what became of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RecordTotals {
     /// Read.
     pub read: u64,
     /// Published.
@@ -57,7 +57,7 @@ pub struct View {
     /// Its criteria.
     pub wanted: Vec<Wanted>,
     /// What became of the records.
-    pub totals: Totals,
+    pub totals: RecordTotals,
     /// Releases with rows.
     pub releases: u64,
     /// Releases that the gate refused.
@@ -75,7 +75,7 @@ pub struct View {
     /// The last releases in figures, oldest first.
     pub moments: Vec<Moment>,
     /// The last releases, newest first.
-    pub recent: Vec<Arc<Recent>>,
+    pub recent: Vec<Arc<RecentRelease>>,
     /// The recoding of the last release that had rows.
     pub recoding: Vec<AttributeLevel>,
     /// The bounds of `search.prefer` that it does not meet.
@@ -139,7 +139,7 @@ impl View {
             let level = self.recoding.get(at).map(|level| level.level);
             json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height() })
         };
-        let release = |recent: &Arc<Recent>| {
+        let release = |recent: &Arc<RecentRelease>| {
             let from = &recent.manifest.provenance;
             let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
             json!({
