@@ -117,13 +117,15 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
         let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), beside, style);
         chart.draw_series([label]).map_err(failed)?;
     }
-    let link = |p: &&PlotPoint| {
-        let values: Vec<String> =
-            plot.axes.iter().zip(&p.values).map(|(a, v)| format!("{a}: {}", figure(*v))).collect();
-        let label = format!("Point {}: {}", p.label, values.join(", "));
-        Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label })
-    };
+    let link =
+        |p: &&PlotPoint| Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label: described(plot, p) });
     Ok(order.iter().filter_map(link).collect())
+}
+
+/// A point in words, with its value on every axis.
+fn described(plot: &Plot, point: &PlotPoint) -> String {
+    let values = plot.axes.iter().zip(&point.values).map(|(axis, value)| format!("{axis}: {}", figure(*value)));
+    format!("Point {}: {}", point.label, values.collect::<Vec<_>>().join(", "))
 }
 
 /// How the values of one axis become places on it.

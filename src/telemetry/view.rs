@@ -139,26 +139,6 @@ impl View {
             let level = self.recoding.get(at).map(|level| level.level);
             json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height() })
         };
-        let release = |recent: &Arc<RecentRelease>| {
-            let from = &recent.manifest.provenance;
-            let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
-            json!({
-                "release_id": from.release_id,
-                "published_at": recent.at.0,
-                "rows": recent.manifest.rows,
-                "records_published": from.records_published,
-                "records_suppressed": from.records_suppressed,
-                "records_held": from.records_held,
-                "records_rejected": from.records_rejected,
-                "k_achieved": recent.manifest.k_achieved,
-                "classes": recent.manifest.classes,
-                "loss": losses,
-                "algorithm": from.algorithm,
-                "stop": from.stop,
-                "unmet_bounds": from.unmet_bounds,
-                "search_ms": from.search_ms,
-            })
-        };
         let losses = self.over_time(|m| m.loss);
         json!({
             "now": self.now.0,
@@ -184,7 +164,29 @@ impl View {
             },
             "criteria": self.wanted.iter().enumerate().map(criterion).collect::<Vec<_>>(),
             "attributes": self.policy.quasi.iter().enumerate().map(level).collect::<Vec<_>>(),
-            "last_releases": self.recent.iter().map(release).collect::<Vec<_>>(),
+            "last_releases": self.recent.iter().map(|recent| release(recent)).collect::<Vec<_>>(),
         })
     }
+}
+
+/// One release for scripts and terminals.
+fn release(recent: &RecentRelease) -> Value {
+    let from = &recent.manifest.provenance;
+    let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
+    json!({
+        "release_id": from.release_id,
+        "published_at": recent.at.0,
+        "rows": recent.manifest.rows,
+        "records_published": from.records_published,
+        "records_suppressed": from.records_suppressed,
+        "records_held": from.records_held,
+        "records_rejected": from.records_rejected,
+        "k_achieved": recent.manifest.k_achieved,
+        "classes": recent.manifest.classes,
+        "loss": losses,
+        "algorithm": from.algorithm,
+        "stop": from.stop,
+        "unmet_bounds": from.unmet_bounds,
+        "search_ms": from.search_ms,
+    })
 }

@@ -11,6 +11,7 @@ pub mod container;
 mod datum;
 mod output;
 mod plan;
+mod types;
 
 use std::sync::Arc;
 
