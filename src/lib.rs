@@ -115,10 +115,10 @@ pub use veilstream_core::{
 pub mod cli;
 pub mod codec;
 pub mod config;
-pub mod files;
+pub(crate) mod files;
 pub mod kafka;
 pub mod pipeline;
-pub mod plot;
+pub(crate) mod plot;
 pub mod shutdown;
 pub mod sink;
 pub mod source;

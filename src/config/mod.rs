@@ -10,7 +10,7 @@
 mod file;
 mod policy;
 mod raw;
-pub mod snippet;
+pub(crate) mod snippet;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ pub use self::file::problem::Problem;
 /// Larger: a wrong path fills the memory. Smaller: written-out trees no longer fit; those belong into a CSV file anyway.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What a configuration is loaded for.
+/// The commands that a configuration is loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// One release from a file (`anonymize`, `verify`, `search`, `frontier`): only the policy has to make sense. Other
@@ -143,7 +143,7 @@ pub struct HttpConfig {
 pub struct LimitsConfig {
     /// The largest record, in bytes; positive.
     pub max_record_bytes: u64,
-    /// A quarter of so many bytes may be fetched ahead of the windows.
+    /// Memory in bytes; a quarter of it may hold records that were fetched ahead of the windows.
     pub memory: Option<u64>,
 }
 

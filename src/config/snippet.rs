@@ -6,13 +6,13 @@ use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 
 /// The levels of `node` as `fixed_levels` reads them.
-pub fn levels(policy: &Policy, node: &Node) -> String {
+pub(crate) fn levels(policy: &Policy, node: &Node) -> String {
     let one = |(quasi, level): (&crate::model::policy::QuasiIdentifier, &u8)| format!("{}: {level}", key(&quasi.name));
     format!("{{ {} }}", policy.quasi.iter().zip(node.levels()).map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// The `window` section that publishes every release at `node`.
-pub fn fixed_window(policy: &Policy, node: &Node) -> String {
+pub(crate) fn fixed_window(policy: &Policy, node: &Node) -> String {
     format!("window:\n  levels: fixed\n  fixed_levels: {}\n", levels(policy, node))
 }
 

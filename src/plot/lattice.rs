@@ -15,7 +15,7 @@ const LEFT: i32 = 56;
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// It meets the policy, and was counted.
     Satisfies,
     /// It must meet the policy, by a node that was counted.
@@ -30,7 +30,7 @@ pub enum Mark {
 
 /// One node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dot {
+pub(crate) struct Dot {
     /// Its levels.
     pub levels: Vec<u8>,
     /// What is known.
@@ -45,7 +45,7 @@ pub struct Dot {
 ///
 /// # Errors
 /// If there is none.
-pub fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError> {
+pub(crate) fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError> {
     let height = |dot: &Dot| dot.levels.iter().map(|&l| usize::from(l)).sum::<usize>();
     let (Some(low), Some(high)) = (dots.iter().map(height).min(), dots.iter().map(height).max()) else {
         return Err(PlotError("it takes a node".into()));
@@ -104,7 +104,7 @@ fn draw(dot: &Dot, at: (i32, i32), area: &Area<'_>) -> Result<(), PlotError> {
 
 /// One cell of a large lattice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LatticeCell {
+pub(crate) struct LatticeCell {
     /// Counted nodes that meet the policy.
     pub satisfying: u64,
     /// Counted nodes that do not.
@@ -123,7 +123,7 @@ const UNCHECKED: i32 = 110;
 ///
 /// # Errors
 /// If there is no cell.
-pub fn cells(caption: &Caption, heights: &[(Vec<LatticeCell>, u128)]) -> Result<String, PlotError> {
+pub(crate) fn cells(caption: &Caption, heights: &[(Vec<LatticeCell>, u128)]) -> Result<String, PlotError> {
     let bands = heights.first().map_or(0, |(cells, _)| cells.len());
     if bands == 0 {
         return Err(PlotError("it takes a cell".into()));

@@ -13,7 +13,7 @@ use crate::search::front::objectives::{Front, Objective};
 use crate::search::insight::{Insight, Seen};
 
 /// The page.
-pub fn page(view: &View) -> String {
+pub(crate) fn page(view: &View) -> String {
     let mut html = Html::default();
     html.raw(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\

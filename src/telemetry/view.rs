@@ -1,4 +1,4 @@
-//! One moment of the service, copied: everything a page, a terminal or a script is told.
+//! A copy of the state of the service at one moment: the figures for the page, the terminal and scripts.
 //!
 //! Aggregates, generalized values and configured names only.
 
@@ -11,7 +11,7 @@ use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, Unmet, UnmetBound};
 
-/// How many losses a script is told; a terminal shows no more.
+/// The number of past losses in the JSON object; a terminal shows no more.
 const LOSSES: usize = 60;
 
 /// Over less than this a rate says more about how windows happened to close than about the stream; over more it is late.
@@ -22,13 +22,13 @@ const RATE_SECONDS: f64 = 1.0;
 pub struct Wanted {
     /// Its name.
     pub name: String,
-    /// What it asks.
+    /// The required value.
     pub required: f64,
-    /// True if no more than that, false if no less.
+    /// True if `required` is an upper bound, false if it is a lower bound.
     pub at_most: bool,
 }
 
-/// Records by what became of them.
+/// Records by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordTotals {
     /// Read.
@@ -39,11 +39,11 @@ pub struct RecordTotals {
     pub suppressed: u64,
     /// Waiting.
     pub held: u64,
-    /// Turned away.
+    /// Rejected.
     pub rejected: u64,
 }
 
-/// What is seen at one moment.
+/// The state of the service at one moment.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The moment.
@@ -56,7 +56,7 @@ pub struct View {
     pub policy: Arc<Policy>,
     /// Its criteria.
     pub wanted: Vec<Wanted>,
-    /// What became of the records.
+    /// Records by outcome.
     pub totals: RecordTotals,
     /// Releases with rows.
     pub releases: u64,
@@ -118,7 +118,7 @@ impl View {
         -(self.now.0.saturating_sub(at.0).max(0) as f64) / 1e3
     }
 
-    /// That nothing can be published, and why, where that is so.
+    /// The reason why nothing can be published, if nothing can.
     pub fn unmet_said(&self) -> Option<String> {
         let (windows, reason) = self.unmet?;
         let last = if windows == 1 { "window".into() } else { format!("{windows} windows") };

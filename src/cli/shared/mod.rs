@@ -1,4 +1,4 @@
-//! What several subcommands need: the arguments of a file to read, that file as one window, the report of its release,
+//! Shared by several subcommands: the arguments of a file to read, that file as one window, the report of its release,
 //! failures with their exit codes, and logging.
 
 mod batch;

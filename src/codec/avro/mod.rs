@@ -36,11 +36,6 @@ impl AvroDecoder {
         missing_fields(schema, |name| plan.has(name))?;
         Ok(Self { plan, max_record_bytes })
     }
-
-    /// Decodes a payload that was written with another schema than this decoder's own.
-    pub fn decode_with<'a>(&self, plan: &Plan, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
-        plan.decode(payload, self.max_record_bytes)
-    }
 }
 
 impl Decode for AvroDecoder {

@@ -111,7 +111,7 @@ pub(crate) struct RawTumbling {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawSliding {
-    /// How far back the window reaches: the newest so many records, or those of so long.
+    /// How far back the window reaches: the newest records, by number or by age.
     pub size: RawExtent,
     /// How far it moves from snapshot to snapshot; at most `size`.
     pub slide: RawExtent,

@@ -1,4 +1,4 @@
-//! What a file is made of: variables, secrets, bytes and line ends; what is told of it, and what its fingerprint means.
+//! Variables, secrets, bytes and line ends of a file, and the fingerprint of its policy.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whole files through the loader: what is fine, what is told, and on which line.
+//! Whole files through the loader: valid files load, and every problem is reported on its line.
 
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
