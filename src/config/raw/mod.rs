@@ -1,8 +1,8 @@
 //! The configuration file, field by field. The comments here are the descriptions in `veilstream schema`.
 //!
 //! Invariant: every section has a default for each of its fields, so that one bad field never hides the mistakes in
-//! the others. To add a criterion, a loss, a search or a connector, add a variant here and its arm in `policy.rs`,
-//! `criteria.rs`, `stream/` or `kafka.rs`; the structural check follows from the schema.
+//! the others. To add a criterion, a search parameter or a connector, add a variant or a field here, and its check in
+//! `config/policy/` or `config/stream/`; the structural check follows from the schema.
 
 mod criteria;
 mod kafka;
