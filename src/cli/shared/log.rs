@@ -31,7 +31,10 @@ enum LogFormat {
 pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Failure> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = args.log.clone().or(from_environment).unwrap_or_else(|| default.to_owned());
-    let filter: Targets = filter.parse().map_err(|_| {
+    // The parser takes a missing target or level for "everything".
+    let complete = |part: &str| part.is_empty() || part.split('=').all(|word| !word.trim().is_empty());
+    let parsed: Option<Targets> = filter.parse().ok().filter(|_| filter.split(',').all(complete));
+    let filter = parsed.ok_or_else(|| {
         Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
     })?;
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
