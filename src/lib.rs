@@ -3,10 +3,10 @@
 //! # The promise
 //! 1. Every release satisfies every criterion of the policy, counted on the very rows that are sent. Otherwise nothing is
 //!    sent: it fails closed.
-//! 2. Each input record ends as exactly one of published, suppressed, held (bounded in time) or rejected. The four counts add
-//!    up, always.
-//! 3. What leaves says no more than the policy allows: fields that it does not name are dropped, rows stand in the order of what they show, and
-//!    logs, errors, dead letters and metrics carry positions and codes, never values.
+//! 2. Each input record ends as exactly one of published, suppressed, held (bounded in time) or rejected. The four counts
+//!    always add up.
+//! 3. A release says no more than the policy allows: fields that the policy does not name are dropped, the order of the rows
+//!    follows from the published rows alone, and logs, errors, dead letters and metrics carry positions and codes, never values.
 //!
 //! # The walk, and the type at each hop
 //! ```text
@@ -20,25 +20,56 @@
 //! [`pipeline`], then [`gate`] (the only constructor of [`gate::Release`]; a sink takes nothing else), then [`search`] (how
 //! to add a search), then `tests/`.
 //!
-//! # Vocabulary
-//! - Data: [`Schema`](model::schema::Schema) says which fields are read and why ([`Role`](model::schema::Role)); an
-//!   [`Event`](model::event::Event) at a [`Position`](model::event::Position) decodes to a [`Record`](model::record::Record),
-//!   whose values become [`Code`](model::domain::Code)s of a [`Domain`](model::domain::Domain) in a [`Row`](model::batch::Row).
-//! - Generalization: a [`Hierarchy`](model::hierarchy::Hierarchy) has levels; a [`Node`](model::lattice::Node) is one level
-//!   per quasi-identifier; the [`Lattice`](model::lattice::Lattice) is all nodes; a
-//!   [`Recoding`](model::recoding::Recoding) is a node, or a cut through each hierarchy.
-//! - Counting: a class is the rows that share their generalized values; a frequency set holds the classes of a node
-//!   ([`frequency`]); its size is distinct subjects. A block is the rows that share the generalized value of one attribute
-//!   ([`render`]).
-//! - Policy: [`Criterion`](model::policy::Criterion), [`SuppressionLimit`](model::policy::SuppressionLimit),
-//!   [`Loss`](model::policy::Loss), all in a [`Policy`](model::policy::Policy).
-//! - Search: [`Search`](search::Search), [`Budget`](search::Budget), [`Outcome`](search::Outcome),
-//!   [`StopReason`](search::StopReason).
-//! - Stream: [`OpenWindow`](window::OpenWindow) closes into a [`ClosedWindow`](window::ClosedWindow); a
-//!   [`Sliding`](window::Sliding) one shows itself whole again and again, and the gate counts what a reader can
-//!   tell apart who has every [`Snapshot`](gate::Snapshot) before it;
-//!   a [`GeneralizedBatch`](generalize::GeneralizedBatch) becomes a [`Release`](gate::Release) or a
+//! # Where things are, and where a new one goes
+//! - A class is counted in [`frequency`] for the search, and again in [`gate`], which counts the generalized rows themselves.
+//! - A rebalance ends in [`kafka`]: a revocation raises the fence, waits until nothing of the old assignment is being
+//!   published, and only then is acknowledged; the rows of the revoked partitions leave their windows. On assignment, reading
+//!   resumes from the committed offset and its metadata.
+//! - A search: a file below `search/exact`, `search/evolutionary` or `search/greedy`, and a variant of [`search::Algorithm`].
+//! - A criterion: a file in `privacy/`, a variant of [`Criterion`](model::policy::Criterion), and a variant of `RawCriterion`
+//!   in `config/raw/criteria.rs` with its check in `config/policy/criteria.rs`.
+//! - A loss: a file in `loss/` and a variant of [`Loss`](model::policy::Loss).
+//! - A codec: a file in `codec/` that implements [`Decode`](codec::Decode) and [`Encode`](codec::Encode), and a variant of
+//!   [`Format`](codec::Format) for files or of `MessageFormat` in [`kafka`] for messages.
+//! - A metric: an entry in the `metrics!` list of `telemetry/metrics.rs`, set by a method of
+//!   [`Telemetry`](telemetry::Telemetry).
+//! - A key of the configuration: a field in `config/raw/`, checked and built in `config/policy/` or `config/stream/`.
+//!
+//! # Glossary
+//! Words that cross rooms. Each has one meaning, and `tests/tidy.rs` refuses two public types of one name.
+//! - *event*: the bytes of one message or line, with its [`Position`](model::event::Position); decodes to a record.
+//! - *record*: the values of the fields that the [`Schema`](model::schema::Schema) names, each in a
+//!   [`Role`](model::schema::Role).
+//! - *row*: a record as codes; a [`Code`](model::domain::Code) is the number of a value in its [`Domain`](model::domain::Domain).
+//! - *subject*: the person that a record is about. The size of a class is its number of distinct subjects.
+//! - *quasi-identifier*: a field that identifies people in combination with others; generalized before it is published.
+//! - *sensitive field*: a field that the criteria protect; published as it is.
+//! - *kept field*: a field that passes through unchanged, unless it identifies people.
+//! - *hierarchy*: the values of one attribute on levels; level 0 is the value itself, the top is one value for everything.
+//! - *node*: one level per quasi-identifier; all nodes are the [`Lattice`](model::lattice::Lattice).
+//! - *cut*: one generalized value per leaf of a hierarchy, on levels that may differ.
+//! - *recoding*: how a release is generalized, a node or one cut per quasi-identifier.
+//! - *class*: the rows that share all their generalized values. *Block*: the rows that share that of one attribute.
+//! - *frequency set*: the classes of a node with their sizes. *Rollup*: a coarser set added up from a finer one.
+//! - *criterion*: a condition that every class must meet. *Policy*: all criteria, fields, limits and the loss.
+//! - *loss*: the information that a recoding gives up; most metrics lie in [0, 1].
+//! - *search*: looks for the node of least loss that satisfies the policy, within a [`Budget`](search::Budget).
+//! - *evaluation*: the loss of a node and whether it satisfies the policy. *Check*: counting a node for an evaluation.
+//! - *front*: the nodes that no other node beats in every objective. *Preferred point*: the one that is chosen from it.
+//! - *window*: the records that one release is made of. *Tumbling*: each record is in one window. *Sliding*: one window that
+//!   moves on; its releases are *snapshots*, and a slide is one move.
+//! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.
+//! - *gate*: counts the rows that will be sent; turns a batch into a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
+//! - *manifest*: the public description of a release. *Journal*: the operator's list of records that a release finished.
+//! - *plan*: the spans, recoding and seed of a release, committed before its first row is produced.
+//! - *replay*: making a planned release again after a crash, with the same bytes.
+//! - *span*: consecutive offsets of one partition. *Fence*: what stops the rows of a revoked partition.
+//! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
+//! - *lane*: the windows of one scope, of a whole instance or of one partition.
+//! - *fallback*: the treatment of a value that has no place in its hierarchy.
+//! - *bound*: the least or greatest value of an objective that `search.prefer` asks for.
+//! - *problem*: a mistake in a configuration with its line. *Warning*: a setting that is valid but rarely intended.
 //!
 //! # Invariants
 //! - Raw values cannot be printed: `Event`, `Record`, `Value`, `Row` have a hand-written `Debug` and no `Display`.
@@ -47,7 +78,7 @@
 //! - The gate depends on the model and the criteria; it trusts neither frequency sets nor search.
 //! - Only `frequency/store.rs` names dashmap, and no guard leaves it.
 //! - A tombstone and the records that it retracts have their outcome in one release, the first whose window closes after it.
-//! - A half-filled window below k is never flushed, on a stop neither: its records are held or suppressed by policy.
+//! - A window with fewer than k people is never published, not even on a stop: its records are held or suppressed by policy.
 //!
 //! # Who may use whom
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
@@ -87,10 +118,10 @@ pub use veilstream_core::{
 pub mod cli;
 pub mod codec;
 pub mod config;
-pub mod files;
+pub(crate) mod files;
 pub mod kafka;
 pub mod pipeline;
-pub mod plot;
+pub(crate) mod plot;
 pub mod shutdown;
 pub mod sink;
 pub mod source;

@@ -51,9 +51,9 @@ async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<V
     let policy = Arc::new(config.policy.clone());
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
-        windows: config.window_rules(),
-        scope: config.window.scope,
-        choice: config.choice(),
+        windows: config.windows.clone(),
+        scope: config.scope,
+        choice: config.choice.clone(),
         name: "test".into(),
         seed: 1,
         telemetry,

@@ -88,9 +88,9 @@ async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
     let telemetry = Arc::new(Telemetry::new(&policy).unwrap());
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
-        windows: config.window_rules(),
-        scope: config.window.scope,
-        choice: config.choice(),
+        windows: config.windows.clone(),
+        scope: config.scope,
+        choice: config.choice.clone(),
         name: "test".into(),
         seed: 1,
         telemetry: Arc::clone(&telemetry),

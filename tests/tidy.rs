@@ -123,6 +123,205 @@ fn the_core_stays_pure() {
     }
 }
 
+/// Public types of one name, until they are renamed: (name, file, the name that is due). Remove an entry with its rename.
+const SAME_NAME: &[(&str, &str, &str)] = &[
+    ("Aim", "src/core/frequency/dense.rs", "RollupTarget"),
+    ("Code", "src/core/search/evolutionary/granulation_ga.rs", "Genome"),
+    ("Entry", "src/kafka/journal.rs", "JournalEntry"),
+    ("Field", "src/core/frequency/key.rs", "KeyField"),
+    ("Groups", "src/core/frequency/rollup.rs", "ClassGroups"),
+    ("Index", "src/core/frequency/index.rs", "ClassIndex"),
+    ("Key", "src/core/frequency/key.rs", "ClassKey"),
+    ("Labels", "src/core/generalize.rs", "RenderedLabels"),
+    ("Later", "src/core/frequency/deferred.rs", "Deferred"),
+    ("Ledger", "src/core/frequency/ledger.rs", "ClassChanges"),
+    ("Levels", "src/core/frequency/levels.rs", "LevelTable"),
+    ("Rows", "src/kafka/output.rs", "RowPayloads"),
+    ("Scope", "src/core/privacy/mod.rs", "RuleScope"),
+    ("Seen", "src/core/frequency/set.rs", "ClassSummary"),
+    ("Tally", "src/core/frequency/tally.rs", "ClassTally"),
+    ("Value", "src/core/model/recoding.rs", "CutValue"),
+];
+/// Rooms in which files still import each other in a circle.
+const CYCLES: &[&str] = &["frequency", "search"];
+/// Functions that are still longer than [`MAX_FUNCTION`] lines.
+const LONG_FUNCTIONS: &[&str] =
+    &["src/core/anonymizer.rs release", "src/pipeline.rs window", "src/sink/kafka.rs produce"];
+/// Files that still allow `too_many_arguments`.
+const MANY_ARGUMENTS: &[&str] = &[
+    "src/core/anonymizer.rs",
+    "src/core/anonymizer/provenance.rs",
+    "src/core/anonymizer/room.rs",
+    "src/core/anonymizer/sliding.rs",
+];
+/// Folders with more than [`MAX_FILES`] files.
+const FULL_FOLDERS: &[&str] = &["src/core/frequency", "src/core/search"];
+
+const MAX_FUNCTION: usize = 60;
+const MAX_FILES: usize = 12;
+
+/// Fails on a finding that is not on the list, and on an entry of the list that is no longer found: the list only shrinks.
+fn compare(found: &BTreeSet<String>, allowed: &[&str]) {
+    let allowed: BTreeSet<String> = allowed.iter().map(|entry| (*entry).to_owned()).collect();
+    let new: Vec<_> = found.difference(&allowed).collect();
+    let mended: Vec<_> = allowed.difference(found).collect();
+    assert!(new.is_empty(), "new: {new:#?}");
+    assert!(mended.is_empty(), "no longer needed, remove from the list in tests/tidy.rs: {mended:#?}");
+}
+
+#[test]
+fn a_type_name_means_one_thing() {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in rust_files("src") {
+        let text = read(&path);
+        for line in before_tests(&path, &text).lines().map(str::trim_start) {
+            let Some(rest) = line.strip_prefix("pub") else { continue };
+            let rest = if rest.starts_with('(') { rest.split_once(") ").map_or("", |(_, rest)| rest) } else { rest };
+            let mut words = rest.split_whitespace();
+            if matches!(words.next(), Some("struct" | "enum" | "trait" | "type")) {
+                let name = words.next().unwrap_or_default();
+                let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                files.entry(name).or_default().push(path.display().to_string());
+            }
+        }
+    }
+    let renamed = |name: &str, file: &str| SAME_NAME.iter().any(|(n, f, _)| *n == name && *f == file);
+    let mut found = BTreeSet::new();
+    for (name, files) in files.iter().filter(|(_, files)| files.len() > 1) {
+        let due: Vec<&String> = files.iter().filter(|file| renamed(name, file)).collect();
+        // One of them keeps the name.
+        if due.len() + 1 < files.len() {
+            found.insert(format!("{name}: {files:?}"));
+        }
+    }
+    compare(&found, &[]);
+    for (name, file, due) in SAME_NAME {
+        let there = files.get(*name).is_some_and(|files| files.len() > 1 && files.iter().any(|other| other == file));
+        assert!(there, "{name} of {file} is {due} now, or stands alone: remove it from the list in tests/tidy.rs");
+    }
+}
+
+/// The paths of one `use` statement: `a::{b, c::{d}}` is a::b and a::c::d.
+fn expanded(path: &str) -> Vec<String> {
+    let Some((head, rest)) = path.split_once('{') else { return vec![path.trim().to_owned()] };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inner[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inner[start..]);
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(|part| expanded(part.trim())).map(|part| format!("{}{part}", head.trim())).collect()
+}
+
+/// The module of a file: `src/core/gate/count.rs` is gate::count, and a `mod.rs` is its folder.
+fn module(path: &Path) -> Vec<String> {
+    let parts = path.components().skip(1).map(|part| part.as_os_str().to_str().unwrap().trim_end_matches(".rs"));
+    parts.filter(|part| !matches!(*part, "core" | "mod" | "lib")).map(str::to_owned).collect()
+}
+
+/// Files of a room import one another in one direction. A folder's `mod.rs` and the files below it are one unit seen from
+/// outside, so imports between a file and its own folder do not count.
+#[test]
+fn no_import_cycles_within_a_room() {
+    let files: Vec<PathBuf> = rust_files("src");
+    let modules: BTreeSet<Vec<String>> = files.iter().map(|path| module(path)).collect();
+    let mut edges: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for path in &files {
+        let (from, text) = (module(path), read(path));
+        let code = before_tests(path, &text);
+        let uses = code.split(";\n").filter_map(|statement| {
+            let line = statement.rsplit_once("use ").map(|(before, path)| (before.rsplit('\n').next(), path));
+            line.filter(|(before, _)| before.is_some_and(|b| b.is_empty() || b.starts_with("pub")))
+                .map(|(_, path)| path)
+        });
+        for path in uses.flat_map(expanded) {
+            let mut target: Vec<String> = path.split("::").map(|part| part.trim().to_owned()).collect();
+            let base = match target[0].as_str() {
+                "crate" => Vec::new(),
+                "self" => from.clone(),
+                "super" => from[..from.len().saturating_sub(1)].to_vec(),
+                _ => continue,
+            };
+            target.splice(..1, base);
+            while let Some(at) = target.iter().position(|part| part == "super").filter(|at| *at > 0) {
+                target.drain(at - 1..=at);
+            }
+            while !target.is_empty() && !modules.contains(&target) {
+                target.pop();
+            }
+            if target.first() == from.first() && !target.starts_with(&from) && !from.starts_with(&target) {
+                edges.entry(from.clone()).or_default().insert(target);
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for start in edges.keys() {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![start]);
+        while let Some(at) = next.pop() {
+            for to in edges.get(at).into_iter().flatten() {
+                if to == start {
+                    found.insert(start[0].clone());
+                }
+                if seen.insert(to) {
+                    next.push(to);
+                }
+            }
+        }
+    }
+    compare(&found, CYCLES);
+}
+
+/// rustfmt closes a function with a brace at the indentation of its `fn`.
+#[test]
+fn functions_are_short() {
+    let mut found = BTreeSet::new();
+    for path in rust_files("src") {
+        let text = read(&path);
+        let lines: Vec<&str> = before_tests(&path, &text).lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let words: Vec<&str> = code.split('(').next().unwrap_or_default().split_whitespace().collect();
+            let starts = code.starts_with("fn ")
+                || (code.starts_with("pub") && code.contains(" fn "))
+                || words.first() == Some(&"async");
+            if !starts || code.starts_with("//") || line.ends_with('}') || line.ends_with(';') {
+                continue;
+            }
+            let end = format!("{}}}", &line[..line.len() - code.len()]);
+            let length = lines[at..].iter().position(|line| *line == end).map_or(0, |length| length + 1);
+            if length > MAX_FUNCTION {
+                let name = code.split("fn ").nth(1).and_then(|rest| rest.split(['(', '<']).next()).unwrap_or_default();
+                found.insert(format!("{} {name}", path.display()));
+            }
+        }
+    }
+    compare(&found, LONG_FUNCTIONS);
+}
+
+#[test]
+fn functions_have_few_arguments() {
+    let allows = |path: &PathBuf| read(path).contains("too_many_arguments");
+    let found = rust_files("src").into_iter().filter(allows).map(|path| path.display().to_string()).collect();
+    compare(&found, MANY_ARGUMENTS);
+}
+
+#[test]
+fn folders_are_small() {
+    let mut files: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    rust_files("src").iter().for_each(|path| *files.entry(path.parent().unwrap().to_owned()).or_default() += 1);
+    let full = files.into_iter().filter(|(_, files)| *files > MAX_FILES);
+    compare(&full.map(|(folder, _)| folder.display().to_string()).collect(), FULL_FOLDERS);
+}
+
 #[test]
 fn files_have_a_header_and_an_end() {
     let mut wrong = Vec::new();

@@ -59,9 +59,9 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         refuse_same_file(&args.output, report, "is the file of the release")?;
     }
     let batch = Batch::read(&config, &args.input)?;
-    let mut choice = config.choice();
+    let mut choice = config.choice.clone();
     choice.algorithm = args.algorithm.unwrap_or(choice.algorithm);
-    let seed = args.seed.or(config.search.seed).unwrap_or_else(rand::random);
+    let seed = args.seed.or(config.seed).unwrap_or_else(rand::random);
     batch.working("searching".into());
     let page = args.report.as_deref().is_some_and(is_page);
     let (release, insight) = batch.release_with_insight(choice, seed, page.then_some(INSIGHT_TIME))?;

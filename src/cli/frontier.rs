@@ -69,7 +69,7 @@ pub(super) fn run(args: &FrontierArgs) -> Result<(), Failure> {
     if let Some(plot) = &args.plot {
         refuse_same_file(&args.input.input, plot, "is the file that is read")?;
     }
-    let mut choice = config.choice();
+    let mut choice = config.choice.clone();
     choice.algorithm = Algorithm::PbgEa;
     if !args.objectives.is_empty() {
         choice.tuning.objectives = args.objectives.clone();
@@ -92,7 +92,7 @@ pub(super) fn run(args: &FrontierArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let mut budget = Budget::within(started, choice.time_budget);
     budget.max_checks = choice.max_checks.unwrap_or(u64::MAX);
-    let mut rng = ChaCha8Rng::seed_from_u64(args.seed.or(config.search.seed).unwrap_or_default());
+    let mut rng = ChaCha8Rng::seed_from_u64(args.seed.or(config.seed).unwrap_or_default());
     let found = frontier(&ea, args.method, &batch.policy.lattice(), &evaluator, &budget, &mut rng);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
     batch.finish();

@@ -75,7 +75,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 async fn serve(config: &Config) -> Result<Summary, Failure> {
-    let seed = config.search.seed.unwrap_or_else(rand::random);
+    let seed = config.seed.unwrap_or_else(rand::random);
     let (pipeline, mut stop) = pipeline(config, name(config), seed)?;
     let (policy, telemetry) = (Arc::clone(&pipeline.policy), Arc::clone(&pipeline.telemetry));
     if let Some(http) = &config.http {

@@ -48,16 +48,16 @@ impl FromStr for Algorithms {
 pub(super) fn run(args: &SearchArgs) -> Result<(), Failure> {
     let config = args.input.load()?;
     let batch = Batch::read(&config, &args.input)?;
-    let seed = args.seed.or(config.search.seed).unwrap_or_default();
+    let seed = args.seed.or(config.seed).unwrap_or_default();
     let algorithms = match args.algorithm {
         Some(Algorithms::One(one)) => vec![one],
         Some(Algorithms::All) => Algorithm::ALL.to_vec(),
-        None => vec![config.search.algorithm],
+        None => vec![config.choice.algorithm],
     };
     let mut reports = Vec::new();
     for algorithm in algorithms {
         batch.working(format!("searching, {}", algorithm.as_str()));
-        let mut choice = config.choice();
+        let mut choice = config.choice.clone();
         choice.algorithm = algorithm;
         reports.push(ReleaseReport::new(&batch.release(choice, seed)?));
     }

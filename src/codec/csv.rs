@@ -68,7 +68,7 @@ fn sniff(line: &[u8]) -> u8 {
 }
 
 /// Decodes one CSV record per payload.
-pub struct CsvDecoder {
+pub(crate) struct CsvDecoder {
     /// Per column of the file the slot it fills.
     slots: Vec<Option<usize>>,
     delimiter: u8,
@@ -78,7 +78,7 @@ pub struct CsvDecoder {
 
 impl CsvDecoder {
     /// A decoder of the fields of `schema` from files with this header. Lists every column that is needed and missing.
-    pub fn new(schema: &Schema, header: &CsvHeader, max_record_bytes: usize) -> Result<Self, CodecError> {
+    pub(crate) fn new(schema: &Schema, header: &CsvHeader, max_record_bytes: usize) -> Result<Self, CodecError> {
         missing_fields(schema, |name| header.columns.iter().any(|column| column == name))?;
         let slots: Vec<_> = header.columns.iter().map(|column| schema.slot(column)).collect();
         for (slot, attribute) in schema.attributes().iter().enumerate() {
@@ -170,14 +170,14 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Writes published rows as CSV with a header. Null becomes the empty field, nested values their JSON text.
-pub struct CsvEncoder {
+pub(crate) struct CsvEncoder {
     columns: Vec<String>,
     delimiter: u8,
 }
 
 impl CsvEncoder {
     /// An encoder of the published fields of `schema`.
-    pub fn new(schema: &Schema, delimiter: u8) -> Self {
+    pub(crate) fn new(schema: &Schema, delimiter: u8) -> Self {
         Self { columns: schema.published().map(|slot| schema.name(slot).to_string()).collect(), delimiter }
     }
 

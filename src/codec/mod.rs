@@ -6,7 +6,7 @@
 
 pub mod avro;
 pub mod confluent;
-pub mod csv;
+pub(crate) mod csv;
 pub mod json;
 pub mod message;
 pub mod registry;

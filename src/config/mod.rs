@@ -1,58 +1,43 @@
-//! The configuration: [`RawConfig`] mirrors the file, [`Config`] is valid by construction.
+//! The configuration: [`raw::RawConfig`] mirrors the file, [`Config`] is valid by construction.
 //!
-//! The walk: YAML text -> tree with lines -> interpolation -> structural check along the JSON Schema -> [`RawConfig`] ->
-//! checks for sense -> [`Config`]. Every step goes on as far as it can, so that all problems of a file are told at once.
-//! Invariant: no message and no `Debug` shows what came from a variable or a file.
+//! ```text
+//! text ─file/tree→ tree with lines ─file/interpolate→ values put in ─file/check→ structure as in the JSON Schema
+//!      ─serde→ RawConfig ─policy/, stream/→ checks for sense → Config
+//! ```
+//! Every step continues after a problem as far as it can, so that all problems of a file are reported at once.
+//! Invariant: no message and no `Debug` shows a value that came from a variable or a file.
 
-mod check;
-mod criteria;
-mod fingerprint;
-mod hierarchy;
-mod interpolate;
-mod kafka;
-mod pipeline;
+mod file;
 mod policy;
-mod problem;
-mod properties;
-pub mod raw;
-mod render;
-pub mod scalar;
-mod sliding;
-pub mod snippet;
+mod raw;
+pub(crate) mod snippet;
+mod stream;
 #[cfg(test)]
 mod tests;
-mod topics;
-mod tree;
-mod tuning;
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::generate::SchemaSettings;
 use secrecy::SecretString;
 use serde::Deserialize as _;
 
-use self::interpolate::{Sources, interpolate};
-use self::problem::Problems;
-use self::tree::At;
+use self::file::interpolate::{Sources, interpolate};
+use self::file::{At, Problems, check, tree};
+use self::raw::RawConfig;
 use crate::codec::Format;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
 use crate::model::policy::Policy;
-use crate::search::choose::{Choice, Levels};
-use crate::search::{Algorithm, Tuning};
-use crate::window::{self, CloseRules, Scope, SlideRules, WindowRules};
+use crate::search::choose::Choice;
+use crate::window::{Scope, WindowRules};
 
-pub use self::problem::Problem;
-pub use self::raw::RawConfig;
+pub use self::file::problem::Problem;
 
 /// Larger: a wrong path fills the memory. Smaller: written-out trees no longer fit; those belong into a CSV file anyway.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What a configuration is loaded for.
+/// The commands that a configuration is loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// One release from a file (`anonymize`, `verify`, `search`, `frontier`): only the policy has to make sense. Other
@@ -69,10 +54,14 @@ pub struct Config {
     pub path: PathBuf,
     /// What a release must satisfy, and what it may cost.
     pub policy: Policy,
-    /// How the best generalization is looked for.
-    pub search: SearchConfig,
-    /// When a window closes, and how the recoding may move.
-    pub window: WindowConfig,
+    /// How to search, and how to choose among the results.
+    pub choice: Choice,
+    /// The seed of everything random; without one every run has its own.
+    pub seed: Option<u64>,
+    /// When windows close.
+    pub windows: WindowRules,
+    /// Whose records go into one window.
+    pub scope: Scope,
     /// Where records come from.
     pub source: SourceConfig,
     /// Where releases go.
@@ -81,64 +70,8 @@ pub struct Config {
     pub http: Option<HttpConfig>,
     /// Bounds.
     pub limits: LimitsConfig,
-    /// What can be meant so, and mostly is not.
+    /// Settings that are valid but rarely intended.
     pub warnings: Vec<Problem>,
-}
-
-/// How the best generalization is looked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SearchConfig {
-    /// The algorithm.
-    pub algorithm: Algorithm,
-    /// The longest time one search may take; positive. Endless for commands that make one release, unless configured.
-    pub time_budget: Duration,
-    /// The seed of everything random; without one every run has its own.
-    pub seed: Option<u64>,
-    /// With [`Levels::Sticky`]: how much worse than the best the last recoding may be, in [0, 1].
-    pub keep_within: f64,
-    /// How many bytes of frequency sets a sliding window keeps from one search to the next.
-    pub warm_memory: usize,
-    /// The most node checks; positive.
-    pub max_checks: Option<u64>,
-    /// Parameters of the evolutionary searches.
-    pub tuning: Tuning,
-}
-
-/// When a window closes, and how the recoding may move.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WindowConfig {
-    /// One window that moves on; what else is said of closing does not apply then.
-    pub sliding: Option<SlideRules>,
-    /// Closes at this many records; positive.
-    pub max_records: u64,
-    /// Closes this long after its first record; positive. There is none only if event time closes windows.
-    pub max_age: Option<Duration>,
-    /// Event-time boundaries.
-    pub event_time: Option<EventTime>,
-    /// How the recoding may move from release to release.
-    pub levels: Levels,
-    /// Whose records go into one window.
-    pub scope: Scope,
-}
-
-/// Windows by event time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventTime {
-    /// Where the event time stands. A field is also in the policy's schema.
-    pub source: EventTimeSource,
-    /// The length of a window; positive.
-    pub size: Duration,
-    /// How long a window waits for late records.
-    pub allowed_lateness: Duration,
-}
-
-/// Where the event time stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EventTimeSource {
-    /// The source's own timestamp.
-    Timestamp,
-    /// A field of the record.
-    Field(Arc<str>),
 }
 
 /// Where records come from. Paths are ready to open.
@@ -210,12 +143,9 @@ pub struct HttpConfig {
 pub struct LimitsConfig {
     /// The largest record, in bytes; positive.
     pub max_record_bytes: u64,
-    /// A quarter of so many bytes may be fetched ahead of the windows.
+    /// Memory in bytes; a quarter of it may hold records that were fetched ahead of the windows.
     pub memory: Option<u64>,
 }
-
-/// Stands for "never" where a window needs an age: as long as any duration of a configuration may be.
-const NEVER: Duration = Duration::from_secs(36_525 * 86_400);
 
 /// The JSON Schema of [`RawConfig`].
 pub fn json_schema() -> serde_json::Value {
@@ -223,34 +153,6 @@ pub fn json_schema() -> serde_json::Value {
 }
 
 impl Config {
-    /// How to search, and how to choose among what is found.
-    pub fn choice(&self) -> Choice {
-        Choice {
-            algorithm: self.search.algorithm,
-            time_budget: self.search.time_budget,
-            max_checks: self.search.max_checks,
-            levels: self.window.levels.clone(),
-            keep_within: self.search.keep_within,
-            tuning: self.search.tuning.clone(),
-        }
-    }
-
-    /// Which windows there are.
-    pub fn window_rules(&self) -> WindowRules {
-        let window = &self.window;
-        if let Some(sliding) = &window.sliding {
-            return WindowRules::Sliding(SlideRules { warm_memory: self.search.warm_memory, ..sliding.clone() });
-        }
-        WindowRules::Tumbling(CloseRules {
-            max_records: usize::try_from(window.max_records).unwrap_or(usize::MAX),
-            max_age: window.max_age.unwrap_or(NEVER),
-            event_time: window
-                .event_time
-                .as_ref()
-                .map(|e| window::EventTime { size: e.size, allowed_lateness: e.allowed_lateness }),
-        })
-    }
-
     /// Reads a configuration, with the variables of the process.
     ///
     /// # Errors
@@ -263,46 +165,54 @@ impl Config {
     ///
     /// # Errors
     /// Every problem of the file and of the files it names, by line.
-    pub fn load_with(
-        path: &Path,
-        purpose: Purpose,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Vec<Problem>> {
-        let mut problems = Problems::new(path);
-        let config = read(path, &mut problems).and_then(|text| build(&text, path, purpose, variable, &mut problems));
-        told(config, problems)
+    pub fn load_with(path: &Path, purpose: Purpose, variable: Variables<'_>) -> Result<Self, Vec<Problem>> {
+        let problems = Problems::new(path);
+        let text = read(path, &problems);
+        Self::built(text.as_deref(), path, purpose, variable, problems)
     }
 
-    /// Reads a configuration that is already text, such as one built in; `path` is what messages call it, and where
-    /// relative paths start.
+    /// Reads a configuration that is already text, such as one built in; `path` is its name in messages, and relative paths
+    /// start there.
     ///
     /// # Errors
     /// Every problem of the text and of the files it names, by line.
     pub fn parse(text: &str, path: &Path, purpose: Purpose) -> Result<Self, Vec<Problem>> {
-        let mut problems = Problems::new(path);
-        let config = build(text, path, purpose, &|name| std::env::var(name).ok(), &mut problems);
-        told(config, problems)
+        Self::built(Some(text), path, purpose, &|name| std::env::var(name).ok(), Problems::new(path))
+    }
+
+    /// A configuration counts only if nothing at all is wrong.
+    fn built(
+        text: Option<&str>,
+        path: &Path,
+        purpose: Purpose,
+        variable: Variables<'_>,
+        problems: Problems,
+    ) -> Result<Self, Vec<Problem>> {
+        let config = text.and_then(|text| {
+            let base = path.parent().unwrap_or(Path::new(""));
+            let mut file = tree::parse(text, &problems)?;
+            interpolate(&mut file, &Sources { variable, base }, &problems);
+            let (raw, checked) = understood(&file, &problems)?;
+            build(&raw, At::root(&checked, &problems), path, purpose, variable)
+        });
+        match (config, problems.into_result()) {
+            (Some(config), Ok(warnings)) => Ok(Self { warnings, ..config }),
+            (_, problems) => Err(problems.err().unwrap_or_default()),
+        }
     }
 }
 
-/// A configuration counts only if nothing at all is wrong.
-fn told(config: Option<Config>, problems: Problems) -> Result<Config, Vec<Problem>> {
-    match config {
-        Some(config) if problems.len() == 0 => Ok(Config { warnings: problems.into_warnings(), ..config }),
-        _ => Err(problems.into_sorted()),
-    }
-}
+/// The value of an environment variable.
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The file's text, without a byte order mark.
-fn read(path: &Path, problems: &mut Problems) -> Option<String> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
+fn read(path: &Path, problems: &Problems) -> Option<String> {
+    match file::read(path, MAX_BYTES) {
         Err(error) => problems.add_whole(format!("cannot be read ({}): check the path", error.kind())),
-        Ok(n) if n as u64 > MAX_BYTES => {
+        Ok(None) => {
             problems.add_whole(format!("larger than {MAX_BYTES} bytes: move large hierarchies into CSV files"));
         }
-        Ok(_) => match String::from_utf8(bytes) {
+        Ok(Some(bytes)) => match String::from_utf8(bytes) {
             Ok(text) => return Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -314,66 +224,62 @@ fn read(path: &Path, problems: &mut Problems) -> Option<String> {
     None
 }
 
-/// The walk from text to configuration. `None` if there is none; problems say why.
-fn build(
-    text: &str,
-    path: &Path,
-    purpose: Purpose,
-    variable: &dyn Fn(&str) -> Option<String>,
-    problems: &mut Problems,
-) -> Option<Config> {
-    let base = path.parent().unwrap_or(Path::new(""));
-    let mut file = tree::parse(text, problems)?;
-    interpolate(&mut file, &Sources { variable, base }, problems);
-    let checked = check::check(&file, &json_schema(), problems)?;
-    let raw = match RawConfig::deserialize(checked.to_json()) {
-        Ok(raw) => raw,
+/// The usable part of the file, as raw configuration and as tree.
+fn understood(file: &tree::YamlNode, problems: &Problems) -> Option<(RawConfig, tree::YamlNode)> {
+    let checked = check::check(file, &json_schema(), problems)?;
+    match RawConfig::deserialize(checked.to_json()) {
+        Ok(raw) => Some((raw, checked)),
         Err(error) => {
-            // The structural check should have said it better. What serde says may quote a value.
-            let detail = if At::root(&file).is_from_outside() { String::new() } else { format!(": {error}") };
+            // The structural check should have reported it. The text of serde may quote a value.
+            let outside = At::root(file, problems).is_from_outside();
+            let detail = if outside { String::new() } else { format!(": {error}") };
             problems.add_whole(format!("cannot be understood{detail}"));
-            return None;
+            None
         }
-    };
-    let at = At::root(&checked);
+    }
+}
 
+/// Checks the sense of each section and builds it; `None` if a section cannot be built. The problems are reported at `at`.
+fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: Variables<'_>) -> Option<Config> {
+    let base = path.parent().unwrap_or(Path::new(""));
     let windowed = purpose == Purpose::Pipeline || ["window", "source", "sink"].iter().any(|s| at.key(s).is_present());
-    let around = policy::Surroundings {
+    let around = policy::PolicySurroundings {
         base,
-        max_records: windowed.then(|| pipeline::shown_max_records(&raw.window, at)).flatten(),
-        event_time: pipeline::event_time_field(&raw.window, at.key("window")),
+        max_records: windowed.then(|| stream::shown_max_records(&raw.window, at)).flatten(),
+        event_time: stream::event_time_field(&raw.window, at.key("window")),
     };
-    let policy = policy::build(&raw.policy, at.key("policy"), &around, problems);
-    let search = pipeline::search(&raw.search, purpose, at.key("search"), problems);
-    pipeline::check_search(&search, &raw.policy, at, problems);
-    tuning::check(&raw.search, &raw.policy, at, problems);
-    let window = pipeline::window(&raw.window, at.key("window"), &policy, problems);
-    let around = kafka::Surroundings {
+    let policy = policy::build(&raw.policy, at.key("policy"), &around);
+    let levels = stream::levels(&raw.window, at.key("window"), &policy);
+    let choice = stream::choice(&raw.search, purpose, levels, at.key("search"));
+    stream::check_search(&raw.search, &raw.policy, at);
+    let windows = stream::windows(&raw.window, raw.search.warm_memory, at.key("window"));
+    let around = stream::StreamSurroundings {
         root: at,
         base,
         variable,
         time_budget: raw.search.time_budget.map_or(Duration::ZERO, |d| d.0),
-        max_records: window.max_records,
+        max_records: stream::max_records(&raw.window),
         schema: policy.policy.as_ref().map(|policy| &policy.schema),
-        // A snapshot is planned by what it shows; later ones start anew.
+        // A snapshot is planned by the records that it shows; later ones start anew.
         journal: match &raw.policy.sequential {
             Some(sequential) => Some((sequential.releases as usize).saturating_sub(1)),
             None => raw.window.sliding.as_ref().map(|_| 0),
         },
     };
-    let source = pipeline::source(raw.source.as_ref(), at.key("source"), &around, problems);
-    let sink = pipeline::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around, problems);
-    kafka::check_both(raw.source.as_ref(), raw.sink.as_ref(), &raw.search, at, problems);
-    sliding::check(&raw, at, problems);
-    criteria::check_sequential(&raw, at, problems);
-    pipeline::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base, problems);
-    let http = raw.http.as_ref().map(|http| pipeline::http(http, at.key("http"), problems));
-    let limits = pipeline::limits(&raw.limits, at.key("limits"), problems);
+    let source = stream::source(raw.source.as_ref(), at.key("source"), &around);
+    let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
+    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), &raw.search, at);
+    stream::check_sliding(raw, at);
+    stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
+    let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
+    let limits = stream::limits(&raw.limits, at.key("limits"));
     Some(Config {
         path: path.to_owned(),
         policy: policy.policy?,
-        search,
-        window,
+        choice,
+        seed: raw.search.seed,
+        windows: windows?,
+        scope: raw.window.scope,
         source: source?,
         sink: sink?,
         http,

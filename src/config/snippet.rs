@@ -6,13 +6,13 @@ use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 
 /// The levels of `node` as `fixed_levels` reads them.
-pub fn levels(policy: &Policy, node: &Node) -> String {
+pub(crate) fn levels(policy: &Policy, node: &Node) -> String {
     let one = |(quasi, level): (&crate::model::policy::QuasiIdentifier, &u8)| format!("{}: {level}", key(&quasi.name));
     format!("{{ {} }}", policy.quasi.iter().zip(node.levels()).map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// The `window` section that publishes every release at `node`.
-pub fn fixed_window(policy: &Policy, node: &Node) -> String {
+pub(crate) fn fixed_window(policy: &Policy, node: &Node) -> String {
     format!("window:\n  levels: fixed\n  fixed_levels: {}\n", levels(policy, node))
 }
 
@@ -32,7 +32,6 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Purpose};
-    use crate::search::choose::Levels;
 
     #[test]
     fn keys_that_yaml_would_misread_are_quoted() {
@@ -49,6 +48,6 @@ mod tests {
         let parse = |text: &str| Config::parse(text, Path::new("x.yaml"), Purpose::Policy).unwrap();
         let node = Node::new([2, 1]);
         let text = format!("{policy}{}", fixed_window(&parse(policy).policy, &node));
-        assert_eq!(parse(&text).window.levels, Levels::Fixed(Some(node)));
+        assert_eq!(parse(&text).choice.levels, crate::search::choose::Levels::Fixed(Some(node)));
     }
 }

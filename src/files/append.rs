@@ -27,14 +27,14 @@ const FIRST_BYTES: u64 = 16 << 20;
 const LAST_BYTES: u64 = 16;
 
 /// Files and streams that are written release by release.
-pub struct AppendedFiles {
+pub(crate) struct AppendedFiles {
     // Dropped first, while the files are still locked.
     undo: Option<Undo>,
     outputs: Vec<Output>,
 }
 
 /// The beginning and the end of a file. Has no `Debug`: a foreign file may hold records.
-pub struct FileEnds {
+pub(crate) struct FileEnds {
     /// Its first bytes.
     pub first: Vec<u8>,
     /// Its last bytes.
@@ -61,7 +61,7 @@ struct LockedFile {
 
 impl AppendedFiles {
     /// Opens and locks the files at `paths`, creates missing ones, and removes an unfinished release.
-    pub fn open(paths: &[&Path]) -> Result<Self, FileError> {
+    pub(crate) fn open(paths: &[&Path]) -> Result<Self, FileError> {
         let outputs = paths.iter().map(|path| Output::open(path)).collect::<Result<Vec<_>, _>>()?;
         let mut this = Self { undo: None, outputs };
         if let Some(first) = this.outputs.iter().find(|output| matches!(output.kind, OutputKind::File(_))) {
@@ -72,7 +72,7 @@ impl AppendedFiles {
     }
 
     /// The ends of the file with this number; none of a stream or an empty file.
-    pub fn existing(&self, number: usize) -> Result<Option<FileEnds>, FileError> {
+    pub(crate) fn existing(&self, number: usize) -> Result<Option<FileEnds>, FileError> {
         let Some(Output { path, kind: OutputKind::File(LockedFile { file, len: len @ 1.., .. }) }) =
             self.outputs.get(number)
         else {
@@ -86,7 +86,7 @@ impl AppendedFiles {
     }
 
     /// Appends one part per file, in order: all of them, or none. Bytes written to a stream cannot be removed.
-    pub fn append(&mut self, parts: &[&[u8]]) -> Result<(), FileError> {
+    pub(crate) fn append(&mut self, parts: &[&[u8]]) -> Result<(), FileError> {
         for output in &self.outputs {
             output.unchanged()?;
         }

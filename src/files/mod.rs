@@ -29,8 +29,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-pub use append::{AppendedFiles, FileEnds};
-pub use replace::ReplacedFile;
+pub(crate) use append::{AppendedFiles, FileEnds};
+pub(crate) use replace::ReplacedFile;
 
 /// The names of standard output. A redirected one must not be opened again: it would be written from its start.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
@@ -80,7 +80,7 @@ pub enum FileError {
 }
 
 /// True if the path is one of standard output's names.
-pub fn is_stdout(path: &Path) -> bool {
+pub(crate) fn is_stdout(path: &Path) -> bool {
     STDOUT.iter().any(|name| path == Path::new(name))
 }
 

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 use super::{FileError, Target, failed, folder, lock, open_stream, sync_folder};
 
 /// A file being written. Dropped before [`ReplacedFile::commit`] it leaves nothing behind, except what a stream has taken.
-pub struct ReplacedFile {
+pub(crate) struct ReplacedFile {
     path: PathBuf,
     out: Destination,
 }
@@ -25,7 +25,7 @@ enum Destination {
 
 impl ReplacedFile {
     /// Starts a file at `path`, or opens the stream that is there.
-    pub fn create(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn create(path: &Path) -> Result<Self, FileError> {
         let out = match Target::of(path)? {
             Target::Stream => Destination::Stream(open_stream(path)?),
             Target::Nothing => Destination::Temporary(temporary(path, 0o666).map_err(failed(path))?, None),
@@ -42,12 +42,12 @@ impl ReplacedFile {
     }
 
     /// Standard output.
-    pub fn stdout() -> Self {
+    pub(crate) fn stdout() -> Self {
         Self { path: "standard output".into(), out: Destination::Stream(Box::new(io::stdout())) }
     }
 
     /// Appends bytes. A reader of a stream that went away is no failure.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let written = match &mut self.out {
             Destination::Stream(out) => out.write_all(bytes).and_then(|()| out.flush()),
             // Written directly, so that an error names the requested file.
@@ -63,7 +63,7 @@ impl ReplacedFile {
     }
 
     /// Replaces the file.
-    pub fn commit(self) -> Result<(), FileError> {
+    pub(crate) fn commit(self) -> Result<(), FileError> {
         let Destination::Temporary(new, _locked) = self.out else { return Ok(()) };
         let moved = new.as_file().sync_all().and_then(|()| new.persist(&self.path).map_err(|error| error.error));
         moved.and_then(|_| sync_folder(&self.path)).map_err(failed(&self.path))

@@ -15,7 +15,7 @@ const MAX_NAME: usize = 16;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// What it stands for.
     pub name: String,
     /// How long it is.
@@ -28,7 +28,7 @@ pub struct Bar {
 ///
 /// # Errors
 /// If there is no bar, or one that is not a number.
-pub fn columns(caption: &Caption, unit: &str, bars: &[Bar]) -> Result<String, PlotError> {
+pub(crate) fn columns(caption: &Caption, unit: &str, bars: &[Bar]) -> Result<String, PlotError> {
     check(bars)?;
     picture(caption, (WIDTH, HEIGHT), |area| draw_columns(unit, bars, area).map(|()| Vec::<Link>::new()))
 }
@@ -37,7 +37,7 @@ pub fn columns(caption: &Caption, unit: &str, bars: &[Bar]) -> Result<String, Pl
 ///
 /// # Errors
 /// If there is no bar, or one that is not a number.
-pub fn rows(caption: &Caption, bars: &[Bar], whole: f64) -> Result<String, PlotError> {
+pub(crate) fn rows(caption: &Caption, bars: &[Bar], whole: f64) -> Result<String, PlotError> {
     check(bars)?;
     let height = ROW * bars.len() as u32 + 8;
     picture(caption, (WIDTH, height), |area| draw_rows(bars, whole, area).map(|()| Vec::<Link>::new()))
@@ -125,7 +125,7 @@ fn short(name: &str) -> String {
 ///
 /// # Errors
 /// If there is nothing to draw.
-pub fn steps(caption: &Caption, rows: &[Steps]) -> Result<String, PlotError> {
+pub(crate) fn steps(caption: &Caption, rows: &[Steps]) -> Result<String, PlotError> {
     if rows.is_empty() {
         return Err(PlotError("it takes an attribute".into()));
     }
@@ -135,7 +135,7 @@ pub fn steps(caption: &Caption, rows: &[Steps]) -> Result<String, PlotError> {
 
 /// One attribute's level.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Steps {
+pub(crate) struct Steps {
     /// The attribute.
     pub name: String,
     /// Its level.

@@ -16,7 +16,7 @@ const LABEL_ROOM: (i32, i32) = (26, 16);
 
 /// A trade-off to draw. The first axis is the horizontal one of every panel; each other axis has a panel of its own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plot {
+pub(crate) struct Plot {
     /// What is seen.
     pub caption: Caption,
     /// The names of the axes; at least two.
@@ -27,7 +27,7 @@ pub struct Plot {
 
 /// One point of a trade-off.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlotPoint {
+pub(crate) struct PlotPoint {
     /// Its name in the table beside the picture.
     pub label: String,
     /// One value per axis.
@@ -46,7 +46,7 @@ pub struct PlotPoint {
 ///
 /// # Errors
 /// If there are fewer than two axes, no points, or values that are not numbers.
-pub fn svg(plot: &Plot) -> Result<String, PlotError> {
+pub(crate) fn svg(plot: &Plot) -> Result<String, PlotError> {
     let finite = |p: &PlotPoint| p.values.len() == plot.axes.len() && p.values.iter().all(|v| v.is_finite());
     if plot.axes.len() < 2 || plot.points.is_empty() || !plot.points.iter().all(finite) {
         return Err(PlotError("it takes two axes and at least one point of numbers".into()));
@@ -117,13 +117,15 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
         let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), beside, style);
         chart.draw_series([label]).map_err(failed)?;
     }
-    let link = |p: &&PlotPoint| {
-        let values: Vec<String> =
-            plot.axes.iter().zip(&p.values).map(|(a, v)| format!("{a}: {}", figure(*v))).collect();
-        let label = format!("Point {}: {}", p.label, values.join(", "));
-        Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label })
-    };
+    let link =
+        |p: &&PlotPoint| Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label: described(plot, p) });
     Ok(order.iter().filter_map(link).collect())
+}
+
+/// A point in words, with its value on every axis.
+fn described(plot: &Plot, point: &PlotPoint) -> String {
+    let values = plot.axes.iter().zip(&point.values).map(|(axis, value)| format!("{axis}: {}", figure(*value)));
+    format!("Point {}: {}", point.label, values.collect::<Vec<_>>().join(", "))
 }
 
 /// How the values of one axis become places on it.

@@ -15,7 +15,7 @@ const LEFT: i32 = 56;
 
 /// What is known of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// It meets the policy, and was counted.
     Satisfies,
     /// It must meet the policy, by a node that was counted.
@@ -30,7 +30,7 @@ pub enum Mark {
 
 /// One node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dot {
+pub(crate) struct Dot {
     /// Its levels.
     pub levels: Vec<u8>,
     /// What is known.
@@ -45,7 +45,7 @@ pub struct Dot {
 ///
 /// # Errors
 /// If there is none.
-pub fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError> {
+pub(crate) fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError> {
     let height = |dot: &Dot| dot.levels.iter().map(|&l| usize::from(l)).sum::<usize>();
     let (Some(low), Some(high)) = (dots.iter().map(height).min(), dots.iter().map(height).max()) else {
         return Err(PlotError("it takes a node".into()));
@@ -104,7 +104,7 @@ fn draw(dot: &Dot, at: (i32, i32), area: &Area<'_>) -> Result<(), PlotError> {
 
 /// One cell of a large lattice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cell {
+pub(crate) struct LatticeCell {
     /// Counted nodes that meet the policy.
     pub satisfying: u64,
     /// Counted nodes that do not.
@@ -123,7 +123,7 @@ const UNCHECKED: i32 = 110;
 ///
 /// # Errors
 /// If there is no cell.
-pub fn cells(caption: &Caption, heights: &[(Vec<Cell>, u128)]) -> Result<String, PlotError> {
+pub(crate) fn cells(caption: &Caption, heights: &[(Vec<LatticeCell>, u128)]) -> Result<String, PlotError> {
     let bands = heights.first().map_or(0, |(cells, _)| cells.len());
     if bands == 0 {
         return Err(PlotError("it takes a cell".into()));
@@ -152,7 +152,12 @@ pub fn cells(caption: &Caption, heights: &[(Vec<Cell>, u128)]) -> Result<String,
 }
 
 /// The left part shows how many meet the policy, the right part how many do not, on a scale by magnitude.
-fn draw_cell(cell: &Cell, (left, right, y): (i32, i32, i32), most: u64, area: &Area<'_>) -> Result<(), PlotError> {
+fn draw_cell(
+    cell: &LatticeCell,
+    (left, right, y): (i32, i32, i32),
+    most: u64,
+    area: &Area<'_>,
+) -> Result<(), PlotError> {
     let (top, bottom) = (y, y + CELL_ROW as i32 - 4);
     area.draw(&Rectangle::new([(left, top), (right, bottom)], GRID.filled())).map_err(failed)?;
     let middle = (left + right) / 2;
@@ -197,8 +202,8 @@ mod tests {
 
     #[test]
     fn large_lattices_have_a_cell_per_height_and_band() {
-        let mut rows = vec![(vec![Cell::default(); 10], 7u128); 3];
-        rows[1].0[4] = Cell { satisfying: 3, failing: 900, chosen: true };
+        let mut rows = vec![(vec![LatticeCell::default(); 10], 7u128); 3];
+        rows[1].0[4] = LatticeCell { satisfying: 3, failing: 900, chosen: true };
         let text = cells(&caption(), &rows).unwrap();
         // 30 cells, two parts, one ring.
         assert_eq!(text.matches("<rect").count(), 33);

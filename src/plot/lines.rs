@@ -11,7 +11,7 @@ const HEADROOM: f64 = 0.12;
 
 /// Lines over a common time axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// What is seen.
     pub caption: Caption,
     /// The name and unit of the vertical axis.
@@ -22,7 +22,7 @@ pub struct Lines {
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Series {
+pub(crate) struct Series {
     /// Its name, written at its end.
     pub name: String,
     /// How it looks.
@@ -33,12 +33,10 @@ pub struct Series {
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// What is measured.
+pub(crate) enum Style {
+    /// A solid line for measured values.
     Measured,
-    /// Another measurement, further back.
-    Second,
-    /// What is asked for: a broken line.
+    /// A broken line for the bound that the policy asks for.
     Bound,
 }
 
@@ -46,7 +44,7 @@ pub enum Style {
 ///
 /// # Errors
 /// If there is no point at all, or one that is not a number.
-pub fn svg(lines: &Lines) -> Result<String, PlotError> {
+pub(crate) fn svg(lines: &Lines) -> Result<String, PlotError> {
     let all = || lines.series.iter().flat_map(|series| &series.points);
     if all().next().is_none() || !all().all(|(x, y)| x.is_finite() && y.is_finite()) {
         return Err(PlotError("it takes a point of numbers".into()));

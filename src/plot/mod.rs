@@ -4,10 +4,10 @@
 //! those who do not see it, colours from one palette (which a page may restyle, see `telemetry/console.css`), and no
 //! colour that alone tells two things apart.
 
-pub mod bars;
-pub mod front;
-pub mod lattice;
-pub mod lines;
+pub(crate) mod bars;
+pub(crate) mod front;
+pub(crate) mod lattice;
+pub(crate) mod lines;
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ const LABEL: (&str, u32) = ("sans-serif", 16);
 /// The picture could not be drawn.
 #[derive(Debug, Error)]
 #[error("the picture could not be drawn: {0}")]
-pub struct PlotError(String);
+pub(crate) struct PlotError(String);
 
 fn failed(error: impl std::fmt::Display) -> PlotError {
     PlotError(error.to_string())
@@ -48,7 +48,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// What a picture is called, and what it shows in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caption {
+pub(crate) struct Caption {
     /// Different for every picture of a page: a word of letters and dashes.
     pub id: String,
     /// What is seen.
@@ -108,12 +108,12 @@ fn picture(
 }
 
 /// The picture on white, for a file of its own.
-pub fn standalone(svg: &str) -> String {
+pub(crate) fn standalone(svg: &str) -> String {
     svg.replacen("</desc>", "</desc>\n<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>", 1)
 }
 
 /// Text for HTML and SVG, in elements and in attributes.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -131,7 +131,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A figure with as many digits as tell something: at most three after the point, and none where it is whole.
-pub fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
     }
@@ -146,7 +146,7 @@ pub fn figure(value: f64) -> String {
 }
 
 /// A count as a person reads it: 12, 3.4k, 5.6M.
-pub fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     match value.abs() {
         v if v >= 1e9 => format!("{}G", figure(value / 1e9)),
         v if v >= 1e6 => format!("{}M", figure(value / 1e6)),

@@ -14,20 +14,20 @@ use crate::model::record::Record;
 use crate::model::schema::Schema;
 
 /// Starts to read a file.
-pub async fn open(path: &Path, input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
+pub(crate) async fn open(path: &Path, input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
     let file = File::open(path).map_err(|source| SourceError::Open { path: path.to_owned(), source })?;
     ReaderSource::open(file, input).await
 }
 
 /// Starts to read standard input. Lines are passed on as they arrive; a stop does not wait for the next one.
-pub async fn stdin(input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
+pub(crate) async fn stdin(input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
     // A read of tokio's stdin cannot be cancelled and would delay the end of the runtime. std's is not locked: the thread
     // that reads may outlive everything else.
     ReaderSource::open(std::io::stdin(), input).await
 }
 
 /// Decodes every record of an input, in order. Returns the header or schema of the input.
-pub fn for_each_record(
+pub(crate) fn for_each_record(
     read: impl Read,
     input: Input,
     schema: &Schema,

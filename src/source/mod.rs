@@ -3,11 +3,11 @@
 //! A source only cuts bytes into [`Event`]s; decoding is `codec`'s. `next` is cancel-safe: dropping its future loses
 //! nothing, so a stop never waits for input. Blocking reads happen on a thread of their own, behind a bounded channel.
 
-pub mod file;
+pub(crate) mod file;
 mod frame;
 pub mod generator;
 pub mod kafka;
-pub mod population;
+pub(crate) mod population;
 mod reader;
 mod schemas;
 

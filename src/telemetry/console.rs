@@ -3,7 +3,7 @@
 //! Works without scripts, but for the refresh. Only aggregates, generalized values and configured names; the search is
 //! shown to the operator and to nobody else.
 
-use super::history::{Look, Recent};
+use super::history::{Look, RecentRelease};
 use super::html::{Html, duration, time};
 use super::pictures;
 use super::view::View;
@@ -13,7 +13,7 @@ use crate::search::front::objectives::{Front, Objective};
 use crate::search::insight::{Insight, Seen};
 
 /// The page.
-pub fn page(view: &View) -> String {
+pub(crate) fn page(view: &View) -> String {
     let mut html = Html::default();
     html.raw(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -320,7 +320,7 @@ fn releases(view: &View, html: &mut Html) {
     html.raw("</section>");
 }
 
-fn release(view: &View, recent: &Recent) -> String {
+fn release(view: &View, recent: &RecentRelease) -> String {
     let mut html = Html::default();
     let from = &recent.manifest.provenance;
     html.raw(&format!("<details id=\"release-{}\"><summary>", escape(&from.release_id)));

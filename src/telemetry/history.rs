@@ -1,4 +1,4 @@
-//! What is remembered for the console: a bounded ring of figures, the last manifests, the last look at a search.
+//! The memory of the console: a bounded ring of figures, the last manifests, the last look at a search.
 //!
 //! One entry per release, nothing per record. Small enough to be copied whenever somebody asks, so that no page is drawn
 //! under a lock.
@@ -18,7 +18,7 @@ const MOMENTS: usize = 240;
 const RECENT: usize = 12;
 /// How often a search is looked at while somebody watches. More often costs the stream more than one part in a hundred.
 const LOOK_WATCHED: Duration = Duration::from_secs(20);
-/// How often it is looked at otherwise, so that whoever comes finds something.
+/// How often it is looked at otherwise, so that a page shows something when it is first opened.
 const LOOK_UNWATCHED: Duration = Duration::from_secs(60);
 /// Somebody watches while a page was asked for in this time: a few refreshes of the page.
 const WATCHED: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub struct Moment {
 
 /// A release that can be read about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recent {
+pub struct RecentRelease {
     /// When it was published.
     pub at: Millis,
     /// What is said about it.
@@ -74,7 +74,7 @@ impl Look {
 pub(super) struct History {
     pub(super) moments: VecDeque<Moment>,
     /// Newest first.
-    pub(super) recent: VecDeque<Arc<Recent>>,
+    pub(super) recent: VecDeque<Arc<RecentRelease>>,
     pub(super) look: Option<Arc<Look>>,
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
@@ -101,7 +101,7 @@ impl History {
             lag,
         });
         self.recent.truncate(RECENT - 1);
-        self.recent.push_front(Arc::new(Recent {
+        self.recent.push_front(Arc::new(RecentRelease {
             at: now,
             manifest: manifest.clone(),
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),

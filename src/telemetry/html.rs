@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use crate::plot::{PlotError, escape};
 
 /// The style of every page, also for reports, which must stand alone.
-pub const STYLE: &str = include_str!("console.css");
+pub(crate) const STYLE: &str = include_str!("console.css");
 
 /// A page under construction.
 #[derive(Default)]
-pub struct Html(String);
+pub(crate) struct Html(String);
 
 impl Html {
     /// Starts a page: everything up to the opening tag of its body, with `head` inside its head.
-    pub fn page(head: &str) -> Self {
+    pub(crate) fn page(head: &str) -> Self {
         Self(format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">{head}</head><body>"
@@ -21,14 +21,14 @@ impl Html {
     }
 
     /// A titled section.
-    pub fn card(&mut self, title: &str, content: impl FnOnce(&mut Self)) -> &mut Self {
+    pub(crate) fn card(&mut self, title: &str, content: impl FnOnce(&mut Self)) -> &mut Self {
         self.raw("<section class=\"card\">").text("h2", title);
         content(self);
         self.raw("</section>")
     }
 
     /// A list of escaped lines.
-    pub fn list(&mut self, lines: impl Iterator<Item = String>) -> &mut Self {
+    pub(crate) fn list(&mut self, lines: impl Iterator<Item = String>) -> &mut Self {
         self.raw("<ul>");
         for line in lines {
             self.text("li", &line);
@@ -37,25 +37,25 @@ impl Html {
     }
 
     /// The figures of a picture, collapsed.
-    pub fn same_as_table(&mut self, id: &str, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
+    pub(crate) fn same_as_table(&mut self, id: &str, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
         self.behind(id, "The same as a table", head, rows)
     }
 
     /// Markup as it is; only for text written in the source.
-    pub fn raw(&mut self, markup: &str) -> &mut Self {
+    pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// An element around escaped text.
-    pub fn text(&mut self, element: &str, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, element: &str, text: &str) -> &mut Self {
         let name = element.split(' ').next().unwrap_or_default();
         let _ = write!(self.0, "<{element}>{}</{name}>", escape(text));
         self
     }
 
     /// A picture, or why there is none yet.
-    pub fn picture(&mut self, picture: Result<String, PlotError>, otherwise: &str) -> &mut Self {
+    pub(crate) fn picture(&mut self, picture: Result<String, PlotError>, otherwise: &str) -> &mut Self {
         match picture {
             Ok(svg) => {
                 let _ = write!(self.0, "<figure>{svg}</figure>");
@@ -68,13 +68,13 @@ impl Html {
     }
 
     /// The figures behind a picture, folded away.
-    pub fn behind(&mut self, id: &str, summary: &str, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
+    pub(crate) fn behind(&mut self, id: &str, summary: &str, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
         let _ = write!(self.0, "<details id=\"{}\"><summary>{}</summary>", escape(id), escape(summary));
         self.table(head, rows).raw("</details>")
     }
 
     /// A table; the first cell of a row names it.
-    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
+    pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
         self.raw("<div class=\"scroll\"><table><thead><tr>");
         for name in head {
             self.text("th scope=\"col\"", name);
@@ -91,7 +91,7 @@ impl Html {
     }
 
     /// A figure that is seen from afar.
-    pub fn tile(&mut self, name: &str, value: &str, note: &str) -> &mut Self {
+    pub(crate) fn tile(&mut self, name: &str, value: &str, note: &str) -> &mut Self {
         self.raw("<div class=\"tile\">")
             .text("dt", name)
             .text("dd", value)
@@ -100,18 +100,18 @@ impl Html {
     }
 
     /// The text so far.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
 /// A moment as people and machines read it.
-pub fn time(at: crate::model::event::Millis) -> String {
+pub(crate) fn time(at: crate::model::event::Millis) -> String {
     jiff::Timestamp::from_second(at.0.div_euclid(1000)).map_or_else(|_| "-".into(), |at| at.to_string())
 }
 
 /// A length of time as people read it.
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     use crate::plot::figure;
     match seconds {
         s if s >= 172_800.0 => format!("{} days", figure(s / 86_400.0)),

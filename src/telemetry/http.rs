@@ -135,7 +135,7 @@ fn typed(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Draws at most once in [`FRESH_MS`], whoever asks, on a thread where it does not hold up sources and sinks.
+/// Draws the page at most once in [`FRESH_MS`] for all callers, on a thread that does not delay sources and sinks.
 async fn console(State(served): State<Served>) -> Response {
     let mut drawn = served.drawn.lock().await;
     let now = (served.clock)();

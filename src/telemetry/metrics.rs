@@ -13,7 +13,7 @@ use crate::gate::Release;
 use crate::model::event::{Millis, RejectCode};
 use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
-use crate::model::release::manifest::{UnmetBound, Work};
+use crate::model::release::manifest::{Provenance, UnmetBound, Work};
 use crate::privacy::Rules;
 use crate::search::StopReason;
 use crate::search::front::objectives::Objective;
@@ -31,48 +31,111 @@ const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0
 /// Shares between nothing and everything.
 const SHARES: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
-pub(super) struct Metrics {
-    pub(super) registry: Registry,
-    pub(super) read: IntCounter,
-    pub(super) records: IntCounterVec,
-    pub(super) rejected: IntCounterVec,
-    pub(super) held: IntGauge,
-    retracted: IntCounter,
-    recurring: IntGauge,
-    candidates: Histogram,
-    pub(super) windows: IntCounterVec,
-    pub(super) window_records: IntGauge,
-    window_age: Gauge,
-    pub(super) frequency_set_entries: IntGauge,
-    pub(super) warm_sets_bytes: IntGauge,
-    sets: IntCounterVec,
-    pub(super) releases: IntCounterVec,
-    unmet_windows: IntGauge,
-    groups_left_out: IntGauge,
-    top_fallback: GaugeVec,
-    kept_unique: GaugeVec,
-    pub(super) kept_withheld: IntGaugeVec,
-    loss: GaugeVec,
-    losses: HistogramVec,
-    achieved: GaugeVec,
-    required: GaugeVec,
-    k: IntGauge,
-    classes: IntGauge,
-    class_subjects: Histogram,
-    level: IntGaugeVec,
-    search: Histogram,
-    checks: IntCounter,
-    stops: IntCounterVec,
-    unmet_bounds: IntGaugeVec,
-    close_to_publish: Histogram,
-    end_to_end: Histogram,
-    transactions: IntCounterVec,
-    transaction_age: Gauge,
-    lag: IntGauge,
-    partitions: IntGaugeVec,
-    ready: IntGauge,
-    memory: IntGauge,
-    pub(super) started: Gauge,
+/// Declares every metric once: its field, its type, and how it is made from name, help text, labels and buckets. To add a
+/// metric, add an entry; where its series are known at the start, name them in [`Metrics::declare`].
+macro_rules! metrics {
+    ($($field:ident: $kind:ty = $make:ident($($argument:expr),+);)+) => {
+        pub(super) struct Metrics {
+            registry: Registry,
+            $(pub(super) $field: $kind,)+
+        }
+
+        impl Metrics {
+            fn registered() -> Result<Self, prometheus::Error> {
+                let registry = Registry::new();
+                let make = Make(&registry);
+                Ok(Self { $($field: make.$make($($argument),+)?,)+ registry })
+            }
+        }
+    };
+}
+
+metrics! {
+    read: IntCounter = counter("records_read_total", "Records read from the source.");
+    records: IntCounterVec = counters("records_total", "Records by outcome.", "outcome");
+    rejected: IntCounterVec = counters("records_rejected_total", "Records turned away, by reason.", "reason");
+    recurring: IntGauge = gauge(
+        "recurring_subjects",
+        "Subjects of the last release that were in one of the releases shortly before it."
+    );
+    candidates: Histogram = histogram(
+        "recurring_candidates",
+        "Sensitive values left for a subject after intersecting its classes over the last releases.", CANDIDATES
+    );
+    held: IntGauge = gauge("records_held", "Records that wait for a later release.");
+    retracted: IntCounter = counter(
+        "records_retracted_total",
+        "Records that tombstones retracted: suppressed, or taken out of the snapshots that showed them."
+    );
+    windows: IntCounterVec = counters("windows_closed_total", "Windows closed, by reason.", "reason");
+    window_records: IntGauge = gauge("window_records", "Records in windows that still fill.");
+    window_age: Gauge = float_gauge("window_age_seconds", "Age of the oldest window that still fills.");
+    frequency_set_entries: IntGauge = gauge("frequency_set_entries", "Distinct tuples in the last closed window.");
+    warm_sets_bytes: IntGauge = gauge(
+        "warm_sets_bytes",
+        "Frequency sets that the last closed window had from earlier searches."
+    );
+    sets: IntCounterVec = counters(
+        "frequency_sets_total",
+        "Frequency sets that searches looked at, by origin.", "origin"
+    );
+    releases: IntCounterVec = counters("releases_total", "Releases by outcome.", "outcome");
+    unmet_windows: IntGauge = gauge(
+        "unmet_windows",
+        "Windows since the last release of which nothing could be published."
+    );
+    groups_left_out: IntGauge = gauge(
+        "groups_left_out",
+        "Groups of which half or more was left out of the last release."
+    );
+    top_fallback: GaugeVec = gauges(
+        "top_fallback_ratio",
+        "Share of the last window that stands as an attribute's top because its value has no place.", &["attribute"]
+    );
+    kept_unique: GaugeVec = gauges(
+        "kept_unique_ratio",
+        "Share of the last release's rows whose value of a kept field belongs to one person alone.", &["field"]
+    );
+    kept_withheld: IntGaugeVec = int_gauges(
+        "kept_withheld",
+        "1 if a kept field was left out of the last release because it identifies people.", "field"
+    );
+    loss: GaugeVec = gauges("information_loss", "Information loss of the last release, by metric.", &["metric"]);
+    losses: HistogramVec = histograms(
+        "information_loss_ratio",
+        "Normalised information loss of releases.", "metric", SHARES
+    );
+    achieved: GaugeVec = gauges(
+        "criterion_achieved",
+        "What the weakest class of the last release reaches.", &["criterion"]
+    );
+    required: GaugeVec = gauges(
+        "criterion_required",
+        "What the policy asks of every class, at least or at most.", &["criterion", "bound"]
+    );
+    k: IntGauge = gauge("achieved_k", "Distinct subjects in the smallest class of the last release.");
+    classes: IntGauge = gauge("classes", "Classes in the last release.");
+    class_subjects: Histogram = histogram("class_subjects", "Distinct subjects in published classes.", SUBJECTS);
+    level: IntGaugeVec = int_gauges("attribute_level", "Generalization level of the last release.", "attribute");
+    search: Histogram = histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS);
+    checks: IntCounter = counter("search_checks_total", "Nodes counted by searches.");
+    stops: IntCounterVec = counters("search_stops_total", "Searches by why they ended.", "reason");
+    unmet_bounds: IntGaugeVec = int_gauges(
+        "bound_unmet",
+        "1 if the last release does not meet the bound of `search.prefer` on this objective.", "objective"
+    );
+    close_to_publish: Histogram = histogram("close_to_publish_seconds", "Time from close to publication.", SECONDS);
+    end_to_end: Histogram = histogram(
+        "end_to_end_seconds",
+        "Time from the arrival of a release's oldest record to its publication.", LONG_SECONDS
+    );
+    transactions: IntCounterVec = counters("transactions_total", "Transactions by how they ended.", "outcome");
+    transaction_age: Gauge = float_gauge("transaction_age_seconds", "Age of the open transaction.");
+    lag: IntGauge = gauge("consumer_lag_records", "Records in the assigned partitions not read yet.");
+    partitions: IntGaugeVec = int_gauges("partitions", "Partitions of this instance, by state.", "state");
+    ready: IntGauge = gauge("ready", "1 while the service has its input and can publish.");
+    memory: IntGauge = gauge("resident_memory_bytes", "Memory of the process that is in RAM.");
+    started: Gauge = float_gauge("start_time_seconds", "When the service started, in seconds since 1970.");
 }
 
 /// What is measured only when somebody asks.
@@ -86,101 +149,7 @@ pub(super) struct Asked<'a> {
 
 impl Metrics {
     pub(super) fn new(policy: &Policy) -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let make = Make(&registry);
-        let metrics = Self {
-            read: make.counter("records_read_total", "Records read from the source.")?,
-            records: make.counters("records_total", "Records by outcome.", "outcome")?,
-            rejected: make.counters("records_rejected_total", "Records turned away, by reason.", "reason")?,
-            recurring: make.gauge(
-                "recurring_subjects",
-                "Subjects of the last release that were in one of the releases shortly before it.",
-            )?,
-            candidates: make.histogram(
-                "recurring_candidates",
-                "Sensitive values left for a subject after intersecting its classes over the last releases.",
-                CANDIDATES,
-            )?,
-            held: make.gauge("records_held", "Records that wait for a later release.")?,
-            retracted: make.counter(
-                "records_retracted_total",
-                "Records that tombstones retracted: suppressed, or taken out of the snapshots that showed them.",
-            )?,
-            windows: make.counters("windows_closed_total", "Windows closed, by reason.", "reason")?,
-            window_records: make.gauge("window_records", "Records in windows that still fill.")?,
-            window_age: make.float_gauge("window_age_seconds", "Age of the oldest window that still fills.")?,
-            frequency_set_entries: make.gauge("frequency_set_entries", "Distinct tuples in the last closed window.")?,
-            warm_sets_bytes: make
-                .gauge("warm_sets_bytes", "Frequency sets that the last closed window had from earlier searches.")?,
-            sets: make.counters(
-                "frequency_sets_total",
-                "Frequency sets that searches looked at, by origin.",
-                "origin",
-            )?,
-            releases: make.counters("releases_total", "Releases by outcome.", "outcome")?,
-            unmet_windows: make
-                .gauge("unmet_windows", "Windows since the last release of which nothing could be published.")?,
-            groups_left_out: make
-                .gauge("groups_left_out", "Groups of which half or more was left out of the last release.")?,
-            top_fallback: make.gauges(
-                "top_fallback_ratio",
-                "Share of the last window that stands as an attribute's top because its value has no place.",
-                &["attribute"],
-            )?,
-            kept_unique: make.gauges(
-                "kept_unique_ratio",
-                "Share of the last release's rows whose value of a kept field belongs to one person alone.",
-                &["field"],
-            )?,
-            kept_withheld: make.int_gauges(
-                "kept_withheld",
-                "1 if a kept field was left out of the last release because it identifies people.",
-                "field",
-            )?,
-            loss: make.gauges("information_loss", "Information loss of the last release, by metric.", &["metric"])?,
-            losses: make.histograms(
-                "information_loss_ratio",
-                "Normalised information loss of releases.",
-                "metric",
-                SHARES,
-            )?,
-            achieved: make.gauges(
-                "criterion_achieved",
-                "What the weakest class of the last release reaches.",
-                &["criterion"],
-            )?,
-            required: make.gauges(
-                "criterion_required",
-                "What the policy asks of every class, at least or at most.",
-                &["criterion", "bound"],
-            )?,
-            k: make.gauge("achieved_k", "Distinct subjects in the smallest class of the last release.")?,
-            classes: make.gauge("classes", "Classes in the last release.")?,
-            class_subjects: make.histogram("class_subjects", "Distinct subjects in published classes.", SUBJECTS)?,
-            level: make.int_gauges("attribute_level", "Generalization level of the last release.", "attribute")?,
-            search: make.histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS)?,
-            checks: make.counter("search_checks_total", "Nodes counted by searches.")?,
-            stops: make.counters("search_stops_total", "Searches by why they ended.", "reason")?,
-            unmet_bounds: make.int_gauges(
-                "bound_unmet",
-                "1 if the last release does not meet the bound of `search.prefer` on this objective.",
-                "objective",
-            )?,
-            close_to_publish: make.histogram("close_to_publish_seconds", "Time from close to publication.", SECONDS)?,
-            end_to_end: make.histogram(
-                "end_to_end_seconds",
-                "Time from the arrival of a release's oldest record to its publication.",
-                LONG_SECONDS,
-            )?,
-            transactions: make.counters("transactions_total", "Transactions by how they ended.", "outcome")?,
-            transaction_age: make.float_gauge("transaction_age_seconds", "Age of the open transaction.")?,
-            lag: make.gauge("consumer_lag_records", "Records in the assigned partitions not read yet.")?,
-            partitions: make.int_gauges("partitions", "Partitions of this instance, by state.", "state")?,
-            ready: make.gauge("ready", "1 while the service has its input and can publish.")?,
-            memory: make.gauge("resident_memory_bytes", "Memory of the process that is in RAM.")?,
-            started: make.float_gauge("start_time_seconds", "When the service started, in seconds since 1970.")?,
-            registry,
-        };
+        let metrics = Self::registered()?;
         metrics.declare(policy);
         Ok(metrics)
     }
@@ -271,6 +240,15 @@ impl Metrics {
         for level in &from.recoding {
             self.level.with_label_values(&[&level.attribute]).set(i64::from(level.level));
         }
+        self.searched(from);
+        self.close_to_publish.observe(seconds(from.closed_at, now));
+        if let Some(arrived) = from.work.oldest_arrival {
+            self.end_to_end.observe(seconds(arrived, now));
+        }
+    }
+
+    /// The work of the search.
+    fn searched(&self, from: &Provenance) {
         let work = &from.work;
         for (origin, count) in
             [("scanned", work.sets_scanned), ("rolled_up", work.sets_rolled_up), ("cached", work.sets_cached)]
@@ -283,10 +261,6 @@ impl Metrics {
             self.stops.with_label_values(&[&from.stop]).inc();
         }
         self.bounds(&from.unmet_bounds);
-        self.close_to_publish.observe(seconds(from.closed_at, now));
-        if let Some(arrived) = work.oldest_arrival {
-            self.end_to_end.observe(seconds(arrived, now));
-        }
     }
 
     /// What was left out, and of what else nothing is left.

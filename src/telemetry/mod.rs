@@ -1,15 +1,15 @@
-//! What the service says about itself: one event is one log line and its metrics, per window and not per record.
+//! Logs, metrics and the console: one event is one log line and its metrics, per window and not per record.
 //!
 //! Invariant: labels come from bounded sets known at start (codes, configured names). No value of a record is ever
 //! logged or counted under its own name; positions and codes only.
 
-pub mod console;
-pub mod history;
-pub mod html;
+pub(crate) mod console;
+pub(crate) mod history;
+pub(crate) mod html;
 pub mod http;
 mod metrics;
-pub mod pictures;
-pub mod view;
+pub(crate) mod pictures;
+pub(crate) mod view;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use crate::search::insight::Insight;
 use crate::window::ClosedWindow;
 use history::{History, Look};
 use metrics::{Asked, Metrics};
-use view::{Totals, View, Wanted};
+use view::{RecordTotals, View, Wanted};
 
 /// Counts and logs what happens.
 pub struct Telemetry {
@@ -42,14 +42,14 @@ pub struct Telemetry {
 
 /// No window fills.
 const NEVER: i64 = i64::MAX;
-/// Windows in a row of which nothing can be published until the service counts as not ready. More hides a policy that nothing
-/// satisfies; fewer takes one small window for one.
+/// The number of consecutive windows without a publishable record after which the service counts as not ready. Larger: a
+/// policy that nothing satisfies goes unnoticed for longer. Smaller: one small window looks like such a policy.
 const UNMET_WINDOWS: u64 = 3;
-/// The share of a window that may stand as an attribute's top for want of a place before it is said aloud.
+/// The largest share of a window whose value has no place in its hierarchy that is not logged as a warning.
 const MOST_FALLBACKS: f64 = 0.05;
 
 impl Telemetry {
-    /// Everything at zero, every series of `policy` declared.
+    /// Starts with every series of `policy` at zero.
     pub fn new(policy: &Arc<Policy>) -> Result<Self, prometheus::Error> {
         let wanted = |rule: &dyn crate::privacy::Rule| Wanted {
             name: rule.name(),
@@ -68,7 +68,7 @@ impl Telemetry {
         })
     }
 
-    /// Where source and sink count what only they know.
+    /// The counters of source and sink: lag, partitions, transactions.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -107,13 +107,13 @@ impl Telemetry {
         self.metrics.read.inc_by(records as u64);
     }
 
-    /// So many records are in windows that still fill, the oldest of which got its first record at `opened`.
+    /// Sets the number of records in open windows; the oldest of these got its first record at `opened`.
     pub fn filling(&self, records: usize, opened: Option<Millis>) {
         self.metrics.window_records.set(records as i64);
         self.opened.store(opened.map_or(NEVER, |at| at.0), Ordering::Relaxed);
     }
 
-    /// A record was turned away.
+    /// A record was rejected.
     pub fn rejected(&self, position: Position, reject: &Reject) {
         let code = reject.code.as_str();
         tracing::debug!(%position, code, field = reject.field, "record rejected");
@@ -148,7 +148,7 @@ impl Telemetry {
         }
     }
 
-    /// What the log says of a release.
+    /// Logs a release.
     fn tell(&self, release: &Release) {
         let manifest = release.manifest();
         let from = &manifest.provenance;
@@ -197,17 +197,17 @@ impl Telemetry {
         }
     }
 
-    /// True if the next search should be looked at: seldom, and more often while somebody watches.
+    /// True if the next search should be recorded for the console: seldom, and more often while the console is open.
     pub fn look_due(&self, now: Millis) -> bool {
         self.history().look_due(now)
     }
 
-    /// A search was looked at.
+    /// A search was recorded for the console.
     pub fn looked(&self, insight: Insight, now: Millis) {
         self.history().look = Some(Arc::new(Look::new(now, insight)));
     }
 
-    /// Everything there is to see now, copied.
+    /// A copy of everything that the console shows now.
     pub fn view(&self, now: Millis) -> View {
         let history = {
             let mut history = self.history();
@@ -222,7 +222,7 @@ impl Telemetry {
             unmet: history.unmet,
             policy: Arc::clone(&self.policy),
             wanted: self.wanted.clone(),
-            totals: Totals {
+            totals: RecordTotals {
                 read: self.records_read(),
                 published: outcome("published"),
                 suppressed: outcome("suppressed"),
@@ -252,7 +252,7 @@ impl Telemetry {
         Some(self.opened.load(Ordering::Relaxed)).filter(|&at| at != NEVER).map(Millis)
     }
 
-    /// A release was given up: its records belong to another instance now.
+    /// A release was discarded: its records belong to another instance now.
     pub fn discarded(&self, release: &Release) {
         tracing::info!(release = release.manifest().provenance.release_id, "release left to another instance");
         self.metrics.releases.with_label_values(&["discarded"]).inc();

@@ -5,7 +5,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 use crate::plot::bars::{Bar, Steps, columns, rows, steps};
 use crate::plot::front::{Plot, PlotPoint};
-use crate::plot::lattice::{Cell, Dot, Mark, cells, dots};
+use crate::plot::lattice::{Dot, LatticeCell, Mark, cells, dots};
 use crate::plot::lines::{Lines, Series, Style};
 use crate::plot::{Caption, PlotError, count, figure, front, lines};
 use crate::search::front::objectives::{Front, FrontPoint, Objective};
@@ -19,7 +19,7 @@ fn caption(id: &str, title: impl Into<String>, description: impl Into<String>) -
 }
 
 /// Loss over time.
-pub fn loss(view: &View) -> Result<String, PlotError> {
+pub(crate) fn loss(view: &View) -> Result<String, PlotError> {
     let points = view.over_time(|m| m.loss);
     let metric = view.policy.loss.as_str();
     let last = points.last().map_or("-".into(), |(_, loss)| figure(*loss));
@@ -35,7 +35,7 @@ pub fn loss(view: &View) -> Result<String, PlotError> {
 }
 
 /// What one criterion's weakest class reached, against what the policy asks.
-pub fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, PlotError> {
+pub(crate) fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, PlotError> {
     let points = view.over_time(|m| m.achieved.get(at).copied().flatten());
     let bound = if wanted.at_most { "at most" } else { "at least" };
     let last = points.last().map_or("-".into(), |(_, achieved)| figure(*achieved));
@@ -56,7 +56,7 @@ pub fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, Plot
 }
 
 /// Records per second between releases.
-pub fn throughput(view: &View) -> Result<String, PlotError> {
+pub(crate) fn throughput(view: &View) -> Result<String, PlotError> {
     let points = view.throughput();
     let last = points.last().map_or("-".into(), |(_, rate)| count(*rate));
     lines::svg(&Lines {
@@ -67,7 +67,7 @@ pub fn throughput(view: &View) -> Result<String, PlotError> {
 }
 
 /// Records not read yet.
-pub fn lag(view: &View) -> Result<String, PlotError> {
+pub(crate) fn lag(view: &View) -> Result<String, PlotError> {
     let mut points = view.over_time(|m| Some(m.lag as f64));
     points.push((0.0, view.lag as f64));
     lines::svg(&Lines {
@@ -78,7 +78,7 @@ pub fn lag(view: &View) -> Result<String, PlotError> {
 }
 
 /// What became of the records, as shares of those that have an outcome.
-pub fn outcomes(published: u64, suppressed: u64, held: u64, rejected: u64) -> Result<String, PlotError> {
+pub(crate) fn outcomes(published: u64, suppressed: u64, held: u64, rejected: u64) -> Result<String, PlotError> {
     let whole = published + suppressed + held + rejected;
     let bar = |(name, records): (&str, u64)| Bar {
         name: name.into(),
@@ -91,7 +91,7 @@ pub fn outcomes(published: u64, suppressed: u64, held: u64, rejected: u64) -> Re
 }
 
 /// The level of each attribute.
-pub fn levels(policy: &Policy, levels: &[u8]) -> Result<String, PlotError> {
+pub(crate) fn levels(policy: &Policy, levels: &[u8]) -> Result<String, PlotError> {
     let row = |(quasi, &level): (&crate::model::policy::QuasiIdentifier, &u8)| Steps {
         name: quasi.name.to_string(),
         level,
@@ -105,7 +105,7 @@ pub fn levels(policy: &Policy, levels: &[u8]) -> Result<String, PlotError> {
 }
 
 /// What each attribute lost.
-pub fn attribute_losses(policy: &Policy, insight: &Insight) -> Result<String, PlotError> {
+pub(crate) fn attribute_losses(policy: &Policy, insight: &Insight) -> Result<String, PlotError> {
     let bar = |(quasi, a): (&crate::model::policy::QuasiIdentifier, &crate::search::insight::AttributeInsight)| Bar {
         name: quasi.name.to_string(),
         value: a.loss,
@@ -118,7 +118,7 @@ pub fn attribute_losses(policy: &Policy, insight: &Insight) -> Result<String, Pl
 }
 
 /// How many classes there are of which size, as picture `id`, in at most [`MAX_COLUMNS`] columns.
-pub fn class_sizes(id: &str, sizes: &[(u32, u32)]) -> Result<String, PlotError> {
+pub(crate) fn class_sizes(id: &str, sizes: &[(u32, u32)]) -> Result<String, PlotError> {
     let bars = size_columns(sizes);
     let said = bars.iter().map(|bar| format!("{} of size {}", bar.shown, bar.name)).collect::<Vec<_>>().join(", ");
     columns(&caption(id, "Classes by size", format!("{said}.")), "classes", &bars)
@@ -151,7 +151,7 @@ fn size_columns(sizes: &[(u32, u32)]) -> Vec<Bar> {
 }
 
 /// The lattice of a search.
-pub fn lattice(insight: &Insight) -> Result<String, PlotError> {
+pub(crate) fn lattice(insight: &Insight) -> Result<String, PlotError> {
     let size = insight.lattice.size();
     let title = "The lattice of generalizations";
     match &insight.seen {
@@ -182,14 +182,14 @@ pub fn lattice(insight: &Insight) -> Result<String, PlotError> {
             let chosen = insight.chosen.height().saturating_sub(insight.lattice.bottom().height());
             let band = ((insight.loss * BANDS as f64) as usize).min(BANDS - 1);
             let row = |(height, (row, unchecked)): (usize, &([crate::search::insight::Cell; BANDS], u128))| {
-                let cell = |(at, cell): (usize, &crate::search::insight::Cell)| Cell {
+                let cell = |(at, cell): (usize, &crate::search::insight::Cell)| LatticeCell {
                     satisfying: cell.satisfying,
                     failing: cell.failing,
                     chosen: height == chosen && at == band,
                 };
                 (row.iter().enumerate().map(cell).collect(), *unchecked)
             };
-            let rows: Vec<(Vec<Cell>, u128)> = heights.iter().enumerate().map(row).collect();
+            let rows: Vec<(Vec<LatticeCell>, u128)> = heights.iter().enumerate().map(row).collect();
             let description = format!("{size} nodes, {} of them counted, by height and loss.", insight.checks);
             cells(&caption("lattice", title, description), &rows)
         }
@@ -197,12 +197,17 @@ pub fn lattice(insight: &Insight) -> Result<String, PlotError> {
 }
 
 /// The trade-off with the preferred point marked, for a file.
-pub fn trade_off(front: &Front) -> Result<String, PlotError> {
+pub(crate) fn trade_off(front: &Front) -> Result<String, PlotError> {
     front::svg(&plot(front, front.picked, false))
 }
 
 /// The trade-off with the release marked, which is on the front or near it; if `linked`, points lead to `#point-LEVELS`.
-pub fn trade_off_of(policy: &Policy, insight: &Insight, front: &Front, linked: bool) -> Result<String, PlotError> {
+pub(crate) fn trade_off_of(
+    policy: &Policy,
+    insight: &Insight,
+    front: &Front,
+    linked: bool,
+) -> Result<String, PlotError> {
     let released = front.points.iter().position(|p| p.node == insight.chosen);
     let mut plot = plot(front, released, linked);
     if released.is_none() && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
@@ -246,7 +251,7 @@ fn plot(front: &Front, picked: Option<usize>, linked: bool) -> Plot {
 }
 
 /// What a point is called in links: by its levels, so that it keeps its name when others come and go.
-pub fn point_id(node: &Node) -> String {
+pub(crate) fn point_id(node: &Node) -> String {
     let levels: Vec<String> = node.levels().iter().map(u8::to_string).collect();
     format!("point-{}", levels.join("-"))
 }

@@ -1,4 +1,4 @@
-//! One moment of the service, copied: everything a page, a terminal or a script is told.
+//! A copy of the state of the service at one moment: the figures for the page, the terminal and scripts.
 //!
 //! Aggregates, generalized values and configured names only.
 
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::history::{Look, Moment, Recent};
+use super::history::{Look, Moment, RecentRelease};
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, Unmet, UnmetBound};
 
-/// How many losses a script is told; a terminal shows no more.
+/// The number of past losses in the JSON object; a terminal shows no more.
 const LOSSES: usize = 60;
 
 /// Over less than this a rate says more about how windows happened to close than about the stream; over more it is late.
@@ -22,15 +22,15 @@ const RATE_SECONDS: f64 = 1.0;
 pub struct Wanted {
     /// Its name.
     pub name: String,
-    /// What it asks.
+    /// The required value.
     pub required: f64,
-    /// True if no more than that, false if no less.
+    /// True if `required` is an upper bound, false if it is a lower bound.
     pub at_most: bool,
 }
 
-/// Records by what became of them.
+/// Records by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RecordTotals {
     /// Read.
     pub read: u64,
     /// Published.
@@ -39,11 +39,11 @@ pub struct Totals {
     pub suppressed: u64,
     /// Waiting.
     pub held: u64,
-    /// Turned away.
+    /// Rejected.
     pub rejected: u64,
 }
 
-/// What is seen at one moment.
+/// The state of the service at one moment.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The moment.
@@ -56,8 +56,8 @@ pub struct View {
     pub policy: Arc<Policy>,
     /// Its criteria.
     pub wanted: Vec<Wanted>,
-    /// What became of the records.
-    pub totals: Totals,
+    /// Records by outcome.
+    pub totals: RecordTotals,
     /// Releases with rows.
     pub releases: u64,
     /// Releases that the gate refused.
@@ -75,7 +75,7 @@ pub struct View {
     /// The last releases in figures, oldest first.
     pub moments: Vec<Moment>,
     /// The last releases, newest first.
-    pub recent: Vec<Arc<Recent>>,
+    pub recent: Vec<Arc<RecentRelease>>,
     /// The recoding of the last release that had rows.
     pub recoding: Vec<AttributeLevel>,
     /// The bounds of `search.prefer` that it does not meet.
@@ -118,7 +118,7 @@ impl View {
         -(self.now.0.saturating_sub(at.0).max(0) as f64) / 1e3
     }
 
-    /// That nothing can be published, and why, where that is so.
+    /// The reason why nothing can be published, if nothing can.
     pub fn unmet_said(&self) -> Option<String> {
         let (windows, reason) = self.unmet?;
         let last = if windows == 1 { "window".into() } else { format!("{windows} windows") };
@@ -138,26 +138,6 @@ impl View {
         let level = |(at, quasi): (usize, &crate::model::policy::QuasiIdentifier)| {
             let level = self.recoding.get(at).map(|level| level.level);
             json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height() })
-        };
-        let release = |recent: &Arc<Recent>| {
-            let from = &recent.manifest.provenance;
-            let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
-            json!({
-                "release_id": from.release_id,
-                "published_at": recent.at.0,
-                "rows": recent.manifest.rows,
-                "records_published": from.records_published,
-                "records_suppressed": from.records_suppressed,
-                "records_held": from.records_held,
-                "records_rejected": from.records_rejected,
-                "k_achieved": recent.manifest.k_achieved,
-                "classes": recent.manifest.classes,
-                "loss": losses,
-                "algorithm": from.algorithm,
-                "stop": from.stop,
-                "unmet_bounds": from.unmet_bounds,
-                "search_ms": from.search_ms,
-            })
         };
         let losses = self.over_time(|m| m.loss);
         json!({
@@ -184,7 +164,29 @@ impl View {
             },
             "criteria": self.wanted.iter().enumerate().map(criterion).collect::<Vec<_>>(),
             "attributes": self.policy.quasi.iter().enumerate().map(level).collect::<Vec<_>>(),
-            "last_releases": self.recent.iter().map(release).collect::<Vec<_>>(),
+            "last_releases": self.recent.iter().map(|recent| release(recent)).collect::<Vec<_>>(),
         })
     }
+}
+
+/// One release for scripts and terminals.
+fn release(recent: &RecentRelease) -> Value {
+    let from = &recent.manifest.provenance;
+    let losses: Map<String, Value> = from.losses.iter().map(|l| (l.name.clone(), json!(l.value))).collect();
+    json!({
+        "release_id": from.release_id,
+        "published_at": recent.at.0,
+        "rows": recent.manifest.rows,
+        "records_published": from.records_published,
+        "records_suppressed": from.records_suppressed,
+        "records_held": from.records_held,
+        "records_rejected": from.records_rejected,
+        "k_achieved": recent.manifest.k_achieved,
+        "classes": recent.manifest.classes,
+        "loss": losses,
+        "algorithm": from.algorithm,
+        "stop": from.stop,
+        "unmet_bounds": from.unmet_bounds,
+        "search_ms": from.search_ms,
+    })
 }

@@ -31,9 +31,9 @@ enum LogFormat {
 pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Failure> {
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = args.log.clone().or(from_environment).unwrap_or_else(|| default.to_owned());
-    // The parser takes a directive without a target for one about everything.
-    let names_targets = filter.split(',').all(|directive| !directive.trim_start().starts_with('='));
-    let parsed = filter.parse::<Targets>().ok().filter(|_| names_targets);
+    // The parser takes a missing target or level for "everything".
+    let complete = |part: &str| part.is_empty() || part.split('=').all(|word| !word.trim().is_empty());
+    let parsed: Option<Targets> = filter.parse().ok().filter(|_| filter.split(',').all(complete));
     let filter = parsed.ok_or_else(|| {
         Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
     })?;

@@ -1,4 +1,4 @@
-//! What several subcommands need: the arguments of a file to read, that file as one window, the report of its release,
+//! Shared by several subcommands: the arguments of a file to read, that file as one window, the report of its release,
 //! failures with their exit codes, and logging.
 
 mod batch;
@@ -48,9 +48,9 @@ pub(super) fn pipeline(config: &Config, name: String, seed: u64) -> Result<(Pipe
     shutdown::on_signals(stopper).map_err(|error| Failure::io("cannot listen for signals", &error))?;
     let pipeline = Pipeline {
         policy,
-        windows: config.window_rules(),
-        scope: config.window.scope,
-        choice: config.choice(),
+        windows: config.windows.clone(),
+        scope: config.scope,
+        choice: config.choice.clone(),
         name,
         seed,
         telemetry: Arc::new(telemetry),

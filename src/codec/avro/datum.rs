@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::plan::{Type, TypeId, Unit};
+use super::types::{Type, TypeId, Unit};
 use crate::codec::MAX_DEPTH;
 use crate::model::event::RejectCode;
 use crate::model::record::{Value, canonical_number, write_json_string};

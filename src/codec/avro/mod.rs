@@ -11,6 +11,7 @@ pub mod container;
 mod datum;
 mod output;
 mod plan;
+mod types;
 
 use std::sync::Arc;
 
@@ -34,11 +35,6 @@ impl AvroDecoder {
         let plan = Plan::new(schema, writer)?;
         missing_fields(schema, |name| plan.has(name))?;
         Ok(Self { plan, max_record_bytes })
-    }
-
-    /// Decodes a payload that was written with another schema than this decoder's own.
-    pub fn decode_with<'a>(&self, plan: &Plan, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
-        plan.decode(payload, self.max_record_bytes)
     }
 }
 

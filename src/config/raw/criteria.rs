@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::scalar::{RawScalar, RawShare};
+use crate::config::file::scalar::{RawScalar, RawShare};
 
 /// A privacy criterion.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-pub enum RawCriterion {
+pub(crate) enum RawCriterion {
     /// Every class holds at least this many distinct subjects.
     #[serde(rename = "k-anonymity")]
     KAnonymity(RawK),
@@ -39,12 +39,12 @@ pub enum RawCriterion {
 /// A class size. More than ten million can only be a typing error: no window holds that many people.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub struct RawK(#[schemars(range(min = 1, max = 10_000_000))] pub u32);
+pub(crate) struct RawK(#[schemars(range(min = 1, max = 10_000_000))] pub u32);
 
 /// l-diversity of one sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawLDiversity {
+pub(crate) struct RawLDiversity {
     /// The field; must be listed under `sensitive`.
     pub field: String,
     /// The parameter l; above 1, and whole unless the variant is `entropy`.
@@ -62,7 +62,7 @@ pub struct RawLDiversity {
 /// How diversity is measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawVariant {
+pub(crate) enum RawVariant {
     /// At least l different values.
     #[default]
     Distinct,
@@ -75,7 +75,7 @@ pub enum RawVariant {
 /// t-closeness of one sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawTCloseness {
+pub(crate) struct RawTCloseness {
     /// The field; must be listed under `sensitive`.
     pub field: String,
     /// The greatest distance between a class and the release; below 1.
@@ -92,7 +92,7 @@ pub struct RawTCloseness {
 /// How far apart two sensitive values are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawDistance {
+pub(crate) enum RawDistance {
     /// Any two values are equally far apart.
     #[default]
     Equal,
@@ -105,7 +105,7 @@ pub enum RawDistance {
 /// p-sensitivity of one sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawPSensitive {
+pub(crate) struct RawPSensitive {
     /// The field; must be listed under `sensitive`.
     pub field: String,
     /// How many different values; 2 or more.
@@ -116,7 +116,7 @@ pub struct RawPSensitive {
 /// Class size and share of one sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawAlphaK {
+pub(crate) struct RawAlphaK {
     /// The field; must be listed under `sensitive`.
     pub field: String,
     /// The greatest share of one value in a class; above 0 and below 1.
@@ -128,7 +128,7 @@ pub struct RawAlphaK {
 /// What somebody learns who knows few attributes.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawLkc {
+pub(crate) struct RawLkc {
     /// How many quasi-identifiers are known; 1 or more. Every set of so many is counted for every release, at most 5,000 of
     /// them; with a `subject` the smaller sets as well.
     #[schemars(range(min = 1))]
@@ -145,7 +145,7 @@ pub struct RawLkc {
 /// Sentences that must not follow about anybody.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawConfidential {
+pub(crate) struct RawConfidential {
     /// The sentences, at most 64 in all criteria together.
     #[schemars(length(min = 1))]
     pub sentences: Vec<RawSentence>,
@@ -154,7 +154,7 @@ pub struct RawConfidential {
 /// One sentence: a condition, for whom it is confidential, and how bad it is if it becomes known.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawSentence {
+pub(crate) struct RawSentence {
     /// What it is called in reports. Default: its number.
     pub name: Option<String>,
     /// A sensitive or kept field; with `equals` or `in`.
@@ -182,7 +182,7 @@ pub struct RawSentence {
 /// `{ any: [..] }`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawCondition {
+pub(crate) struct RawCondition {
     /// A sensitive or kept field; with `equals` or `in`.
     pub field: Option<String>,
     /// The field has this value.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::scalar::{RawDuration, RawProperty, RawSecret};
+use crate::config::file::scalar::{RawDuration, RawProperty, RawSecret};
 use crate::kafka::client::{OnGap, Start};
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
@@ -19,7 +19,7 @@ use crate::kafka::client::{OnGap, Start};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["brokers", "group"], "x-section" = true))]
-pub struct RawKafkaSource {
+pub(crate) struct RawKafkaSource {
     /// Bootstrap addresses, such as `localhost:9092`; a text with commas, or a list.
     pub brokers: Option<RawBrokers>,
     /// The topics to read; all hold records of one policy. Required, unless `topic` is given.
@@ -51,7 +51,7 @@ pub struct RawKafkaSource {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["topic"], "x-section" = true))]
-pub struct RawKafkaSink {
+pub(crate) struct RawKafkaSink {
     /// Other addresses of the source's cluster. Default: the source's. A transaction cannot span two clusters.
     pub brokers: Option<RawBrokers>,
     /// Where the rows go.
@@ -89,7 +89,7 @@ pub struct RawKafkaSink {
 /// Addresses: one text, or a list.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum RawBrokers {
+pub(crate) enum RawBrokers {
     /// Separated by commas.
     Text(String),
     /// One by one.
@@ -99,7 +99,7 @@ pub enum RawBrokers {
 /// How messages are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum RawMessageFormat {
+pub(crate) enum RawMessageFormat {
     /// A JSON object per message.
     Json,
     /// A plain Avro datum per message. In the source they are all of one `schema`.
@@ -112,7 +112,7 @@ pub enum RawMessageFormat {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["url"], "x-section" = true))]
-pub struct RawRegistry {
+pub(crate) struct RawRegistry {
     /// Its base address, such as `http://localhost:8081`.
     pub url: Option<String>,
     /// The user name for basic authentication. Default: none.
@@ -124,7 +124,7 @@ pub struct RawRegistry {
 /// Encryption. `tls: {}` is enough where the brokers' certificates are from a public authority.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawTls {
+pub(crate) struct RawTls {
     /// The file with the authorities that sign the brokers' certificates, in PEM. Default: those of the system.
     pub ca: Option<PathBuf>,
     /// The file with our own certificate, in PEM, for brokers that ask for one. Default: none.
@@ -139,7 +139,7 @@ pub struct RawTls {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["mechanism", "username", "password"], "x-section" = true))]
-pub struct RawSasl {
+pub(crate) struct RawSasl {
     /// How the password is proven.
     pub mechanism: Option<RawMechanism>,
     /// The user name.
@@ -150,7 +150,7 @@ pub struct RawSasl {
 
 /// How the password is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum RawMechanism {
+pub(crate) enum RawMechanism {
     /// The password itself is sent.
     #[serde(rename = "plain")]
     Plain,

@@ -1,28 +1,28 @@
 //! The configuration file, field by field. The comments here are the descriptions in `veilstream schema`.
 //!
 //! Invariant: every section has a default for each of its fields, so that one bad field never hides the mistakes in
-//! the others. To add a criterion, a loss, a search or a connector, add a variant here and its arm in `policy.rs`,
-//! `criteria.rs`, `pipeline.rs` or `kafka.rs`; the structural check follows from the schema.
+//! the others. To add a criterion, a search parameter or a connector, add a variant or a field here, and its check in
+//! `config/policy/` or `config/stream/`; the structural check follows from the schema.
 
 mod criteria;
 mod kafka;
-mod pipeline;
 mod policy;
+mod stream;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use criteria::*;
-pub use kafka::*;
-pub use pipeline::*;
-pub use policy::*;
+pub(crate) use criteria::*;
+pub(crate) use kafka::*;
+pub(crate) use policy::*;
+pub(crate) use stream::*;
 
 /// A Veilstream configuration. Only `policy` is required. `${NAME}` and `${file:PATH}` are replaced in values (`$$` is
 /// a dollar sign); relative paths start at the directory of this file; unknown keys are refused.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "VeilstreamConfiguration", extend("required" = ["policy"]))]
-pub struct RawConfig {
+pub(crate) struct RawConfig {
     /// What a release must satisfy, and what it may cost.
     pub policy: RawPolicy,
     /// How the best generalization is looked for.

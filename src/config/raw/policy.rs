@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::criteria::RawCriterion;
-use crate::config::scalar::{RawDecimal, RawDuration, RawShare};
+use crate::config::file::scalar::{RawDecimal, RawDuration, RawShare};
 use crate::model::hierarchy::{DateUnit, Open, TreeNode};
 use crate::model::policy::{Fallback, Loss, RecodingKind, Render};
 
@@ -14,7 +14,7 @@ use crate::model::policy::{Fallback, Loss, RecodingKind, Render};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["quasi_identifiers", "privacy"]))]
-pub struct RawPolicy {
+pub(crate) struct RawPolicy {
     /// Fields that identify people in combination; generalized before they are published. At least one.
     pub quasi_identifiers: Vec<RawQuasi>,
     /// Fields that the criteria protect; published as they are. Spellings that a reader takes for one value count once: case,
@@ -62,7 +62,7 @@ pub struct RawPolicy {
 /// left. Needs a `subject` and a sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawSequential {
+pub(crate) struct RawSequential {
     /// Over how many releases, the next one included. With Kafka they are remembered over restarts, by the journal; else
     /// every run starts anew. With `scope: partition` each partition counts its own.
     #[schemars(range(min = 2, max = 1000))]
@@ -84,7 +84,7 @@ pub struct RawSequential {
 /// One quasi-identifier.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawQuasi {
+pub(crate) struct RawQuasi {
     /// The field's name.
     pub name: String,
     /// How its values generalize.
@@ -120,7 +120,7 @@ fn one_priority() -> u32 {
 /// How values generalize.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawHierarchy {
+pub(crate) enum RawHierarchy {
     /// A file in ARX's format: one line per value, `value;level1;...;top`, separated by `;` or `,`.
     Csv(PathBuf),
     /// Numbers in intervals of growing width.
@@ -138,7 +138,7 @@ pub enum RawHierarchy {
 /// Numbers in intervals.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawIntervals {
+pub(crate) struct RawIntervals {
     /// Widths of the levels above the value, finest first; each a multiple of the one before.
     #[schemars(length(min = 1))]
     pub widths: Vec<RawDecimal>,
@@ -157,7 +157,7 @@ pub struct RawIntervals {
 /// Codes of fixed length.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawPrefix {
+pub(crate) struct RawPrefix {
     /// Characters per value; values of another length are unknown.
     #[schemars(range(min = 1))]
     pub length: u32,
@@ -173,7 +173,7 @@ pub struct RawPrefix {
 /// Dates: the short form is the list of units.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum RawDate {
+pub(crate) enum RawDate {
     /// Units from fine to coarse.
     Units(Vec<DateUnit>),
     /// Units with range and notation.
@@ -183,7 +183,7 @@ pub enum RawDate {
 /// Dates with range and notation.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawDateSpec {
+pub(crate) struct RawDateSpec {
     /// Units from fine to coarse; the first is how exact a value is.
     pub units: Vec<DateUnit>,
     /// The first day inside, such as 1900-01-01. Default: every early date is; losses count from 1900-01-01.
@@ -200,7 +200,7 @@ pub struct RawDateSpec {
 /// A written-out tree.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum RawTree {
+pub(crate) enum RawTree {
     /// Several roots; `*` is put on top.
     Roots(Vec<TreeNode>),
     /// One root.
@@ -210,7 +210,7 @@ pub enum RawTree {
 /// A sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawSensitive {
+pub(crate) struct RawSensitive {
     /// The field's name.
     pub name: String,
     /// How its values relate, for `t-closeness` with `distance: hierarchical`; the field is published as it is all the
@@ -222,7 +222,7 @@ pub struct RawSensitive {
 /// A field that is passed through unchanged: its name, or a mapping.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum RawKeep {
+pub(crate) enum RawKeep {
     /// Withheld where it identifies people.
     Name(String),
     /// With what is known of it.
@@ -231,7 +231,7 @@ pub enum RawKeep {
 
 impl RawKeep {
     /// The field's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Name(name) | Self::Field(RawKeptField { name, .. }) => name,
         }
@@ -241,7 +241,7 @@ impl RawKeep {
 /// A kept field, and whether somebody has looked at it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawKeptField {
+pub(crate) struct RawKeptField {
     /// The field's name.
     pub name: String,
     /// True if somebody has looked at what the field holds and answers for it: then it is published even where it tells
@@ -253,7 +253,7 @@ pub struct RawKeptField {
 /// What may be left out of a release.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawSuppression {
+pub(crate) struct RawSuppression {
     /// The share of a window's records that may be left out, 0.05 or "5%": those in classes that do not satisfy, and those with a
     /// value that `unknown_value`, `missing_value` or `null_value` suppresses, together. Rejected records, and those whom
     /// `sequential` leaves out, are not counted. If values alone exceed it, nothing of the window is published. Default: 0,
@@ -268,7 +268,7 @@ pub struct RawSuppression {
 /// What happens to records that a release cannot protect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawAction {
+pub(crate) enum RawAction {
     /// They are suppressed at once.
     #[default]
     Drop,
@@ -279,7 +279,7 @@ pub enum RawAction {
 /// How generalized values are written.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawRender {
+pub(crate) enum RawRender {
     /// The hierarchy's label.
     #[default]
     Label,

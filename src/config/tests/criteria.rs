@@ -31,7 +31,7 @@ fn every_criterion_can_be_written() {
     use crate::model::confidential::{Field, Formula, Sentence};
     use crate::model::policy::{Distance, Loss};
     let config = load(SENTENCES).unwrap();
-    assert_eq!((config.search.algorithm, config.policy.loss), (Algorithm::GranulationGa, Loss::Cm));
+    assert_eq!((config.choice.algorithm, config.policy.loss), (Algorithm::GranulationGa, Loss::Cm));
     let criteria = &config.policy.criteria;
     assert_eq!(criteria[0], Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Ordered { order: None } });
     let order = Some(["low", "1.5", "high"].map(str::to_owned).to_vec());
@@ -151,6 +151,6 @@ fn renderings_are_in_the_fingerprint() {
 fn every_search_can_be_named() {
     for algorithm in [Algorithm::SubtreeBottomUp, Algorithm::TopDown, Algorithm::TopDownExtended] {
         let config = load(&policy(&format!("search: {{ algorithm: {} }}\n", algorithm.as_str()))).unwrap();
-        assert_eq!(config.search.algorithm, algorithm);
+        assert_eq!(config.choice.algorithm, algorithm);
     }
 }

@@ -1,4 +1,4 @@
-//! What a file is made of: variables, secrets, bytes and line ends; what is told of it, and what its fingerprint means.
+//! Variables, secrets, bytes and line ends of a file, and the fingerprint of its policy.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn variables_are_typed_where_they_stand() {
     let yaml = policy("search: { time_budget: '${BUDGET}', seed: '${FIVE}' }\n")
         .replace("k-anonymity: 5", "k-anonymity: '${FIVE}'");
     let config = load(&yaml).unwrap();
-    assert_eq!((config.search.seed, config.search.time_budget), (Some(5), Duration::from_secs(1)));
+    assert_eq!((config.seed, config.choice.time_budget), (Some(5), Duration::from_secs(1)));
     assert_eq!(config.policy.k(), K(5));
     one(&policy("search: { seed: ${FIVE} }\n"), 7, "in quotes");
 }

@@ -4,10 +4,10 @@ use super::*;
 use crate::config::SinkConfig;
 use crate::kafka::client::JournalConfig;
 use crate::model::policy::Sequential;
-use crate::window::{DEFAULT_WARM_MEMORY, WindowRules};
+use crate::window::DEFAULT_WARM_MEMORY;
 
 fn sliding(text: &str) -> SlideRules {
-    match load(&policy(&format!("window: {{ sliding: {text} }}\n"))).unwrap().window_rules() {
+    match load(&policy(&format!("window: {{ sliding: {text} }}\n"))).unwrap().windows {
         WindowRules::Sliding(rules) => rules,
         other => panic!("{other:?}"),
     }
@@ -95,7 +95,7 @@ fn sequential_needs_somebody_and_something() {
 
 #[test]
 fn windows_are_of_an_instance_or_of_a_partition() {
-    let scope = |text: &str| load(&policy(text)).unwrap().window.scope;
+    let scope = |text: &str| load(&policy(text)).unwrap().scope;
     assert_eq!(scope(""), Scope::Instance);
     assert_eq!(scope("window: { scope: instance }\n"), Scope::Instance);
     assert_eq!(scope("window: { scope: partition, tumbling: { max_age: 1s } }\n"), Scope::Partition);

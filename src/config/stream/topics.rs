@@ -1,15 +1,14 @@
 //! Brokers and topics: names that Kafka takes, and no topic in two roles.
 
-use super::problem::Problems;
-use super::raw::{RawBrokers, RawKafkaSource};
-use super::tree::{At, shown};
+use crate::config::file::{At, shown};
+use crate::config::raw::{RawBrokers, RawKafkaSource};
 use crate::kafka::client::KafkaSourceConfig;
 
 /// Kafka's own limit.
 const MAX_TOPIC_NAME: usize = 249;
 
 /// The bootstrap addresses, separated by commas.
-pub(super) fn brokers(raw: &RawBrokers, at: At<'_>, problems: &mut Problems) -> Option<String> {
+pub(super) fn brokers(raw: &RawBrokers, at: At<'_>) -> Option<String> {
     let list: Vec<&str> = match raw {
         RawBrokers::Text(text) => text.split(',').map(str::trim).collect(),
         RawBrokers::List(list) => list.iter().map(|broker| broker.trim()).collect(),
@@ -20,40 +19,39 @@ pub(super) fn brokers(raw: &RawBrokers, at: At<'_>, problems: &mut Problems) -> 
     match list.iter().find(|broker| bad(broker)) {
         Some(broker) => {
             let broker = if at.is_from_outside() { "a broker".into() } else { format!("`{}`", shown(broker)) };
-            problems.add(at.line, format!("{broker} is not an address: write HOST:PORT, such as localhost:9092"));
+            at.refuse(format!("{broker} is not an address: write HOST:PORT, such as localhost:9092"));
         }
-        None if list.is_empty() => problems.add(at.line, "`brokers` is empty: write HOST:PORT, such as localhost:9092"),
+        None if list.is_empty() => at.refuse("`brokers` is empty: write HOST:PORT, such as localhost:9092"),
         None => return Some(list.join(",")),
     }
     None
 }
 
 /// The topics to read.
-pub(super) fn topics(raw: &RawKafkaSource, at: At<'_>, problems: &mut Problems) -> Option<Vec<String>> {
+pub(super) fn topics(raw: &RawKafkaSource, at: At<'_>) -> Option<Vec<String>> {
     if raw.topic.is_some() && raw.topics.is_some() {
-        problems.add(at.key("topic").line, "`topic` and `topics` are both there: keep one");
+        at.key("topic").refuse("`topic` and `topics` are both there: keep one");
         return None;
     }
     if let Some(topic) = &raw.topic {
-        return legal_topic(topic, "topic", at, problems).then(|| vec![topic.clone()]);
+        return legal_topic(topic, "topic", at).then(|| vec![topic.clone()]);
     }
     let Some(topics) = &raw.topics else {
         if !at.lost("topic") && !at.lost("topics") {
-            problems.add(at.line, "the Kafka source has no topic: add `topic: NAME` or `topics: [NAME, NAME]`");
+            at.refuse("the Kafka source has no topic: add `topic: NAME` or `topics: [NAME, NAME]`");
         }
         return None;
     };
     let list = at.key("topics");
     if topics.is_empty() && !at.lost("topics") {
-        problems.add(list.line, "`topics` is empty: name at least one topic");
+        list.refuse("`topics` is empty: name at least one topic");
         return None;
     }
     let mut fine = !at.lost("topics");
     for (i, topic) in topics.iter().enumerate() {
-        fine &= legal(topic, "topics", list.index(i), problems);
+        fine &= legal(topic, "topics", list.index(i));
         if topics[..i].contains(topic) {
-            problems
-                .add(list.index(i).line, format!("the topic {} is listed twice: keep one", list.index(i).show(topic)));
+            list.index(i).refuse(format!("the topic {} is listed twice: keep one", list.index(i).show(topic)));
             fine = false;
         }
     }
@@ -61,11 +59,11 @@ pub(super) fn topics(raw: &RawKafkaSource, at: At<'_>, problems: &mut Problems) 
 }
 
 /// Whether the name under `key` can be a topic's.
-pub(super) fn legal_topic(name: &str, key: &str, at: At<'_>, problems: &mut Problems) -> bool {
-    legal(name, key, at.key(key), problems)
+pub(super) fn legal_topic(name: &str, key: &str, at: At<'_>) -> bool {
+    legal(name, key, at.key(key))
 }
 
-fn legal(name: &str, key: &str, at: At<'_>, problems: &mut Problems) -> bool {
+fn legal(name: &str, key: &str, at: At<'_>) -> bool {
     let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     let remedy = if name.is_empty() {
         "name a topic"
@@ -76,28 +74,22 @@ fn legal(name: &str, key: &str, at: At<'_>, problems: &mut Problems) -> bool {
     } else {
         return true;
     };
-    problems.add(at.line, format!("{} in `{key}` is no topic name: {remedy}", at.show(name)));
+    at.refuse(format!("{} in `{key}` is no topic name: {remedy}", at.show(name)));
     false
 }
 
 /// Nothing is read and written at once, and every output has a topic of its own: readers could not tell them apart.
-pub(super) fn different_topics(
-    outputs: &[(&str, Option<&str>)],
-    at: At<'_>,
-    source: Option<&KafkaSourceConfig>,
-    problems: &mut Problems,
-) {
+pub(super) fn different_topics(outputs: &[(&str, Option<&str>)], at: At<'_>, source: Option<&KafkaSourceConfig>) {
     for (i, (key, name)) in outputs.iter().enumerate() {
         let Some(name) = name else { continue };
         let shown = at.key(key).show(name);
         if source.is_some_and(|s| s.topics.iter().any(|input| input == name)) {
-            let message = format!(
+            at.key(key).refuse(format!(
                 "`{key}` is {shown}, which the source reads: what is published would come in again; write another topic"
-            );
-            problems.add(at.key(key).line, message);
+            ));
         }
         if let Some((other, _)) = outputs[..i].iter().find(|(_, other)| other.as_ref() == Some(name)) {
-            problems.add(at.key(key).line, format!("`{key}` is the same topic as `{other}`: write another one"));
+            at.key(key).refuse(format!("`{key}` is the same topic as `{other}`: write another one"));
         }
     }
 }

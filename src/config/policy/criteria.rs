@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::problem::{Problems, nearest};
-use super::raw::{
-    RawAlphaK, RawCondition, RawConfidential, RawConfig, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc,
-    RawPolicy, RawSentence, RawSequential, RawTCloseness, RawVariant,
+use crate::config::file::scalar::RawShare;
+use crate::config::file::{At, nearest};
+use crate::config::raw::{
+    RawAlphaK, RawCondition, RawConfidential, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc, RawPolicy,
+    RawSentence, RawSequential, RawTCloseness, RawVariant,
 };
-use super::scalar::RawShare;
-use super::tree::At;
 use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Criterion, Distance, Diversity, K, Sequential};
@@ -27,53 +26,51 @@ pub(super) struct Context<'a> {
 }
 
 /// Builds the criteria that can be built, and checks that they make sense together.
-pub(super) fn build(context: &Context<'_>, problems: &mut Problems) -> Vec<Criterion> {
+pub(super) fn build(context: &Context<'_>) -> Vec<Criterion> {
     let at = context.at.key("privacy");
     let raw = &context.policy.privacy;
     let criteria: Vec<Criterion> =
-        raw.iter().enumerate().filter_map(|(i, raw)| context.criterion(raw, at.index(i), problems)).collect();
+        raw.iter().enumerate().filter_map(|(i, raw)| context.criterion(raw, at.index(i))).collect();
     let sentences: usize = criteria.iter().map(|c| c.sentences().len()).sum();
     if sentences > MAX_SENTENCES {
-        let message = format!("{sentences} confidential sentences are too many: write at most {MAX_SENTENCES}");
-        problems.add(at.line, message);
+        at.refuse(format!("{sentences} confidential sentences are too many: write at most {MAX_SENTENCES}"));
     }
     let floor =
         |c: &RawCriterion| matches!(c, RawCriterion::KAnonymity(_) | RawCriterion::AlphaK(_) | RawCriterion::Lkc(_));
     if !raw.is_empty() && !raw.iter().any(floor) && !context.at.lost("privacy") {
-        let message = "no criterion asks for a number of people: a class may be one person with several records; add \
-                       `{ k-anonymity: 5 }`";
-        problems.warn(at.line, message);
+        at.warn(
+            "no criterion asks for a number of people: a class may be one person with several records; add \
+                       `{ k-anonymity: 5 }`",
+        );
     }
     let confidential = raw.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
     for (i, criterion) in raw.iter().enumerate() {
         if matches!(criterion, RawCriterion::MinSecurity(_)) && !confidential && !context.at.lost("privacy") {
-            let line = at.index(i).key("min-security").line;
-            problems.add(line, "`min-security` is measured by confidential sentences: add a `confidential` criterion");
+            at.index(i)
+                .key("min-security")
+                .refuse("`min-security` is measured by confidential sentences: add a `confidential` criterion");
         }
     }
     criteria
 }
 
 /// Builds `sequential`; `None` if it cannot be.
-pub(super) fn sequential(raw: &RawSequential, context: &Context<'_>, problems: &mut Problems) -> Option<Sequential> {
+pub(super) fn sequential(raw: &RawSequential, context: &Context<'_>) -> Option<Sequential> {
     let (policy, root) = (context.policy, context.at);
     let at = root.key("sequential");
     if policy.subject.is_none() && !root.lost("subject") {
-        problems.add(
-            at.line,
-            "`sequential` is about people who return: name the field that tells them apart under `subject`",
-        );
+        at.refuse("`sequential` is about people who return: name the field that tells them apart under `subject`");
     }
     let field = match (&raw.field, policy.sensitive.as_slice()) {
-        (Some(name), _) => context.field(name, at.key("field"), problems),
+        (Some(name), _) => context.field(name, at.key("field")),
         (None, [_]) => Some(0),
         (None, []) if root.lost("sensitive") => None,
         (None, []) => {
-            problems.add(at.line, "`sequential` is about a sensitive field: name one under `sensitive`");
+            at.refuse("`sequential` is about a sensitive field: name one under `sensitive`");
             None
         }
         (None, _) => {
-            problems.add(at.line, "`sequential` needs to know which sensitive field: add `field`");
+            at.refuse("`sequential` needs to know which sensitive field: add `field`");
             None
         }
     };
@@ -81,48 +78,36 @@ pub(super) fn sequential(raw: &RawSequential, context: &Context<'_>, problems: &
     Some(Sequential { releases: raw.releases, candidates: raw.candidates, field: field?, max_subjects: most })
 }
 
-/// Refuses `sequential` where it could not be kept.
-pub(super) fn check_sequential(raw: &RawConfig, root: At<'_>, problems: &mut Problems) {
-    if raw.policy.sequential.is_none() {
-        return;
-    }
-    let line = root.key("policy").key("sequential").line;
-    if raw.window.sliding.is_some() {
-        problems
-            .add(line, "`sequential` does not go with a sliding window, in which everybody returns: use `tumbling`");
-    }
-}
-
 impl Context<'_> {
-    fn criterion(&self, raw: &RawCriterion, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+    fn criterion(&self, raw: &RawCriterion, at: At<'_>) -> Option<Criterion> {
         match raw {
-            RawCriterion::KAnonymity(k) => Some(Criterion::KAnonymity(self.k(*k, at.key("k-anonymity"), problems))),
-            RawCriterion::LDiversity(raw) => self.l_diversity(raw, at.key("l-diversity"), problems),
-            RawCriterion::TCloseness(raw) => self.t_closeness(raw, at.key("t-closeness"), problems),
+            RawCriterion::KAnonymity(k) => Some(Criterion::KAnonymity(self.k(*k, at.key("k-anonymity")))),
+            RawCriterion::LDiversity(raw) => self.l_diversity(raw, at.key("l-diversity")),
+            RawCriterion::TCloseness(raw) => self.t_closeness(raw, at.key("t-closeness")),
             RawCriterion::PSensitive(raw) => {
-                let field = self.field(&raw.field, at.key("p-sensitive").key("field"), problems)?;
+                let field = self.field(&raw.field, at.key("p-sensitive").key("field"))?;
                 Some(Criterion::PSensitive { field, p: raw.p })
             }
-            RawCriterion::AlphaK(raw) => self.alpha_k(raw, at.key("alpha-k"), problems),
-            RawCriterion::Lkc(raw) => self.lkc(raw, at.key("lkc"), problems),
-            RawCriterion::Confidential(raw) => self.confidential(raw, at.key("confidential"), problems),
+            RawCriterion::AlphaK(raw) => self.alpha_k(raw, at.key("alpha-k")),
+            RawCriterion::Lkc(raw) => self.lkc(raw, at.key("lkc")),
+            RawCriterion::Confidential(raw) => self.confidential(raw, at.key("confidential")),
             RawCriterion::MinSecurity(least) => Some(Criterion::MinSecurity(least.0)),
         }
     }
 
-    fn k(&self, k: RawK, at: At<'_>, problems: &mut Problems) -> K {
+    fn k(&self, k: RawK, at: At<'_>) -> K {
         if let Some((_, most)) = self.max_records.filter(|(most, _)| u64::from(k.0) > *most) {
             let never = format!("k = {} can never be reached: a window closes at {most} records", at.show(k.0));
-            problems.add(at.line, format!("{never}; write a smaller k, or a larger `max_records`"));
+            at.refuse(format!("{never}; write a smaller k, or a larger `max_records`"));
         }
         if k.0 == 1 {
-            problems.warn(at.line, "k = 1 protects nobody: every class has one person at least; write 2 or more");
+            at.warn("k = 1 protects nobody: every class has one person at least; write 2 or more");
         }
         K(k.0)
     }
 
     /// The index of a sensitive field.
-    fn field(&self, name: &str, at: At<'_>, problems: &mut Problems) -> Option<usize> {
+    fn field(&self, name: &str, at: At<'_>) -> Option<usize> {
         let sensitive = || self.policy.sensitive.iter().map(|s| s.name.as_str());
         let field = sensitive().position(|s| s == name);
         if field.is_none() && !self.at.lost("sensitive") {
@@ -130,17 +115,17 @@ impl Context<'_> {
                 Some(near) if !self.at.key("sensitive").is_from_outside() => format!("did you mean `{near}`?"),
                 _ => "add it there".into(),
             };
-            problems.add(at.line, format!("the field {} is not listed under `sensitive`: {remedy}", at.show(name)));
+            at.refuse(format!("the field {} is not listed under `sensitive`: {remedy}", at.show(name)));
         }
         field
     }
 
-    fn l_diversity(&self, raw: &RawLDiversity, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
-        let field = self.field(&raw.field, at.key("field"), problems);
+    fn l_diversity(&self, raw: &RawLDiversity, at: At<'_>) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"));
         if raw.variant != RawVariant::Entropy && raw.l.fract() != 0.0 {
             let at = at.key("l");
             let l = at.show(raw.l);
-            problems.add(at.line, format!("l = {l} is not whole: write a whole number, or use `variant: entropy`"));
+            at.refuse(format!("l = {l} is not whole: write a whole number, or use `variant: entropy`"));
         }
         let variant = match (raw.variant, raw.c) {
             (RawVariant::Distinct, None) => Diversity::Distinct,
@@ -148,25 +133,23 @@ impl Context<'_> {
             (RawVariant::Recursive, Some(c)) => Diversity::Recursive { c },
             (RawVariant::Recursive, None) => {
                 if !at.lost("c") {
-                    let line = at.key("variant").line;
-                    problems.add(line, "recursive l-diversity needs the factor `c`: add it, such as c: 3");
+                    at.key("variant").refuse("recursive l-diversity needs the factor `c`: add it, such as c: 3");
                 }
                 return None;
             }
             (_, Some(_)) => {
-                problems.add(at.key("c").line, "`c` means something only with `variant: recursive`: remove it");
+                at.only_with("c", "variant: recursive");
                 return None;
             }
         };
         Some(Criterion::LDiversity { field: field?, l: raw.l, variant })
     }
 
-    fn t_closeness(&self, raw: &RawTCloseness, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
-        let field = self.field(&raw.field, at.key("field"), problems)?;
-        below_one(raw.t, "t", "every class is that close", at, problems);
+    fn t_closeness(&self, raw: &RawTCloseness, at: At<'_>) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"))?;
+        below_one(raw.t, "t", "every class is that close", at);
         if raw.order.is_some() && raw.distance != RawDistance::Ordered {
-            let message = "`order` means something only with `distance: ordered`: remove it, or write that";
-            problems.add(at.key("order").line, message);
+            at.only_with("order", "distance: ordered");
         }
         let distance = match raw.distance {
             RawDistance::Equal => Distance::Equal,
@@ -179,7 +162,7 @@ impl Context<'_> {
                     });
                 if let Some((i, value)) = repeated {
                     let at = at.key("order").index(i);
-                    problems.add(at.line, format!("{} is in `order` twice: keep one", at.show(value)));
+                    at.refuse(format!("{} is in `order` twice: keep one", at.show(value)));
                 }
                 Distance::Ordered { order }
             }
@@ -188,10 +171,9 @@ impl Context<'_> {
                 None => {
                     if !self.at.key("sensitive").index(field).key("hierarchy").is_present() {
                         let name = at.key("field").show(&raw.field);
-                        let message = format!(
+                        at.key("distance").refuse(format!(
                             "the hierarchical distance needs a hierarchy: add `hierarchy` to {name} under `sensitive`"
-                        );
-                        problems.add(at.key("distance").line, message);
+                        ));
                     }
                     return None;
                 }
@@ -200,51 +182,50 @@ impl Context<'_> {
         Some(Criterion::TCloseness { field, t: raw.t.0, distance })
     }
 
-    fn alpha_k(&self, raw: &RawAlphaK, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
-        let field = self.field(&raw.field, at.key("field"), problems)?;
-        let k = self.k(raw.k, at.key("k"), problems);
-        below_one(raw.alpha, "alpha", "every class meets it; write `k-anonymity`", at, problems);
-        possible(raw.alpha, "alpha", at, problems);
+    fn alpha_k(&self, raw: &RawAlphaK, at: At<'_>) -> Option<Criterion> {
+        let field = self.field(&raw.field, at.key("field"))?;
+        let k = self.k(raw.k, at.key("k"));
+        below_one(raw.alpha, "alpha", "every class meets it; write `k-anonymity`", at);
+        possible(raw.alpha, "alpha", at);
         Some(Criterion::AlphaK { field, alpha: raw.alpha.0, k })
     }
 
-    fn lkc(&self, raw: &RawLkc, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
-        let k = self.k(raw.k, at.key("k"), problems);
-        possible(raw.c, "c", at, problems);
+    fn lkc(&self, raw: &RawLkc, at: At<'_>) -> Option<Criterion> {
+        let k = self.k(raw.k, at.key("k"));
+        possible(raw.c, "c", at);
         let attributes = self.policy.quasi_identifiers.len();
         if raw.l as usize > attributes && !self.at.lost("quasi_identifiers") {
             let at = at.key("l");
-            let message =
-                format!("l = {} is more than there are quasi-identifiers: write {attributes} or less", at.show(raw.l));
-            problems.add(at.line, message);
+            at.refuse(format!(
+                "l = {} is more than there are quasi-identifiers: write {attributes} or less",
+                at.show(raw.l)
+            ));
         }
         let counted = knowledge_count(attributes, raw.l as usize, self.policy.subject.is_some());
         if counted > MAX_KNOWLEDGE {
             let at = at.key("l");
-            let message = format!(
+            at.refuse(format!(
                 "l = {} of {attributes} quasi-identifiers are {} sets of attributes that somebody may know, and at most \
                  {MAX_KNOWLEDGE} can be counted for every release: write a smaller l, or name fewer quasi-identifiers",
                 at.show(raw.l),
                 if counted == u128::MAX { "countless".into() } else { counted.to_string() },
-            );
-            problems.add(at.line, message);
+            ));
         }
         let fields: Option<Vec<usize>> = match &raw.fields {
             Some(names) => {
                 let at = at.key("fields");
-                names.iter().enumerate().map(|(i, name)| self.field(name, at.index(i), problems)).collect()
+                names.iter().enumerate().map(|(i, name)| self.field(name, at.index(i))).collect()
             }
             None => Some((0..self.policy.sensitive.len()).collect()),
         };
         let fields = fields?;
         if fields.is_empty() && raw.c.0 < 1.0 && !self.at.lost("sensitive") && !at.lost("fields") {
-            problems
-                .add(at.key("c").line, "there is no sensitive field to be confident about: list one, or write c: 1");
+            at.key("c").refuse("there is no sensitive field to be confident about: list one, or write c: 1");
         }
         Some(Criterion::Lkc { l: raw.l as usize, k, c: raw.c.0, fields })
     }
 
-    fn confidential(&self, raw: &RawConfidential, at: At<'_>, problems: &mut Problems) -> Option<Criterion> {
+    fn confidential(&self, raw: &RawConfidential, at: At<'_>) -> Option<Criterion> {
         let at = at.key("sentences");
         let sentence = |(i, raw): (usize, &RawSentence)| {
             let at = at.index(i);
@@ -256,8 +237,8 @@ impl Context<'_> {
                 all: raw.all.clone(),
                 any: raw.any.clone(),
             };
-            let says = self.formula(&own, at, problems);
-            let when = raw.when.as_ref().map(|when| self.formula(when, at.key("when"), problems));
+            let says = self.formula(&own, at);
+            let when = raw.when.as_ref().map(|when| self.formula(when, at.key("when")));
             Some(Sentence {
                 name: raw.name.clone().unwrap_or_else(|| (i + 1).to_string()),
                 says: says?,
@@ -272,50 +253,48 @@ impl Context<'_> {
         sentences.into_iter().collect::<Option<Vec<_>>>().map(Criterion::Confidential)
     }
 
-    fn formula(&self, raw: &RawCondition, at: At<'_>, problems: &mut Problems) -> Option<Formula> {
+    fn formula(&self, raw: &RawCondition, at: At<'_>) -> Option<Formula> {
         if at.lost_any() {
             return None;
         }
         let written = [raw.field.is_some(), raw.not.is_some(), raw.all.is_some(), raw.any.is_some()];
         if written.iter().filter(|w| **w).count() != 1 {
-            problems.add(at.line, "a condition is one of `field`, `not`, `all` and `any`: write one of them");
+            at.refuse("a condition is one of `field`, `not`, `all` and `any`: write one of them");
             return None;
         }
         if raw.field.is_none() && (raw.equals.is_some() || raw.values.is_some()) {
-            problems.add(at.line, "`equals` and `in` say something about a `field`: name it");
+            at.refuse("`equals` and `in` say something about a `field`: name it");
             return None;
         }
-        let mut several = |key: &str, list: &[RawCondition]| {
+        let several = |key: &str, list: &[RawCondition]| {
             let at = at.key(key);
             if list.is_empty() {
-                problems.add(at.line, format!("`{key}` is empty: write at least one condition"));
+                at.refuse(format!("`{key}` is empty: write at least one condition"));
             }
             let formulas: Vec<Option<Formula>> =
-                list.iter().enumerate().map(|(i, raw)| self.formula(raw, at.index(i), problems)).collect();
+                list.iter().enumerate().map(|(i, raw)| self.formula(raw, at.index(i))).collect();
             formulas.into_iter().collect::<Option<Vec<_>>>().filter(|f| !f.is_empty())
         };
         match (&raw.all, &raw.any, &raw.not, &raw.field) {
             (Some(list), ..) => several("all", list).map(Formula::All),
             (_, Some(list), ..) => several("any", list).map(Formula::Any),
-            (.., Some(not), _) => {
-                self.formula(not, at.key("not"), problems).map(|formula| Formula::Not(Box::new(formula)))
-            }
-            (.., Some(name)) => self.atom(name, raw, at, problems),
+            (.., Some(not), _) => self.formula(not, at.key("not")).map(|formula| Formula::Not(Box::new(formula))),
+            (.., Some(name)) => self.atom(name, raw, at),
             _ => None,
         }
     }
 
-    fn atom(&self, name: &str, raw: &RawCondition, at: At<'_>, problems: &mut Problems) -> Option<Formula> {
+    fn atom(&self, name: &str, raw: &RawCondition, at: At<'_>) -> Option<Formula> {
         let values = match (&raw.equals, &raw.values) {
             (Some(value), None) => vec![value.0.clone()],
             (None, Some(values)) if !values.is_empty() => values.iter().map(|v| v.0.clone()).collect(),
             _ => {
-                problems.add(at.line, "a condition on a field needs either `equals` or a list `in`: write one of them");
+                at.refuse("a condition on a field needs either `equals` or a list `in`: write one of them");
                 return None;
             }
         };
         if values.iter().any(|value| counted_text(value).is_empty()) {
-            problems.add(at.line, "an empty value is no value, and no sentence is about it: write a value");
+            at.refuse("an empty value is no value, and no sentence is about it: write a value");
             return None;
         }
         let sensitive = self.policy.sensitive.iter().position(|s| s.name == name).map(Field::Sensitive);
@@ -324,28 +303,27 @@ impl Context<'_> {
         if field.is_none() && !self.at.lost("sensitive") && !self.at.lost("keep") {
             let at = at.key("field");
             let name = at.show(name);
-            let message = format!(
+            at.refuse(format!(
                 "the field {name} is neither `sensitive` nor in `keep`: only what is published as it is can be checked"
-            );
-            problems.add(at.line, message);
+            ));
         }
         Some(Formula::In(field?, values))
     }
 }
 
 /// A figure of 1 asks for nothing.
-fn below_one(share: RawShare, key: &str, because: &str, at: At<'_>, problems: &mut Problems) {
+fn below_one(share: RawShare, key: &str, because: &str, at: At<'_>) {
     if share.0 >= 1.0 {
         let at = at.key(key);
-        problems.add(at.line, format!("{key} = {} asks for nothing: {because}", at.show(share.0)));
+        at.refuse(format!("{key} = {} asks for nothing: {because}", at.show(share.0)));
     }
 }
 
 /// A share of 0 can never be met: every class has some value.
-fn possible(share: RawShare, key: &str, at: At<'_>, problems: &mut Problems) {
+fn possible(share: RawShare, key: &str, at: At<'_>) {
     if share.0 <= 0.0 {
         let at = at.key(key);
-        problems.add(at.line, format!("{key} = {} can never be met: every class has some value", at.show(share.0)));
+        at.refuse(format!("{key} = {} can never be met: every class has some value", at.show(share.0)));
     }
 }
 

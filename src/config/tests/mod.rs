@@ -1,4 +1,4 @@
-//! Whole files through the loader: what is fine, what is told, and on which line.
+//! Whole files through the loader: valid files load, and every problem is reported on its line.
 
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
@@ -6,6 +6,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::model::lattice::Node;
 use crate::model::policy::{Criterion, Diversity, Fallback, K, SuppressionAction};
+use crate::search::Algorithm;
+use crate::search::choose::Levels;
+use crate::window::{CloseRules, EventTime, SlideRules};
 
 mod criteria;
 mod file;
@@ -110,21 +113,24 @@ fn the_documented_example_loads() {
     assert_eq!(policy.action, SuppressionAction::Drop);
     assert_eq!(policy.unknown_value, Fallback::Reject);
     assert_eq!(policy.schema.attributes().len(), 8);
-    assert_eq!(config.search.time_budget, Duration::from_millis(200));
-    assert_eq!(config.window.max_age, Some(Duration::from_secs(30)));
+    assert_eq!(config.choice.time_budget, Duration::from_millis(200));
+    let event_time = None;
+    let rules = CloseRules { max_records: 50_000, max_age: Duration::from_secs(30), event_time };
+    assert_eq!(config.windows, WindowRules::Tumbling(rules));
     assert!(matches!(config.source, SourceConfig::Stdio { format: Format::Json }));
     assert_eq!(config.http.unwrap().listen.to_string(), "127.0.0.1:9464");
 }
 
 #[test]
 fn the_demo_loads() {
-    let config = Config::parse(include_str!("../source/demo.yaml"), Path::new("demo.yaml"), Purpose::Pipeline).unwrap();
+    let config =
+        Config::parse(include_str!("../../source/demo.yaml"), Path::new("demo.yaml"), Purpose::Pipeline).unwrap();
     assert!(matches!(config.source, SourceConfig::Generator { records: Some(50_000), subjects: 20_000, .. }));
 }
 
 #[test]
 fn commands_that_make_one_release_have_no_deadline() {
-    let budget = |yaml: &str, purpose| load_bytes(yaml.as_bytes(), purpose).unwrap().choice().time_budget;
+    let budget = |yaml: &str, purpose| load_bytes(yaml.as_bytes(), purpose).unwrap().choice.time_budget;
     assert_eq!(budget(&policy(""), Purpose::Policy), Duration::MAX);
     assert_eq!(budget(&policy(""), Purpose::Pipeline), Duration::from_millis(200));
     assert_eq!(budget(&policy("search: { time_budget: 1s }\n"), Purpose::Policy), Duration::from_secs(1));
@@ -134,8 +140,8 @@ fn commands_that_make_one_release_have_no_deadline() {
 fn a_policy_alone_is_enough() {
     for purpose in [Purpose::Policy, Purpose::Pipeline] {
         let config = load_bytes(policy("").as_bytes(), purpose).unwrap();
-        assert_eq!(config.window.max_records, 50_000);
-        assert_eq!(config.window.levels, Levels::Sticky);
+        assert!(matches!(config.windows, WindowRules::Tumbling(CloseRules { max_records: 50_000, .. })));
+        assert_eq!(config.choice.levels, Levels::Sticky);
         assert_eq!(config.limits.max_record_bytes, 1 << 20);
         assert!(config.http.is_none());
     }
@@ -181,10 +187,11 @@ limits: { max_record_bytes: 64KiB, memory: 256MiB }
     assert_eq!(config.policy.quasi[0].min_level, 1);
     assert_eq!(config.policy.schema.event_time, config.policy.schema.slot("at"));
     assert_eq!(config.policy.schema.slot("ssn"), None);
-    assert_eq!(config.search.seed, Some(u64::MAX));
-    assert_eq!(config.window.levels, Levels::Fixed(Some(Node::new([1, 0, 0, 0, 1, 2]))));
-    assert_eq!(config.window.max_age, None);
-    assert_eq!(config.window.event_time.unwrap().source, EventTimeSource::Field("at".into()));
+    assert_eq!(config.seed, Some(u64::MAX));
+    assert_eq!(config.choice.levels, Levels::Fixed(Some(Node::new([1, 0, 0, 0, 1, 2]))));
+    let event_time = EventTime { size: Duration::from_secs(3600), allowed_lateness: Duration::from_secs(300) };
+    let rules = CloseRules { max_records: 10, max_age: stream::NEVER, event_time: Some(event_time) };
+    assert_eq!(config.windows, WindowRules::Tumbling(rules));
     assert_eq!(config.limits, LimitsConfig { max_record_bytes: 65_536, memory: Some(256 << 20) });
     assert!(matches!(config.sink, SinkConfig::File { format: Format::Csv, .. }));
     assert_eq!(config.http.unwrap().token.unwrap().expose_secret(), SECRET);
@@ -338,7 +345,7 @@ fn levels_stay_within_the_hierarchy() {
         "did you mean `country`?",
     );
     one(&policy("window:\n  fixed_levels: { age: 1, country: 1 }\n"), 8, "only with `levels: fixed`");
-    assert_eq!(load(&policy("window: { levels: fixed }\n")).unwrap().window.levels, Levels::Fixed(None));
+    assert_eq!(load(&policy("window: { levels: fixed }\n")).unwrap().choice.levels, Levels::Fixed(None));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! `render`: how each quasi-identifier is written, and which wishes make no sense.
 
-use super::problem::Problems;
-use super::raw::{RawCriterion, RawPolicy, RawQuasi, RawRender};
-use super::tree::At;
+use crate::config::file::At;
+use crate::config::raw::{RawCriterion, RawPolicy, RawQuasi, RawRender};
 use crate::model::hierarchy::Measure;
 use crate::model::policy::{QuasiIdentifier, Render};
 
@@ -18,11 +17,11 @@ pub(super) fn choose(own: Option<Render>, policy: RawRender, measure: Measure) -
 }
 
 /// Refuses the wish of one quasi-identifier if its values do not allow it, or if it would never show.
-pub(super) fn check_own(raw: &RawQuasi, at: At<'_>, quasi: &QuasiIdentifier, problems: &mut Problems) {
+pub(super) fn check_own(raw: &RawQuasi, at: At<'_>, quasi: &QuasiIdentifier) {
     if raw.render.is_none() {
         return;
     }
-    let (name, shown, line) = (at.key("name").show(&raw.name), quasi.render.as_str(), at.key("render").line);
+    let (name, shown, at) = (at.key("name").show(&raw.name), quasi.render.as_str(), at.key("render"));
     let (is, instead) = match quasi.hierarchy.measure() {
         Measure::Number => ("numbers", "`mean`, `median`, `mode`, `interval`"),
         Measure::Date => ("dates", "`median`, `mode`, `interval`"),
@@ -30,20 +29,19 @@ pub(super) fn check_own(raw: &RawQuasi, at: At<'_>, quasi: &QuasiIdentifier, pro
         Measure::Category => ("names", "`mode`"),
     };
     if quasi.render != Render::Label && !instead.contains(&format!("`{shown}`")) {
-        let message =
-            format!("`render: {shown}` of {name} has no meaning, its values are {is}: write {instead} or `label`");
-        problems.add(line, message);
+        at.refuse(format!(
+            "`render: {shown}` of {name} has no meaning, its values are {is}: write {instead} or `label`"
+        ));
     } else if quasi.max_level <= quasi.hierarchy.height() && !shows(quasi) {
-        let message = format!(
+        at.refuse(format!(
             "`render: {shown}` of {name} never shows: it needs a level above `min_level` and below the top; write `label`"
-        );
-        problems.add(line, message);
+        ));
     }
 }
 
 /// Refuses a rendering of the whole policy that changes nothing, and statistics without a floor on people. `quasi` are all
 /// quasi-identifiers of `raw`.
-pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier], problems: &mut Problems) {
+pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier]) {
     let mut left = quasi.iter().zip(&raw.quasi_identifiers).filter(|(_, raw)| raw.render.is_none());
     let needs = match raw.render {
         RawRender::Label => None,
@@ -53,11 +51,10 @@ pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier], prob
     if let Some((shown, needs)) = needs.filter(|_| !quasi.is_empty())
         && !left.any(|(quasi, _)| quasi.render != Render::Label && shows(quasi))
     {
-        let message = format!(
+        at.key("render").refuse(format!(
             "`render: {shown}` changes nothing: no quasi-identifier without a `render` of its own has {needs} and a level above \
              `min_level` and below the top; write `render: label`"
-        );
-        problems.add(at.key("render").line, message);
+        ));
     }
     let counts_people = |criterion: &RawCriterion| match criterion {
         RawCriterion::KAnonymity(k) => k.0 > 1,
@@ -69,14 +66,15 @@ pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier], prob
         && !raw.privacy.iter().any(counts_people)
         && !at.lost("privacy")
     {
-        let message = "a statistic must not show the value of fewer than k people, and no criterion has a k above 1: add \
-                       { k-anonymity: 2 } or more, or write `render: label`";
-        problems.add(statistic.line, message);
+        statistic.refuse(
+            "a statistic must not show the value of fewer than k people, and no criterion has a k above 1: add \
+                       { k-anonymity: 2 } or more, or write `render: label`",
+        );
     }
 }
 
 /// Where a statistic is asked for first.
-pub(super) fn statistic<'a>(raw: &RawPolicy, at: At<'a>) -> Option<At<'a>> {
+pub(in crate::config) fn statistic<'a>(raw: &RawPolicy, at: At<'a>) -> Option<At<'a>> {
     if matches!(raw.render, RawRender::Microaggregate) {
         return Some(at.key("render"));
     }

@@ -1,15 +1,18 @@
 //! The `policy` section: checks its sense and builds the [`Policy`].
 
+mod criteria;
+mod fingerprint;
+mod hierarchy;
+pub(super) mod render;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fingerprint::Fingerprint;
-use super::problem::Problems;
+use self::fingerprint::Fingerprint;
+use super::file::At;
 use super::raw::{RawAction, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
-use super::tree::At;
-use super::{criteria, hierarchy, render};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit};
 use crate::model::schema::{Role, Schema};
@@ -19,7 +22,7 @@ use crate::model::schema::{Role, Schema};
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(300);
 
 /// What the policy depends on outside its section.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PolicySurroundings<'a> {
     /// Hierarchy paths start here.
     pub(super) base: &'a Path,
     /// The most records in a window, and how a message shows it, if there are windows.
@@ -29,7 +32,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// What could be built of the policy.
-pub(super) struct Built {
+pub(super) struct BuiltPolicy {
     /// The quasi-identifiers that are usable.
     pub(super) quasi: Vec<QuasiIdentifier>,
     /// Their names as messages show them.
@@ -41,45 +44,45 @@ pub(super) struct Built {
 }
 
 /// Builds the policy as far as it can be built; problems say what is missing.
-pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, problems: &mut Problems) -> Built {
-    let before = problems.len();
-    check_roles(raw, at, around, problems);
+pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> BuiltPolicy {
+    let before = at.problems();
+    check_roles(raw, at, around);
 
     let quasi_at = at.key("quasi_identifiers");
     if raw.quasi_identifiers.is_empty() && quasi_at.is_present() && !at.lost("quasi_identifiers") {
-        problems.add(quasi_at.line, "`quasi_identifiers` is empty: name at least one field that identifies people");
+        quasi_at.refuse("`quasi_identifiers` is empty: name at least one field that identifies people");
     }
     let mut hash = Fingerprint::new();
     let (mut quasi, mut shown) = (Vec::new(), Vec::new());
     for (i, field) in raw.quasi_identifiers.iter().enumerate() {
         let at = quasi_at.index(i);
-        if let Some(built) = quasi_identifier(field, raw.render, at, around.base, &mut hash, problems) {
+        if let Some(built) = quasi_identifier(field, raw.render, at, around.base, &mut hash) {
             quasi.push(built);
             shown.push(at.key("name").show(&field.name));
         }
     }
     let privacy_at = at.key("privacy");
     if raw.privacy.is_empty() && privacy_at.is_present() && !at.lost("privacy") {
-        problems.add(privacy_at.line, "`privacy` is empty: write at least one criterion, such as { k-anonymity: 5 }");
+        privacy_at.refuse("`privacy` is empty: write at least one criterion, such as { k-anonymity: 5 }");
     }
-    let hierarchies = sensitive_hierarchies(raw, at.key("sensitive"), around.base, &mut hash, problems);
+    let hierarchies = sensitive_hierarchies(raw, at.key("sensitive"), around.base, &mut hash);
     let max_records = around.max_records.as_ref();
     let context = criteria::Context { policy: raw, at, hierarchies: &hierarchies, max_records };
-    let criteria = criteria::build(&context, problems);
+    let criteria = criteria::build(&context);
     if matches!(raw.loss, Loss::Cm) && raw.label.is_none() && !at.lost("label") {
-        problems.add(at.key("loss").line, "the loss `cm` compares class labels: name the field under `label`");
+        at.key("loss").refuse("the loss `cm` compares class labels: name the field under `label`");
     }
-    let action = action(raw, at.key("suppression"), problems);
-    let sequential = raw.sequential.as_ref().and_then(|raw| criteria::sequential(raw, &context, problems));
+    let action = action(raw, at.key("suppression"));
+    let sequential = raw.sequential.as_ref().and_then(|raw| criteria::sequential(raw, &context));
     let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
     if complete {
-        render::check(raw, at, &quasi, problems);
+        render::check(raw, at, &quasi);
     }
-    if problems.len() > before {
-        return Built { quasi, shown, complete, policy: None };
+    if at.problems() > before {
+        return BuiltPolicy { quasi, shown, complete, policy: None };
     }
     let mut policy = Policy {
-        schema: schema(raw, around),
+        schema: schema(raw, at, around),
         quasi: quasi.clone(),
         criteria,
         suppression: SuppressionLimit(raw.suppression.limit.map_or(0.0, |share| share.0)),
@@ -93,7 +96,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &Surroundings<'_>, prob
         fingerprint: String::new(),
     };
     policy.fingerprint = fingerprint(&policy, hash);
-    Built { quasi, shown, complete, policy: Some(policy) }
+    BuiltPolicy { quasi, shown, complete, policy: Some(policy) }
 }
 
 /// Every (name, role) of the policy with its place, in the order of the schema.
@@ -123,33 +126,30 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
     roles
 }
 
-fn schema(raw: &RawPolicy, around: &Surroundings<'_>) -> Schema {
-    // The places are not needed here; any will do.
-    let nowhere = At::nowhere();
+fn schema(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> Schema {
     let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
-    Schema::new(roles(raw, nowhere).into_iter().map(|(name, role, _)| (name, role)).chain(event_time))
+    Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time))
 }
 
 /// No name is empty or twice in a role, and no two roles of a name contradict each other.
-fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &Surroundings<'a>, problems: &mut Problems) {
+fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &PolicySurroundings<'a>) {
     let mut roles = roles(raw, at);
     roles.extend(around.event_time.map(|(name, at)| (name, Role::EventTime, at)));
     let mut seen: HashMap<&str, Vec<(Role, usize)>> = HashMap::new();
     for (name, role, at) in roles {
         if name.trim().is_empty() {
-            problems.add(at.line, format!("a {} has an empty name: write the field's name", called(role)));
+            at.refuse(format!("a {} has an empty name: write the field's name", called(role)));
             continue;
         }
         let earlier = seen.entry(name).or_default();
         let clash = earlier.iter().find_map(|&(other, line)| conflict(other, role).map(|why| (other, line, why)));
         if let Some((other, line, why)) = clash {
             let name = at.show(name);
-            let message = if called(other) == called(role) {
+            at.refuse(if called(other) == called(role) {
                 format!("{name} is listed twice as a {}, first on line {line}: keep one", called(role))
             } else {
                 format!("{name} is a {} here and a {} on line {line}: {why}", called(role), called(other))
-            };
-            problems.add(at.line, message);
+            });
         }
         earlier.push((role, at.line));
     }
@@ -200,30 +200,26 @@ fn quasi_identifier(
     at: At<'_>,
     base: &Path,
     hash: &mut Fingerprint,
-    problems: &mut Problems,
 ) -> Option<QuasiIdentifier> {
-    let built = hierarchy::build(&raw.hierarchy, at.key("hierarchy"), base, problems)?;
+    let built = hierarchy::build(&raw.hierarchy, at.key("hierarchy"), base)?;
     hash.part(&built.definition);
     let height = built.hierarchy.height();
     let name = at.key("name").show(&raw.name);
     for (key, level) in [("min_level", Some(raw.min_level)), ("max_level", raw.max_level)] {
         if let Some(level) = level.filter(|&l| l > height) {
             let at = at.key(key);
-            let message =
-                format!("`{key}` {} of {name} is above its hierarchy: write {height} or less", at.show(level));
-            problems.add(at.line, message);
+            at.refuse(format!("`{key}` {} of {name} is above its hierarchy: write {height} or less", at.show(level)));
         }
     }
     let max_level = raw.max_level.unwrap_or(height);
     if raw.min_level > max_level && max_level <= height && raw.min_level <= height {
         let (min, max) = (at.key("min_level"), at.key("max_level"));
-        let message = format!(
+        min.refuse(format!(
             "`min_level` {} of {name} is above `max_level` {}: write {} or less",
             min.show(raw.min_level),
             max.show(max_level),
             max.show(max_level)
-        );
-        problems.add(min.line, message);
+        ));
     }
     let quasi = QuasiIdentifier {
         name: raw.name.as_str().into(),
@@ -234,7 +230,7 @@ fn quasi_identifier(
         max_level,
         priority: raw.priority,
     };
-    render::check_own(raw, at, &quasi, problems);
+    render::check_own(raw, at, &quasi);
     Some(quasi)
 }
 
@@ -244,31 +240,30 @@ fn sensitive_hierarchies(
     at: At<'_>,
     base: &Path,
     hash: &mut Fingerprint,
-    problems: &mut Problems,
 ) -> Vec<Option<Arc<Hierarchy>>> {
     let mut hierarchies = Vec::new();
     for (i, field) in raw.sensitive.iter().enumerate() {
         let at = at.index(i).key("hierarchy");
-        let built = field.hierarchy.as_ref().and_then(|raw| hierarchy::build(raw, at, base, problems));
+        let built = field.hierarchy.as_ref().and_then(|raw| hierarchy::build(raw, at, base));
         built.iter().for_each(|built| hash.part(&built.definition));
         hierarchies.push(built.map(|built| Arc::new(built.hierarchy)));
     }
     hierarchies
 }
 
-fn action(raw: &RawPolicy, at: At<'_>, problems: &mut Problems) -> SuppressionAction {
+fn action(raw: &RawPolicy, at: At<'_>) -> SuppressionAction {
     match (raw.suppression.action, raw.suppression.max_hold) {
         (RawAction::Drop, None) => SuppressionAction::Drop,
         (RawAction::Drop, Some(_)) => {
             if !at.lost("action") {
-                problems.add(at.key("max_hold").line, "`max_hold` means something only with `action: hold`: remove it");
+                at.only_with("max_hold", "action: hold");
             }
             SuppressionAction::Drop
         }
         (RawAction::Hold, max_hold) => {
             let max_hold = max_hold.map_or(DEFAULT_MAX_HOLD, |d| d.0);
             if max_hold.is_zero() {
-                problems.add(at.key("max_hold").line, "`max_hold` is zero: write a longer time, or `action: drop`");
+                at.key("max_hold").refuse("`max_hold` is zero: write a longer time, or `action: drop`");
             }
             SuppressionAction::Hold { max_hold }
         }

@@ -1,31 +1,28 @@
 //! Hierarchies: from what the file says to what the engine uses. The only place of `config` that reads other files.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
-use super::problem::Problems;
-use super::raw::{RawDate, RawHierarchy, RawTree};
-use super::tree::At;
+use crate::config::file::{self, At};
+use crate::config::raw::{RawDate, RawHierarchy, RawTree};
 use crate::model::hierarchy::{Date, DateSpec, Hierarchy, HierarchyError, IntervalSpec, PrefixSpec, TreeSpec};
 
 /// Larger: a wrong path (a device, a database) fills the memory. Smaller: real hierarchies of a million values no longer fit.
 const MAX_CSV_BYTES: u64 = 256 * 1024 * 1024;
 
 /// A hierarchy, and its definition as bytes that are the same on every machine.
-pub(super) struct Built {
+pub(super) struct BuiltHierarchy {
     pub(super) hierarchy: Hierarchy,
     pub(super) definition: Vec<u8>,
 }
 
 /// Builds the hierarchy at `at`; `None` if it cannot be used, and problems say why.
-pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut Problems) -> Option<Built> {
+pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<BuiltHierarchy> {
     if at.lost_any() {
         // What is left of it would only cause a second message about the same mistake.
         return None;
     }
     let (key, built) = match raw {
-        RawHierarchy::Csv(path) => return read_csv(path, at.key("csv"), base, problems),
+        RawHierarchy::Csv(path) => return read_csv(path, at.key("csv"), base),
         RawHierarchy::Intervals(raw) => (
             "intervals",
             Hierarchy::intervals(IntervalSpec {
@@ -41,7 +38,7 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut 
             let (alphabet, mask) = (raw.alphabet.unwrap_or(digits.alphabet), raw.mask.unwrap_or(digits.mask));
             ("prefix", Hierarchy::prefix(PrefixSpec { alphabet, mask, ..digits }))
         }
-        RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"), problems)?)),
+        RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"))?)),
         RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![root.clone()] })),
         RawHierarchy::Tree(RawTree::Roots(roots)) => ("tree", Hierarchy::tree(TreeSpec { roots: roots.clone() })),
         RawHierarchy::Trivial => ("trivial", Ok(Hierarchy::trivial())),
@@ -50,7 +47,7 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut 
         Ok(hierarchy) => {
             let mut definition = at.to_json();
             definition.sort_all_objects();
-            Some(Built { hierarchy, definition: definition.to_string().into_bytes() })
+            Some(BuiltHierarchy { hierarchy, definition: definition.to_string().into_bytes() })
         }
         Err(errors) => {
             let at = at.key(key);
@@ -61,15 +58,15 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path, problems: &mut 
                 } else {
                     error.message.clone()
                 };
-                problems.add(blamed(at, &error), message);
+                blamed(at, &error).refuse(message);
             }
             None
         }
     }
 }
 
-/// The line of the key that an error is about, as far as its words tell.
-fn blamed(at: At<'_>, error: &HierarchyError) -> usize {
+/// The key that an error is about, as far as its words tell.
+fn blamed<'a>(at: At<'a>, error: &HierarchyError) -> At<'a> {
     let clause = error.message.split(';').next().unwrap_or_default();
     let keys = [
         ("width", "widths"),
@@ -83,60 +80,56 @@ fn blamed(at: At<'_>, error: &HierarchyError) -> usize {
         ("after `", "units"),
     ];
     let key = keys.iter().find(|(word, key)| clause.contains(word) && at.key(key).is_present());
-    key.map_or(at.line, |(_, key)| at.key(key).line)
+    key.map_or(at, |(_, key)| at.key(key))
 }
 
-fn read_csv(path: &Path, at: At<'_>, base: &Path, problems: &mut Problems) -> Option<Built> {
-    let mut bytes = Vec::new();
-    let read = File::open(base.join(path)).and_then(|file| file.take(MAX_CSV_BYTES + 1).read_to_end(&mut bytes));
+fn read_csv(path: &Path, at: At<'_>, base: &Path) -> Option<BuiltHierarchy> {
     let shown = at.show(path.display());
-    match read {
+    let bytes = match file::read(&base.join(path), MAX_CSV_BYTES) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            at.refuse(format!("the hierarchy {shown} is larger than {MAX_CSV_BYTES} bytes: make it smaller"));
+            return None;
+        }
         Err(error) => {
-            let message = format!(
+            at.refuse(format!(
                 "cannot read the hierarchy {shown} ({}): check the path, which is relative to this file",
                 error.kind()
-            );
-            problems.add(at.line, message);
+            ));
             return None;
         }
-        Ok(n) if n as u64 > MAX_CSV_BYTES => {
-            problems
-                .add(at.line, format!("the hierarchy {shown} is larger than {MAX_CSV_BYTES} bytes: make it smaller"));
-            return None;
-        }
-        Ok(_) => {}
-    }
+    };
     match Hierarchy::parse_csv(&bytes) {
         Ok(hierarchy) => {
             // Byte order mark and line ends come and go with editors and checkouts; they are not part of the definition.
             let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
             let definition = text.iter().copied().filter(|&b| b != b'\r').collect();
-            Some(Built { hierarchy, definition })
+            Some(BuiltHierarchy { hierarchy, definition })
         }
         Err(errors) => {
             for error in errors {
-                problems.add_elsewhere(Path::new(shown.trim_matches('`')), error.line, error.message);
+                at.refuse_elsewhere(Path::new(shown.trim_matches('`')), error.line, error.message);
             }
             None
         }
     }
 }
 
-fn dates(raw: &RawDate, at: At<'_>, problems: &mut Problems) -> Option<DateSpec> {
+fn dates(raw: &RawDate, at: At<'_>) -> Option<DateSpec> {
     let raw = match raw {
         RawDate::Units(list) => return Some(DateSpec::new(list.clone())),
         RawDate::Full(raw) => raw,
     };
-    let before = problems.len();
-    let mut day = |key: &str, text: &Option<String>| -> Option<Date> {
+    let before = at.problems();
+    let day = |key: &str, text: &Option<String>| -> Option<Date> {
         let (text, at) = (text.as_deref()?, at.key(key));
         let date = text.trim().parse().ok();
         if date.is_none() {
-            problems.add(at.line, format!("`{key}` is {}: write a day such as 1900-01-31", at.show(text)));
+            at.refuse(format!("`{key}` is {}: write a day such as 1900-01-31", at.show(text)));
         }
         date
     };
     let (min, max) = (day("min", &raw.min), day("max", &raw.max));
     let spec = DateSpec { units: raw.units.clone(), min, max, format: raw.format.clone() };
-    (problems.len() == before).then_some(spec)
+    (at.problems() == before).then_some(spec)
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::fmt::Display;
+use std::path::Path;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 use serde_json::{Map, Number, Value as Json};
@@ -19,50 +20,50 @@ const MAX_DEPTH: usize = 64;
 
 /// One value of the file and where it stands.
 #[derive(Clone)]
-pub(super) struct Node {
+pub(in crate::config) struct YamlNode {
     /// The line, from 1.
-    pub(super) line: usize,
+    pub(in crate::config) line: usize,
     /// What it is.
-    pub(super) value: Value,
+    pub(in crate::config) value: YamlValue,
     /// Set if a variable or a file went into it: such a value is never printed, its template is.
-    pub(super) interpolated: Option<Interpolated>,
+    pub(in crate::config) interpolated: Option<Interpolated>,
     /// Keys whose values were unusable and have been left out (`[]` for an item of a list): "there is none" must not be
     /// concluded.
-    pub(super) lost: Vec<String>,
+    pub(in crate::config) lost: Vec<String>,
 }
 
 /// A scalar before and after interpolation.
 #[derive(Clone)]
-pub(super) struct Interpolated {
+pub(in crate::config) struct Interpolated {
     /// As written in the file, `${NAME}` and all.
-    pub(super) template: String,
+    pub(in crate::config) template: String,
     /// As it counts.
-    pub(super) text: String,
+    pub(in crate::config) text: String,
 }
 
 /// What a node holds, by the YAML 1.2 core schema. Whole floats are integers.
 #[derive(Clone)]
-pub(super) enum Value {
+pub(in crate::config) enum YamlValue {
     Null,
     Bool(bool),
     Int(i128),
     Float(f64),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
 }
 
 /// One key of a mapping.
 #[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: usize,
-    pub(super) value: Node,
+pub(in crate::config) struct YamlEntry {
+    pub(in crate::config) key: String,
+    pub(in crate::config) line: usize,
+    pub(in crate::config) value: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     /// A node straight from the file.
-    pub(super) fn new(line: usize, value: Value) -> Self {
+    pub(in crate::config) fn new(line: usize, value: YamlValue) -> Self {
         Self { line, value, interpolated: None, lost: Vec::new() }
     }
 
@@ -70,85 +71,104 @@ impl Node {
     fn any(&self, is_so: &dyn Fn(&Self) -> bool) -> bool {
         is_so(self)
             || match &self.value {
-                Value::List(items) => items.iter().any(|item| item.any(is_so)),
-                Value::Map(entries) => entries.iter().any(|e| e.value.any(is_so)),
+                YamlValue::List(items) => items.iter().any(|item| item.any(is_so)),
+                YamlValue::Map(entries) => entries.iter().any(|e| e.value.any(is_so)),
                 _ => false,
             }
     }
 
     /// The tree as JSON, for serde.
-    pub(super) fn to_json(&self) -> Json {
+    pub(in crate::config) fn to_json(&self) -> Json {
         match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Int(value) => u64::try_from(*value)
+            YamlValue::Null => Json::Null,
+            YamlValue::Bool(value) => Json::Bool(*value),
+            YamlValue::Int(value) => u64::try_from(*value)
                 .map(Number::from)
                 .or_else(|_| i64::try_from(*value).map(Number::from))
                 .map_or(Json::Null, Json::Number),
-            Value::Float(value) => Number::from_f64(*value).map_or(Json::Null, Json::Number),
-            Value::Text(text) => Json::String(text.clone()),
-            Value::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
-            Value::Map(entries) => {
+            YamlValue::Float(value) => Number::from_f64(*value).map_or(Json::Null, Json::Number),
+            YamlValue::Text(text) => Json::String(text.clone()),
+            YamlValue::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
+            YamlValue::Map(entries) => {
                 Json::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect::<Map<_, _>>())
             }
         }
     }
 }
 
-/// A place in the tree: walks down by key and index, and stays at the nearest line where a step leads nowhere.
+/// A place in the tree, and where to report its problems. Walks down by key and index; where a step leads nowhere, it stays
+/// at the nearest line above.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    node: Option<&'a Node>,
-    /// Where to point a reader.
-    pub(super) line: usize,
+pub(in crate::config) struct At<'a> {
+    node: Option<&'a YamlNode>,
+    problems: &'a Problems,
+    /// The line that messages name.
+    pub(in crate::config) line: usize,
 }
 
 impl<'a> At<'a> {
     /// The top of the file.
-    pub(super) fn root(node: &'a Node) -> Self {
-        Self { node: Some(node), line: 1 }
+    pub(in crate::config) fn root(node: &'a YamlNode, problems: &'a Problems) -> Self {
+        Self { node: Some(node), problems, line: 1 }
     }
 
-    /// The value under `key`. A nested value is pointed at by its key's line, a scalar by its own.
-    pub(super) fn key(self, key: &str) -> Self {
-        let Some(Node { value: Value::Map(entries), .. }) = self.node else {
-            return Self { node: None, ..self };
+    /// The value under `key`. The line of a nested value is its key's line, the line of a scalar is its own.
+    pub(in crate::config) fn key(self, key: &str) -> Self {
+        let entry = match self.node {
+            Some(YamlNode { value: YamlValue::Map(entries), .. }) => entries.iter().find(|e| e.key == key),
+            _ => None,
         };
-        match entries.iter().find(|e| e.key == key) {
-            Some(entry) => Self { node: Some(&entry.value), line: entry.value_line() },
-            None => Self { node: None, ..self },
-        }
+        let line = entry.map_or(self.line, YamlEntry::value_line);
+        Self { node: entry.map(|entry| &entry.value), line, ..self }
     }
 
     /// The item at `index`.
-    pub(super) fn index(self, index: usize) -> Self {
-        let Some(Node { value: Value::List(items), .. }) = self.node else {
-            return Self { node: None, ..self };
+    pub(in crate::config) fn index(self, index: usize) -> Self {
+        let item = match self.node {
+            Some(YamlNode { value: YamlValue::List(items), .. }) => items.get(index),
+            _ => None,
         };
-        match items.get(index) {
-            Some(item) => Self { node: Some(item), line: item.line },
-            None => Self { node: None, ..self },
-        }
+        Self { node: item, line: item.map_or(self.line, |item| item.line), ..self }
+    }
+
+    /// Reports a problem on this line.
+    pub(in crate::config) fn refuse(self, message: impl Into<String>) {
+        self.problems.add(self.line, message);
+    }
+
+    /// Reports on this line a setting that is valid but rarely intended.
+    pub(in crate::config) fn warn(self, message: impl Into<String>) {
+        self.problems.warn(self.line, message);
+    }
+
+    /// Refuses `key`, which has no meaning without `setting`.
+    pub(in crate::config) fn only_with(self, key: &str, setting: &str) {
+        self.key(key).refuse(format!("`{key}` means something only with `{setting}`: add that, or remove it"));
+    }
+
+    /// Reports a problem in a file that is named here.
+    pub(in crate::config) fn refuse_elsewhere(self, file: &Path, line: Option<usize>, message: String) {
+        self.problems.add_elsewhere(file, line, message);
+    }
+
+    /// The number of problems in the whole file so far.
+    pub(in crate::config) fn problems(self) -> usize {
+        self.problems.len()
     }
 
     /// True if the file has something here.
-    pub(super) fn is_present(self) -> bool {
-        self.node.is_some_and(|n| !matches!(n.value, Value::Null))
-    }
-
-    /// No place at all.
-    pub(super) fn nowhere() -> Self {
-        Self { node: None, line: 1 }
+    pub(in crate::config) fn is_present(self) -> bool {
+        self.node.is_some_and(|n| !matches!(n.value, YamlValue::Null))
     }
 
     /// True if the list or mapping under `key`, or a part of it, was unusable. That has been reported already.
-    pub(super) fn lost(self, key: &str) -> bool {
+    pub(in crate::config) fn lost(self, key: &str) -> bool {
         self.node.is_some_and(|n| n.lost.iter().any(|l| l == key))
             || self.key(key).node.is_some_and(|n| !n.lost.is_empty())
     }
 
     /// The value as a message may show it: its template, if it came from outside.
-    pub(super) fn show(self, value: impl Display) -> String {
+    pub(in crate::config) fn show(self, value: impl Display) -> String {
         match self.node.and_then(|n| n.interpolated.as_ref()) {
             Some(outside) => format!("`{}`", shown(&outside.template)),
             None => format!("`{}`", shown(&value.to_string())),
@@ -156,59 +176,59 @@ impl<'a> At<'a> {
     }
 
     /// True if anything here or below was unusable. That has been reported already.
-    pub(super) fn lost_any(self) -> bool {
+    pub(in crate::config) fn lost_any(self) -> bool {
         self.node.is_some_and(|n| n.any(&|n| !n.lost.is_empty()))
     }
 
     /// True if any value here or below came from outside.
-    pub(super) fn is_from_outside(self) -> bool {
+    pub(in crate::config) fn is_from_outside(self) -> bool {
         self.node.is_some_and(|n| n.any(&|n| n.interpolated.is_some()))
     }
 
     /// The values here as JSON; null if there are none.
-    pub(super) fn to_json(self) -> Json {
-        self.node.map_or(Json::Null, Node::to_json)
+    pub(in crate::config) fn to_json(self) -> Json {
+        self.node.map_or(Json::Null, YamlNode::to_json)
     }
 }
 
-impl Entry {
+impl YamlEntry {
     /// Where to point a reader for the value.
-    pub(super) fn value_line(&self) -> usize {
+    pub(in crate::config) fn value_line(&self) -> usize {
         match self.value.value {
-            Value::List(_) | Value::Map(_) | Value::Null => self.line,
+            YamlValue::List(_) | YamlValue::Map(_) | YamlValue::Null => self.line,
             _ => self.value.line,
         }
     }
 }
 
 /// What a plain scalar means.
-pub(super) fn resolve(text: &str) -> Value {
+pub(in crate::config) fn resolve(text: &str) -> YamlValue {
     // Above 2^53 a float no longer names one integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" => return Value::Bool(true),
-        "false" | "False" | "FALSE" => return Value::Bool(false),
-        ".inf" | ".Inf" | ".INF" | "+.inf" => return Value::Float(f64::INFINITY),
-        "-.inf" | "-.Inf" | "-.INF" => return Value::Float(f64::NEG_INFINITY),
-        ".nan" | ".NaN" | ".NAN" => return Value::Float(f64::NAN),
+        "" | "~" | "null" | "Null" | "NULL" => return YamlValue::Null,
+        "true" | "True" | "TRUE" => return YamlValue::Bool(true),
+        "false" | "False" | "FALSE" => return YamlValue::Bool(false),
+        ".inf" | ".Inf" | ".INF" | "+.inf" => return YamlValue::Float(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return YamlValue::Float(f64::NEG_INFINITY),
+        ".nan" | ".NaN" | ".NAN" => return YamlValue::Float(f64::NAN),
         _ => {}
     }
     let in_range = |i: &i128| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(i);
     if let Some(integer) = text.parse().ok().filter(in_range) {
-        return Value::Int(integer);
+        return YamlValue::Int(integer);
     }
     // Digits somewhere, or Rust would read words such as `infinity` as numbers.
     let numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
     match text.parse::<f64>() {
-        Ok(float) if numeric && float.fract() == 0.0 && float.abs() < EXACT => Value::Int(float as i128),
-        Ok(float) if numeric => Value::Float(float),
-        _ => Value::Text(text.to_owned()),
+        Ok(float) if numeric && float.fract() == 0.0 && float.abs() < EXACT => YamlValue::Int(float as i128),
+        Ok(float) if numeric => YamlValue::Float(float),
+        _ => YamlValue::Text(text.to_owned()),
     }
 }
 
 /// Reads one YAML document. `None` if it is not YAML or holds nothing; problems say why.
-pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+pub(in crate::config) fn parse(text: &str, problems: &Problems) -> Option<YamlNode> {
     let mut builder = Builder { stack: Vec::new(), root: None };
     let mut documents = 0;
     for event in Parser::new_from_str(text) {
@@ -239,18 +259,18 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
 }
 
 enum Frame {
-    List { line: usize, items: Vec<Node> },
-    Map { line: usize, entries: Vec<Entry>, seen: HashMap<String, usize>, key: Option<(String, usize)> },
+    List { line: usize, items: Vec<YamlNode> },
+    Map { line: usize, entries: Vec<YamlEntry>, seen: HashMap<String, usize>, key: Option<(String, usize)> },
 }
 
 struct Builder {
     stack: Vec<Frame>,
-    root: Option<Node>,
+    root: Option<YamlNode>,
 }
 
 impl Builder {
     /// Takes one event; an error ends the reading of the file.
-    fn on(&mut self, event: Event<'_>, line: usize, problems: &mut Problems) -> Result<(), String> {
+    fn on(&mut self, event: Event<'_>, line: usize, problems: &Problems) -> Result<(), String> {
         match event {
             Event::Scalar(text, style, _, tag) => {
                 if tag.is_some() {
@@ -273,8 +293,8 @@ impl Builder {
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let node = match self.stack.pop() {
-                    Some(Frame::List { line, items }) => Node::new(line, Value::List(items)),
-                    Some(Frame::Map { line, entries, .. }) => Node::new(line, Value::Map(entries)),
+                    Some(Frame::List { line, items }) => YamlNode::new(line, YamlValue::List(items)),
+                    Some(Frame::Map { line, entries, .. }) => YamlNode::new(line, YamlValue::Map(entries)),
                     None => return Ok(()),
                 };
                 self.place(node, problems);
@@ -287,7 +307,7 @@ impl Builder {
         Ok(())
     }
 
-    fn scalar(&mut self, text: Cow<'_, str>, style: ScalarStyle, line: usize, problems: &mut Problems) {
+    fn scalar(&mut self, text: Cow<'_, str>, style: ScalarStyle, line: usize, problems: &Problems) {
         if let Some(Frame::Map { key: slot @ None, .. }) = self.stack.last_mut() {
             if text == "<<" {
                 problems.add(line, "merge keys (<<) are not supported: write the keys out here");
@@ -297,12 +317,12 @@ impl Builder {
         }
         let value = match style {
             ScalarStyle::Plain => resolve(&text),
-            _ => Value::Text(text.into_owned()),
+            _ => YamlValue::Text(text.into_owned()),
         };
-        self.place(Node::new(line, value), problems);
+        self.place(YamlNode::new(line, value), problems);
     }
 
-    fn place(&mut self, node: Node, problems: &mut Problems) {
+    fn place(&mut self, node: YamlNode, problems: &Problems) {
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(Frame::List { items, .. }) => items.push(node),
@@ -316,7 +336,7 @@ impl Builder {
                     ),
                     hash_map::Entry::Vacant(slot) => {
                         slot.insert(line);
-                        entries.push(Entry { key, line, value: node });
+                        entries.push(YamlEntry { key, line, value: node });
                     }
                 }
             }
@@ -325,7 +345,7 @@ impl Builder {
 }
 
 /// Text of the file as it may appear in a message: one line, not too long.
-pub(super) fn shown(text: &str) -> String {
+pub(in crate::config) fn shown(text: &str) -> String {
     // Longer: a garbage file floods the terminal. Shorter: names are cut off.
     const MAX_SHOWN: usize = 48;
     let mut short: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
@@ -352,14 +372,12 @@ fn syntax_message(text: &str, error: &ScanError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
-    fn read(text: &str) -> (Option<Node>, Vec<String>) {
-        let mut problems = Problems::new(Path::new("c"));
-        let node = parse(text, &mut problems);
-        (node, problems.into_sorted().iter().map(ToString::to_string).collect())
+    fn read(text: &str) -> (Option<YamlNode>, Vec<String>) {
+        let problems = Problems::new(Path::new("c"));
+        let node = parse(text, &problems);
+        (node, problems.into_lines())
     }
 
     #[test]
@@ -376,7 +394,8 @@ mod tests {
     fn lines_are_exact() {
         let (node, _) = read("# comment\n\na: 1\nb:\n  - x: 2\n    y:\n      3\n  -\n    x: 4\nc:\n");
         let node = node.unwrap();
-        let root = At::root(&node);
+        let problems = Problems::new(Path::new("c"));
+        let root = At::root(&node, &problems);
         assert_eq!(root.key("a").line, 3);
         assert_eq!(root.key("b").line, 4);
         assert_eq!(root.key("b").index(0).line, 5);

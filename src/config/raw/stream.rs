@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{RawKafkaSink, RawKafkaSource};
 use crate::codec::Format;
-use crate::config::scalar::{RawAddress, RawDuration, RawExtent, RawSecret, RawShare, RawSize};
+use crate::config::file::scalar::{RawAddress, RawDuration, RawExtent, RawSecret, RawShare, RawSize};
 use crate::search::Algorithm;
 use crate::search::front::objectives::Objective;
 use crate::window::Scope;
@@ -16,7 +16,7 @@ use crate::window::Scope;
 /// How the best generalization is looked for.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawSearch {
+pub(crate) struct RawSearch {
     /// The algorithm. Default: `auto`, a proven optimum where lattice and budget allow.
     pub algorithm: Algorithm,
     /// The longest time one search may take. Default: 200ms in `run`, well inside the time in which the next window fills;
@@ -55,7 +55,7 @@ pub struct RawSearch {
 /// Which point of a trade-off to release.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawPrefer {
+pub(crate) enum RawPrefer {
     /// Where giving up more of one objective begins to buy little of the others: the greatest sum of all objectives, each
     /// scaled from 0 to 1 over the trade-off. Counts (k, l, s_k, s_l) count by the risk 1/count that they leave, so that k
     /// from 5 to 10 matters and from 5,000 to 10,000 does not; `aecs` by its logarithm; shares as they are.
@@ -68,7 +68,7 @@ pub enum RawPrefer {
 /// When a window closes, and how the recoding may move.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawWindow {
+pub(crate) struct RawWindow {
     /// Windows that follow one another; each record is published at most once. Default: with all its defaults.
     pub tumbling: RawTumbling,
     /// One window that moves on, instead of `tumbling`: every slide publishes a snapshot of the whole window. Whoever puts
@@ -90,7 +90,7 @@ pub struct RawWindow {
 /// Windows that follow one another.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawTumbling {
+pub(crate) struct RawTumbling {
     /// Closes at this many records. Default: 50000, which bounds memory.
     #[schemars(range(min = 1))]
     pub max_records: Option<u64>,
@@ -110,8 +110,8 @@ pub struct RawTumbling {
 /// `{ size: 10000, slide: 1000 }` or `{ size: 10m, slide: 1m }`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawSliding {
-    /// How far back the window reaches: the newest so many records, or those of so long.
+pub(crate) struct RawSliding {
+    /// How far back the window reaches: the newest records, by number or by age.
     pub size: RawExtent,
     /// How far it moves from snapshot to snapshot; at most `size`.
     pub slide: RawExtent,
@@ -129,7 +129,7 @@ pub struct RawSliding {
 /// Where the event time stands.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawEventTime {
+pub(crate) enum RawEventTime {
     /// The source's own timestamp.
     Timestamp,
     /// A field of the record.
@@ -139,7 +139,7 @@ pub enum RawEventTime {
 /// How the recoding may move from release to release.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawLevels {
+pub(crate) enum RawLevels {
     /// Any recoding; with `tumbling` safe only if nobody is in two windows.
     Free,
     /// The last one while it satisfies and is within `keep_within` of the best, by what the algorithm is after.
@@ -154,7 +154,7 @@ pub enum RawLevels {
 /// Where records come from.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawSource {
+pub(crate) enum RawSource {
     /// A file.
     File(RawFileSource),
     /// Standard input.
@@ -168,7 +168,7 @@ pub enum RawSource {
 /// A file to read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawFileSource {
+pub(crate) struct RawFileSource {
     /// Its path.
     pub path: PathBuf,
     /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
@@ -182,7 +182,7 @@ pub struct RawFileSource {
 /// Standard input or output.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawStdio {
+pub(crate) struct RawStdio {
     /// The format. Default: `jsonl`.
     pub format: Option<Format>,
 }
@@ -190,7 +190,7 @@ pub struct RawStdio {
 /// A synthetic population.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawGenerator {
+pub(crate) struct RawGenerator {
     /// How many records. Default: no end.
     pub records: Option<u64>,
     /// Records per second; positive. Default: as fast as they are taken.
@@ -206,7 +206,7 @@ pub struct RawGenerator {
 /// Where releases go.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RawSink {
+pub(crate) enum RawSink {
     /// A file.
     File(RawFileSink),
     /// Standard output.
@@ -218,7 +218,7 @@ pub enum RawSink {
 /// A file to write.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RawFileSink {
+pub(crate) struct RawFileSink {
     /// Its path. A file that is there is continued if it holds rows of the same fields in the same format, else the start is
     /// refused, as it is while another process writes it. A pipe or a character device is written to as a stream; a symbolic
     /// link to a file is refused. Each release is written whole; a release that a crash cut short is taken back at the next
@@ -239,7 +239,7 @@ pub struct RawFileSink {
 /// Metrics, health and console over HTTP.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawHttp {
+pub(crate) struct RawHttp {
     /// The address and port. Other than loopback it needs a `token`. Default: 127.0.0.1:9464.
     pub listen: Option<RawAddress>,
     /// The bearer token that callers must show; from `${file:PATH}` or `${NAME}`. Default: none, on loopback only.
@@ -249,7 +249,7 @@ pub struct RawHttp {
 /// Bounds.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RawLimits {
+pub(crate) struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
     /// With Kafka: a quarter of it, from 1MiB to 1GiB, may hold messages that were fetched and wait for a window; at that much

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::interpolate::NOT_INTERPOLATED;
 use super::problem::{Problems, nearest};
 use super::scalar;
-use super::tree::{Entry, Interpolated, Node, Value, shown};
+use super::tree::{Interpolated, YamlEntry, YamlNode, YamlValue, shown};
 
 /// Sections deeper than this are left out whole if a required key is missing; above it every key has a default.
 const SECTION_DEPTH: usize = 1;
@@ -17,7 +17,7 @@ const SECTION_DEPTH: usize = 1;
 const SECTION: &str = "x-section";
 
 /// Checks `node` against `schema`. `None` if nothing of it can be used.
-pub(super) fn check(node: &Node, schema: &Json, problems: &mut Problems) -> Option<Node> {
+pub(in crate::config) fn check(node: &YamlNode, schema: &Json, problems: &Problems) -> Option<YamlNode> {
     Checker { root: schema, problems }.node(schema, node, &Place { path: String::new(), line: node.line, depth: 0 })
 }
 
@@ -29,13 +29,13 @@ struct Place {
 }
 
 impl Place {
-    fn key(&self, entry: &Entry) -> Self {
+    fn key(&self, entry: &YamlEntry) -> Self {
         let path =
             if self.path.is_empty() { entry.key.clone() } else { format!("{}.{}", self.path, shown(&entry.key)) };
         Self { path, line: entry.value_line(), depth: self.depth + 1 }
     }
 
-    fn index(&self, index: usize, item: &Node) -> Self {
+    fn index(&self, index: usize, item: &YamlNode) -> Self {
         Self { path: format!("{}[{index}]", self.path), line: item.line, depth: self.depth + 1 }
     }
 
@@ -46,11 +46,11 @@ impl Place {
 
 struct Checker<'a> {
     root: &'a Json,
-    problems: &'a mut Problems,
+    problems: &'a Problems,
 }
 
 impl<'a> Checker<'a> {
-    fn node(&mut self, schema: &'a Json, node: &Node, place: &Place) -> Option<Node> {
+    fn node(&mut self, schema: &'a Json, node: &YamlNode, place: &Place) -> Option<YamlNode> {
         if node.lost.iter().any(|l| l == NOT_INTERPOLATED) {
             // That has been told.
             return None;
@@ -68,10 +68,10 @@ impl<'a> Checker<'a> {
             return None;
         }
         match &node.value {
-            Value::Map(entries) => self.mapping(schema, node, entries, place),
-            Value::List(items) => self.list(schema, node, items, place),
-            Value::Int(number) => self.bounds(schema, *number as f64, node, place),
-            Value::Float(number) => self.bounds(schema, *number, node, place),
+            YamlValue::Map(entries) => self.mapping(schema, node, entries, place),
+            YamlValue::List(items) => self.list(schema, node, items, place),
+            YamlValue::Int(number) => self.bounds(schema, *number as f64, node, place),
+            YamlValue::Float(number) => self.bounds(schema, *number, node, place),
             _ => Some(node.clone()),
         }
         .map(|checked| as_text(schema, checked))
@@ -103,14 +103,14 @@ impl<'a> Checker<'a> {
     }
 
     /// Takes the branch that the value itself points at: by its tag, by its word, or by its type.
-    fn choose(&mut self, alternatives: &[&'a Json], node: &Node, place: &Place) -> Option<Node> {
-        if let Value::Map(entries) = &node.value {
+    fn choose(&mut self, alternatives: &[&'a Json], node: &YamlNode, place: &Place) -> Option<YamlNode> {
+        if let YamlValue::Map(entries) = &node.value {
             let tags: Vec<(&'a str, &'a Json)> = alternatives.iter().filter_map(|s| tag(s)).collect();
             if !tags.is_empty() {
                 return self.tagged(&tags, node, entries, place);
             }
         }
-        if let Value::Text(text) = &node.value
+        if let YamlValue::Text(text) = &node.value
             && alternatives.iter().any(|s| words(s).any(|w| w == text))
         {
             return Some(node.clone());
@@ -126,9 +126,15 @@ impl<'a> Checker<'a> {
     }
 
     /// A mapping with one key, which says what it is.
-    fn tagged(&mut self, tags: &[(&'a str, &'a Json)], node: &Node, entries: &[Entry], place: &Place) -> Option<Node> {
+    fn tagged(
+        &mut self,
+        tags: &[(&'a str, &'a Json)],
+        node: &YamlNode,
+        entries: &[YamlEntry],
+        place: &Place,
+    ) -> Option<YamlNode> {
         let names = || tags.iter().map(|(name, _)| *name);
-        let mut chosen: Option<Node> = None;
+        let mut chosen: Option<YamlNode> = None;
         let mut first: Option<&str> = None;
         for entry in entries {
             let Some((name, schema)) = tags.iter().find(|(name, _)| *name == entry.key) else {
@@ -142,8 +148,8 @@ impl<'a> Checker<'a> {
             }
             first = Some(name);
             chosen = self.node(schema, &entry.value, &place.key(entry)).map(|value| {
-                let only = Entry { key: entry.key.clone(), line: entry.line, value };
-                Node { value: Value::Map(vec![only]), ..node.clone() }
+                let only = YamlEntry { key: entry.key.clone(), line: entry.line, value };
+                YamlNode { value: YamlValue::Map(vec![only]), ..node.clone() }
             });
         }
         if entries.is_empty() {
@@ -152,7 +158,7 @@ impl<'a> Checker<'a> {
         chosen
     }
 
-    fn mapping(&mut self, schema: &'a Json, node: &Node, entries: &[Entry], place: &Place) -> Option<Node> {
+    fn mapping(&mut self, schema: &'a Json, node: &YamlNode, entries: &[YamlEntry], place: &Place) -> Option<YamlNode> {
         let known = schema.get("properties").and_then(Json::as_object);
         let others = schema.get("additionalProperties").filter(|s| s.is_object());
         let mut kept = Vec::with_capacity(entries.len());
@@ -164,7 +170,7 @@ impl<'a> Checker<'a> {
                 continue;
             };
             match self.node(property, &entry.value, &place.key(entry)) {
-                Some(value) => kept.push(Entry { key: entry.key.clone(), line: entry.line, value }),
+                Some(value) => kept.push(YamlEntry { key: entry.key.clone(), line: entry.line, value }),
                 None => lost.push(entry.key.clone()),
             }
         }
@@ -177,30 +183,30 @@ impl<'a> Checker<'a> {
             }
         }
         let defaults = schema.get(SECTION).is_some();
-        (complete || defaults || place.depth <= SECTION_DEPTH).then(|| Node {
-            value: Value::Map(kept),
+        (complete || defaults || place.depth <= SECTION_DEPTH).then(|| YamlNode {
+            value: YamlValue::Map(kept),
             lost,
             ..node.clone()
         })
     }
 
-    fn list(&mut self, schema: &'a Json, node: &Node, items: &[Node], place: &Place) -> Option<Node> {
+    fn list(&mut self, schema: &'a Json, node: &YamlNode, items: &[YamlNode], place: &Place) -> Option<YamlNode> {
         let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
         if (items.len() as u64) < least {
             self.problems.add(place.line, format!("{} needs at least {least} item", place.name()));
             return None;
         }
-        let kept: Vec<Node> = match schema.get("items") {
+        let kept: Vec<YamlNode> = match schema.get("items") {
             Some(each) => {
                 items.iter().enumerate().filter_map(|(i, item)| self.node(each, item, &place.index(i, item))).collect()
             }
             None => items.to_vec(),
         };
         let lost = if kept.len() < items.len() { vec!["[]".to_owned()] } else { Vec::new() };
-        Some(Node { value: Value::List(kept), lost, ..node.clone() })
+        Some(YamlNode { value: YamlValue::List(kept), lost, ..node.clone() })
     }
 
-    fn bounds(&mut self, schema: &Json, number: f64, node: &Node, place: &Place) -> Option<Node> {
+    fn bounds(&mut self, schema: &Json, number: f64, node: &YamlNode, place: &Place) -> Option<YamlNode> {
         let bound = |key: &str| schema.get(key).and_then(Json::as_f64);
         // The generator writes the bounds of small integers, and of these only the format.
         let format = schema.get("format").and_then(Json::as_str);
@@ -219,21 +225,21 @@ impl<'a> Checker<'a> {
     }
 
     /// A scalar in a notation of its own.
-    fn notation(&mut self, kind: &str, schema: &'a Json, node: &Node, place: &Place) -> Option<Node> {
+    fn notation(&mut self, kind: &str, schema: &'a Json, node: &YamlNode, place: &Place) -> Option<YamlNode> {
         let as_written = scalar::check(kind, &node.to_json());
         let Err(message) = as_written else { return Some(node.clone()) };
         // A number from a variable may well be text here, and the other way round.
         if let Some(Interpolated { text, .. }) = &node.interpolated
             && scalar::check(kind, &Json::String(text.clone())).is_ok()
         {
-            return Some(Node { value: Value::Text(text.clone()), ..node.clone() });
+            return Some(YamlNode { value: YamlValue::Text(text.clone()), ..node.clone() });
         }
         self.problems.add(place.line, format!("{}: {message}, found {}", place.name(), found(schema, node)));
         None
     }
 
-    fn mismatch(&mut self, alternatives: &[&Json], node: &Node, place: &Place) {
-        if matches!(node.value, Value::Null) {
+    fn mismatch(&mut self, alternatives: &[&Json], node: &YamlNode, place: &Place) {
+        if matches!(node.value, YamlValue::Null) {
             let message = format!("{} is empty: write {}, or remove the key", place.name(), expected(alternatives));
             self.problems.add(place.line, message);
             return;
@@ -241,7 +247,7 @@ impl<'a> Checker<'a> {
         let secret = alternatives.iter().copied().find(|s| is_secret(s)).unwrap_or(&Json::Null);
         let mut message =
             format!("{}: expected {}, found {}", place.name(), expected(alternatives), found(secret, node));
-        if let (Value::Text(text), None) = (&node.value, &node.interpolated)
+        if let (YamlValue::Text(text), None) = (&node.value, &node.interpolated)
             && let Some(word) = nearest(text, alternatives.iter().flat_map(|s| words(s)))
         {
             message.push_str(&format!(": did you mean `{word}`?"));
@@ -254,7 +260,12 @@ impl<'a> Checker<'a> {
     }
 
     /// Tells of an unknown key; returns the key that was probably meant.
-    fn unknown<'k>(&mut self, entry: &Entry, known: impl Iterator<Item = &'k str>, place: &Place) -> Option<&'k str> {
+    fn unknown<'k>(
+        &mut self,
+        entry: &YamlEntry,
+        known: impl Iterator<Item = &'k str>,
+        place: &Place,
+    ) -> Option<&'k str> {
         let known: Vec<&str> = known.collect();
         let near = nearest(&entry.key, known.iter().copied());
         let remedy = match near {
@@ -293,19 +304,20 @@ fn types(schema: &Json) -> impl Iterator<Item = &str> {
 }
 
 /// True if the value has one of the types, and one of the words, that `schema` allows.
-fn accepts(schema: &Json, node: &Node) -> bool {
+fn accepts(schema: &Json, node: &YamlNode) -> bool {
     if words(schema).next().is_some() {
-        return matches!(&node.value, Value::Text(text) if words(schema).any(|w| w == text));
+        return matches!(&node.value, YamlValue::Text(text) if words(schema).any(|w| w == text));
     }
     let one_character = schema.get("maxLength").and_then(Json::as_u64) == Some(1);
     let length_fits = |text: &str| !one_character || text.chars().count() == 1;
     let fits = |name: &str| match (&node.value, name) {
-        (Value::Null, "null") | (Value::Bool(_), "boolean") | (Value::List(_), "array") | (Value::Map(_), "object") => {
-            true
-        }
-        (Value::Int(_), "integer" | "number") => true,
-        (Value::Float(number), "number") => number.is_finite(),
-        (Value::Text(text), "string") => length_fits(text),
+        (YamlValue::Null, "null")
+        | (YamlValue::Bool(_), "boolean")
+        | (YamlValue::List(_), "array")
+        | (YamlValue::Map(_), "object") => true,
+        (YamlValue::Int(_), "integer" | "number") => true,
+        (YamlValue::Float(number), "number") => number.is_finite(),
+        (YamlValue::Text(text), "string") => length_fits(text),
         (_, "string") => node.interpolated.as_ref().is_some_and(|i| length_fits(&i.text)),
         _ => false,
     };
@@ -314,12 +326,12 @@ fn accepts(schema: &Json, node: &Node) -> bool {
 }
 
 /// A value from outside is text where text is asked for, even if it looks like a number.
-fn as_text(schema: &Json, node: Node) -> Node {
+fn as_text(schema: &Json, node: YamlNode) -> YamlNode {
     match &node.interpolated {
         Some(Interpolated { text, .. })
             if is_secret(schema) || types(schema).eq(["string"]) || types(schema).eq(["string", "null"]) =>
         {
-            Node { value: Value::Text(text.clone()), ..node }
+            YamlNode { value: YamlValue::Text(text.clone()), ..node }
         }
         _ => node,
     }
@@ -329,8 +341,8 @@ fn is_secret(schema: &Json) -> bool {
     schema.get("writeOnly").and_then(Json::as_bool) == Some(true)
 }
 
-fn is_number(node: &Node) -> bool {
-    matches!(node.value, Value::Int(_) | Value::Float(_))
+fn is_number(node: &YamlNode) -> bool {
+    matches!(node.value, YamlValue::Int(_) | YamlValue::Float(_))
 }
 
 /// What to write: completes "expected ...".
@@ -361,7 +373,7 @@ fn expected(alternatives: &[&Json]) -> String {
 }
 
 /// What stands there instead; never a secret and never what came from outside.
-fn found(schema: &Json, node: &Node) -> String {
+fn found(schema: &Json, node: &YamlNode) -> String {
     if let Some(outside) = &node.interpolated {
         return format!("another value in `{}`", shown(&outside.template));
     }
@@ -369,13 +381,13 @@ fn found(schema: &Json, node: &Node) -> String {
         return "another value".into();
     }
     match &node.value {
-        Value::Null => "nothing".into(),
-        Value::Bool(value) => format!("`{value}`"),
-        Value::Int(value) => format!("`{value}`"),
-        Value::Float(value) => format!("`{value}`"),
-        Value::Text(text) => format!("`{}`", shown(text)),
-        Value::List(_) => "a list".into(),
-        Value::Map(_) => "a mapping".into(),
+        YamlValue::Null => "nothing".into(),
+        YamlValue::Bool(value) => format!("`{value}`"),
+        YamlValue::Int(value) => format!("`{value}`"),
+        YamlValue::Float(value) => format!("`{value}`"),
+        YamlValue::Text(text) => format!("`{}`", shown(text)),
+        YamlValue::List(_) => "a list".into(),
+        YamlValue::Map(_) => "a mapping".into(),
     }
 }
 

@@ -12,17 +12,16 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::problem::Problems;
-use super::raw::{RawMechanism, RawSasl, RawTls};
-use super::scalar::RawProperty;
-use super::tree::{At, shown};
+use crate::config::file::scalar::RawProperty;
+use crate::config::file::{At, shown};
+use crate::config::raw::{RawMechanism, RawSasl, RawTls};
 
 /// Property names and values.
 pub(super) type Properties = BTreeMap<String, SecretString>;
 
 /// Which side of the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ClientSide {
     /// The consumer.
     Source,
     /// The producer.
@@ -100,16 +99,15 @@ pub(super) fn security(
     sasl: Option<&RawSasl>,
     at: At<'_>,
     base: &Path,
-    problems: &mut Problems,
 ) -> Properties {
     let before = inherited.get(PROTOCOL).map(|p| p.expose_secret().to_ascii_lowercase()).unwrap_or_default();
     if let Some(tls) = tls {
         inherited.retain(|name, _| !TLS.contains(&name.as_str()));
-        inherited.extend(tls_properties(tls, at.key("tls"), base, problems));
+        inherited.extend(tls_properties(tls, at.key("tls"), base));
     }
     if let Some(sasl) = sasl {
         inherited.retain(|name, _| !SASL.contains(&name.as_str()));
-        inherited.extend(sasl_properties(sasl, at.key("sasl"), problems));
+        inherited.extend(sasl_properties(sasl, at.key("sasl")));
     }
     if tls.is_some() || sasl.is_some() {
         let encrypted = tls.is_some() || before.ends_with("ssl");
@@ -125,7 +123,7 @@ pub(super) fn security(
     inherited
 }
 
-fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path, problems: &mut Problems) -> Properties {
+fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path) -> Properties {
     let mut properties = Properties::new();
     let files = [("ca", TLS[0], &raw.ca), ("certificate", TLS[1], &raw.certificate), ("key", TLS[2], &raw.key)];
     for (key, property, path) in files {
@@ -134,12 +132,13 @@ fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path, problems: &mut Problems
         let shown = at.show(path.display());
         match fs::read(&full) {
             Err(error) => {
-                let message =
-                    format!("{shown} in `tls.{key}` cannot be read ({}): check path and permissions", error.kind());
-                problems.add(at.line, message);
+                at.refuse(format!(
+                    "{shown} in `tls.{key}` cannot be read ({}): check path and permissions",
+                    error.kind()
+                ));
             }
             Ok(bytes) if !bytes.windows(11).any(|w| w == b"-----BEGIN ") => {
-                problems.add(at.line, format!("{shown} in `tls.{key}` is not PEM: convert it"));
+                at.refuse(format!("{shown} in `tls.{key}` is not PEM: convert it"));
             }
             Ok(_) => {
                 properties.insert(property.into(), full.to_string_lossy().into_owned().into());
@@ -147,21 +146,21 @@ fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path, problems: &mut Problems
         }
     }
     if raw.certificate.is_some() && raw.key.is_none() && !at.lost("key") {
-        problems.add(at.key("certificate").line, "`tls.certificate` needs its private key: add `key`");
+        at.key("certificate").refuse("`tls.certificate` needs its private key: add `key`");
     }
     if raw.key.is_some() && raw.certificate.is_none() && !at.lost("certificate") {
-        problems.add(at.key("key").line, "`tls.key` needs its certificate: add `certificate`");
+        at.key("key").refuse("`tls.key` needs its certificate: add `certificate`");
     }
     if let Some(password) = &raw.key_password {
         if raw.key.is_none() && !at.lost("key") {
-            problems.add(at.key("key_password").line, "`tls.key_password` needs `key`: add it, or remove the password");
+            at.key("key_password").refuse("`tls.key_password` needs `key`: add it, or remove the password");
         }
         properties.insert(TLS[3].into(), password.0.clone());
     }
     properties
 }
 
-fn sasl_properties(raw: &RawSasl, at: At<'_>, problems: &mut Problems) -> Properties {
+fn sasl_properties(raw: &RawSasl, at: At<'_>) -> Properties {
     let mut properties = Properties::new();
     let mechanism = raw.mechanism.map(|mechanism| match mechanism {
         RawMechanism::Plain => "PLAIN",
@@ -171,14 +170,13 @@ fn sasl_properties(raw: &RawSasl, at: At<'_>, problems: &mut Problems) -> Proper
     properties.extend(mechanism.map(|name| ("sasl.mechanism".to_owned(), name.into())));
     if let Some(username) = &raw.username {
         if username.is_empty() {
-            problems.add(at.key("username").line, "`sasl.username` is empty: write the user's name");
+            at.key("username").refuse("`sasl.username` is empty: write the user's name");
         }
         properties.insert("sasl.username".into(), username.clone().into());
     }
     if let Some(password) = &raw.password {
         if password.0.expose_secret().is_empty() {
-            let message = "`sasl.password` is empty: put the password into the variable or the file";
-            problems.add(at.key("password").line, message);
+            at.key("password").refuse("`sasl.password` is empty: put the password into the variable or the file");
         }
         properties.insert("sasl.password".into(), password.0.clone());
     }
@@ -186,10 +184,10 @@ fn sasl_properties(raw: &RawSasl, at: At<'_>, problems: &mut Problems) -> Proper
 }
 
 /// The user's own properties, if librdkafka takes them and the promise allows them.
-pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: Side, problems: &mut Problems) -> Properties {
+pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: ClientSide) -> Properties {
     let mut properties = Properties::new();
     for (name, value) in raw {
-        let line = at.key("properties").key(name).line;
+        let at_name = at.key("properties").key(name);
         let lower = name.to_ascii_lowercase();
         let derived = |key: &str, of: &[&str]| at.key(key).is_present() && of.contains(&lower.as_str());
         let reason = REFUSED.iter().find(|(refused, _)| *refused == lower).map(|(_, reason)| *reason);
@@ -203,7 +201,7 @@ pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: Side, p
             None => None,
         };
         if let Some(reason) = reason {
-            problems.add(line, format!("the property `{}` cannot be set: {reason}", shown(name)));
+            at_name.refuse(format!("the property `{}` cannot be set: {reason}", shown(name)));
             continue;
         }
         match ClientConfig::new().set(name, value.0.expose_secret()).create_native_config() {
@@ -211,20 +209,20 @@ pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: Side, p
                 properties.insert(name.clone(), value.0.clone());
             }
             Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
-                let message =
-                    format!("librdkafka has no property `{}`: check its name in CONFIGURATION.md", shown(name));
-                problems.add(line, message);
+                at_name.refuse(format!(
+                    "librdkafka has no property `{}`: check its name in CONFIGURATION.md",
+                    shown(name)
+                ));
             }
             // What it says may quote the value.
-            Err(_) => {
-                let message =
-                    format!("librdkafka does not take this value for `{}`: check it in CONFIGURATION.md", shown(name));
-                problems.add(line, message);
-            }
+            Err(_) => at_name.refuse(format!(
+                "librdkafka does not take this value for `{}`: check it in CONFIGURATION.md",
+                shown(name)
+            )),
         }
     }
-    if side == Side::Sink && properties.contains_key("group.instance.id") {
-        problems.add(at.key("properties").line, "`group.instance.id` belongs to the source: move it there");
+    if side == ClientSide::Sink && properties.contains_key("group.instance.id") {
+        at.key("properties").refuse("`group.instance.id` belongs to the source: move it there");
     }
     properties
 }

@@ -2,46 +2,46 @@
 //!
 //! Invariant: what is put in is marked, and a marked value is never printed. Text that was put in is not searched again.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::io;
 use std::path::Path;
 
 use super::problem::Problems;
-use super::tree::{Interpolated, Node, Value, resolve, shown};
+use super::read;
+use super::tree::{Interpolated, YamlNode, YamlValue, resolve, shown};
 
 /// Larger: `${file:/dev/zero}` fills the memory. Smaller: certificates chains no longer fit.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// What a node has lost whose interpolation failed.
-pub(super) const NOT_INTERPOLATED: &str = "$";
+pub(in crate::config) const NOT_INTERPOLATED: &str = "$";
 
 /// Where values come from. Passed in, so that tests need no real environment.
-pub(super) struct Sources<'a> {
+pub(in crate::config) struct Sources<'a> {
     /// The value of an environment variable.
-    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    pub(in crate::config) variable: &'a dyn Fn(&str) -> Option<String>,
     /// Relative paths start here.
-    pub(super) base: &'a Path,
+    pub(in crate::config) base: &'a Path,
 }
 
 /// Replaces in the whole tree. A value that cannot be had becomes null and is left out by what follows.
-pub(super) fn interpolate(node: &mut Node, sources: &Sources<'_>, problems: &mut Problems) {
+pub(in crate::config) fn interpolate(node: &mut YamlNode, sources: &Sources<'_>, problems: &Problems) {
     match &mut node.value {
-        Value::Text(template) if template.contains('$') => match expand(template, sources) {
-            Ok(Expanded { text, from_outside: false }) => node.value = Value::Text(text),
+        YamlValue::Text(template) if template.contains('$') => match expand(template, sources) {
+            Ok(Expanded { text, from_outside: false }) => node.value = YamlValue::Text(text),
             Ok(Expanded { text, from_outside: true }) => {
                 let template = std::mem::take(template);
                 // An empty variable is an empty text, not "nothing": a token must not vanish that way.
-                node.value = if text.is_empty() { Value::Text(String::new()) } else { resolve(&text) };
+                node.value = if text.is_empty() { YamlValue::Text(String::new()) } else { resolve(&text) };
                 node.interpolated = Some(Interpolated { template, text });
             }
             Err(message) => {
                 problems.add(node.line, message);
-                node.value = Value::Null;
+                node.value = YamlValue::Null;
                 node.lost.push(NOT_INTERPOLATED.into());
             }
         },
-        Value::List(items) => items.iter_mut().for_each(|item| interpolate(item, sources, problems)),
-        Value::Map(entries) => entries.iter_mut().for_each(|e| interpolate(&mut e.value, sources, problems)),
+        YamlValue::List(items) => items.iter_mut().for_each(|item| interpolate(item, sources, problems)),
+        YamlValue::Map(entries) => entries.iter_mut().for_each(|e| interpolate(&mut e.value, sources, problems)),
         _ => {}
     }
 }
@@ -94,25 +94,24 @@ fn read_secret(path: &str, base: &Path) -> Result<String, String> {
     if path.is_empty() {
         return Err("`${file:}` names no file: write `${file:PATH}`".into());
     }
-    let mut text = String::new();
-    let read = File::open(base.join(path)).and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
-    match read {
+    let bytes = read(&base.join(path), MAX_FILE_BYTES);
+    let text = match bytes
+        .and_then(|bytes| bytes.map(String::from_utf8).transpose().map_err(|_| io::ErrorKind::InvalidData.into()))
+    {
         Err(error) => {
-            Err(format!("cannot read `{}` ({}): check the path and its permissions", shown(path), error.kind()))
+            return Err(format!(
+                "cannot read `{}` ({}): check the path and its permissions",
+                shown(path),
+                error.kind()
+            ));
         }
-        Ok(n) if n as u64 > MAX_FILE_BYTES => {
-            Err(format!("`{}` is larger than {MAX_FILE_BYTES} bytes: name a file with one value", shown(path)))
+        Ok(None) => {
+            return Err(format!("`{}` is larger than {MAX_FILE_BYTES} bytes: name a file with one value", shown(path)));
         }
-        Ok(_) => {
-            if text.ends_with('\n') {
-                text.pop();
-                if text.ends_with('\r') {
-                    text.pop();
-                }
-            }
-            Ok(text)
-        }
-    }
+        Ok(Some(text)) => text,
+    };
+    let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    Ok(line.to_owned())
 }
 
 #[cfg(test)]
@@ -133,10 +132,10 @@ mod tests {
             "TRICK" => Some("${FIVE}".to_owned()),
             _ => None,
         };
-        let mut problems = Problems::new(Path::new("c"));
-        let mut node = parse(yaml, &mut problems).unwrap();
-        interpolate(&mut node, &Sources { variable: &variable, base: dir.path() }, &mut problems);
-        (node.to_json(), problems.into_sorted().iter().map(ToString::to_string).collect())
+        let problems = Problems::new(Path::new("c"));
+        let mut node = parse(yaml, &problems).unwrap();
+        interpolate(&mut node, &Sources { variable: &variable, base: dir.path() }, &problems);
+        (node.to_json(), problems.into_lines())
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What is wrong with a configuration: a [`Problem`] names a file, a line, and what to write instead.
+//! Problems of a configuration: a [`Problem`] names a file, a line, the mistake, and what to write instead.
 //!
 //! Invariant: a message never holds a value that came from a variable or a file.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -27,63 +28,65 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Collects problems while one file is read, so that all of them can be told at once.
+/// Collects the problems and warnings of one file, so that all of them can be reported at once.
 #[derive(Debug)]
-pub(super) struct Problems {
+pub(in crate::config) struct Problems {
     file: PathBuf,
-    list: Vec<Problem>,
-    warnings: Vec<Problem>,
+    found: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
 }
 
 impl Problems {
     /// No problem yet in `file`.
-    pub(super) fn new(file: &Path) -> Self {
-        Self { file: file.to_owned(), list: Vec::new(), warnings: Vec::new() }
+    pub(in crate::config) fn new(file: &Path) -> Self {
+        Self { file: file.to_owned(), found: RefCell::default(), warnings: RefCell::default() }
     }
 
     /// A problem on a line of the configuration file.
-    pub(super) fn add(&mut self, line: usize, message: impl Into<String>) {
-        self.list.push(Problem { file: self.file.clone(), line: Some(line), message: message.into() });
+    pub(in crate::config) fn add(&self, line: usize, message: impl Into<String>) {
+        self.add_elsewhere(&self.file, Some(line), message);
     }
 
     /// A problem of the configuration file as a whole.
-    pub(super) fn add_whole(&mut self, message: impl Into<String>) {
-        self.list.push(Problem { file: self.file.clone(), line: None, message: message.into() });
+    pub(in crate::config) fn add_whole(&self, message: impl Into<String>) {
+        self.add_elsewhere(&self.file, None, message);
     }
 
     /// A problem in a file that the configuration names.
-    pub(super) fn add_elsewhere(&mut self, file: &Path, line: Option<usize>, message: impl Into<String>) {
-        self.list.push(Problem { file: file.to_owned(), line, message: message.into() });
+    pub(in crate::config) fn add_elsewhere(&self, file: &Path, line: Option<usize>, message: impl Into<String>) {
+        self.found.borrow_mut().push(Problem { file: file.to_owned(), line, message: message.into() });
     }
 
-    /// Something on a line of the configuration file that can be meant, and mostly is not.
-    pub(super) fn warn(&mut self, line: usize, message: impl Into<String>) {
-        self.warnings.push(Problem { file: self.file.clone(), line: Some(line), message: message.into() });
+    /// A setting that is valid but rarely intended.
+    pub(in crate::config) fn warn(&self, line: usize, message: impl Into<String>) {
+        let warning = Problem { file: self.file.clone(), line: Some(line), message: message.into() };
+        self.warnings.borrow_mut().push(warning);
     }
 
-    /// The warnings, by line.
-    pub(super) fn into_warnings(mut self) -> Vec<Problem> {
-        self.warnings.sort();
-        self.warnings.dedup();
-        self.warnings
+    /// The number of problems so far, without warnings.
+    pub(in crate::config) fn len(&self) -> usize {
+        self.found.borrow().len()
     }
 
-    /// How many problems there are so far, warnings aside.
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
+    /// The warnings by line if there is no problem. Otherwise the problems: those of the configuration file by line, then
+    /// those of other files.
+    pub(in crate::config) fn into_result(self) -> Result<Vec<Problem>, Vec<Problem>> {
+        let (own, found, warnings) = (self.file, self.found.into_inner(), self.warnings.into_inner());
+        let is_problem = !found.is_empty();
+        let mut list = if is_problem { found } else { warnings };
+        list.sort_by(|a, b| (a.file != own, a).cmp(&(b.file != own, b)));
+        list.dedup();
+        if is_problem { Err(list) } else { Ok(list) }
     }
 
-    /// All of them: those of the configuration file by line, then those of other files.
-    pub(super) fn into_sorted(mut self) -> Vec<Problem> {
-        let own = self.file;
-        self.list.sort_by(|a, b| (a.file != own, a).cmp(&(b.file != own, b)));
-        self.list.dedup();
-        self.list
+    #[cfg(test)]
+    pub(in crate::config) fn into_lines(self) -> Vec<String> {
+        self.into_result().map_or_else(|found| found.iter().map(ToString::to_string).collect(), |_| Vec::new())
     }
 }
 
 /// The one of `known` that `word` most likely stands for, if any is near.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(in crate::config) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // More than this many characters apart is another word, not a slip of the finger.
     const MAX_DISTANCE: usize = 2;
     let plain = |s: &str| s.to_lowercase().replace(['-', ' '], "_");
@@ -137,11 +140,10 @@ mod tests {
 
     #[test]
     fn own_file_first_then_by_line() {
-        let mut problems = Problems::new(Path::new("z.yaml"));
+        let problems = Problems::new(Path::new("z.yaml"));
         problems.add_elsewhere(Path::new("a.csv"), Some(1), "ragged");
         problems.add(9, "late");
         problems.add(2, "early");
-        let lines: Vec<String> = problems.into_sorted().iter().map(ToString::to_string).collect();
-        assert_eq!(lines, ["z.yaml:2: early", "z.yaml:9: late", "a.csv:1: ragged"]);
+        assert_eq!(problems.into_lines(), ["z.yaml:2: early", "z.yaml:9: late", "a.csv:1: ragged"]);
     }
 }

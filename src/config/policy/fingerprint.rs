@@ -1,4 +1,4 @@
-//! A stable 128-bit hash: which policy made this release.
+//! A stable 128-bit hash that names the policy of a release.
 //!
 //! Invariant: the same on every machine and in every build. Not a cryptographic hash: it tells versions apart, it does
 //! not defend against somebody who looks for collisions.

@@ -1,0 +1,193 @@
+//! The sections around the policy: search, window, source, sink, http and limits. Each function checks one section and
+//! builds its part of the configuration; `kafka`, `search` and `window` have files of their own.
+
+mod kafka;
+mod properties;
+mod search;
+mod topics;
+mod window;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+
+use super::file::At;
+use super::file::scalar::RawDuration;
+use super::raw::{RawFileSink, RawFileSource, RawHttp, RawLimits, RawSink, RawSource};
+use super::{HttpConfig, LimitsConfig, SinkConfig, SourceConfig};
+use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
+
+pub(super) use self::kafka::{StreamSurroundings, check_both};
+pub(super) use self::search::{check_search, choice};
+#[cfg(test)]
+pub(super) use self::window::NEVER;
+pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};
+
+/// As in the project's examples and dashboards.
+const DEFAULT_PORT: u16 = 9464;
+/// Enough people that windows of the default size hold classes of many different subjects.
+const DEFAULT_SUBJECTS: u64 = 10_000;
+
+/// Builds the `source` section.
+pub(super) fn source(
+    raw: Option<&RawSource>,
+    at: At<'_>,
+    around: &kafka::StreamSurroundings<'_>,
+) -> Option<SourceConfig> {
+    Some(match raw {
+        None => SourceConfig::Stdio { format: Format::Json },
+        Some(RawSource::Stdio(raw)) => SourceConfig::Stdio { format: raw.format.unwrap_or_default() },
+        Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around.base)?,
+        Some(RawSource::Generator(raw)) => SourceConfig::Generator {
+            records: raw.records,
+            rate: raw.rate,
+            seed: raw.seed,
+            subjects: raw.subjects.unwrap_or(DEFAULT_SUBJECTS),
+        },
+        Some(RawSource::Kafka(raw)) => SourceConfig::Kafka(Box::new(kafka::source(raw, at.key("kafka"), around)?)),
+    })
+}
+
+fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceConfig> {
+    let format = file_format(&raw.path, raw.format, at);
+    let delimiter = match raw.delimiter {
+        Some(character) if !character.is_ascii() || character == '"' || character == '\n' || character == '\r' => {
+            let at = at.key("delimiter");
+            at.refuse(format!("{} cannot delimit CSV: write one ASCII character, such as \";\"", at.show(character)));
+            None
+        }
+        other => other.and_then(|character| u8::try_from(character).ok()),
+    };
+    if raw.delimiter.is_some() && format.is_some_and(|f| f != Format::Csv) {
+        at.key("delimiter").refuse("`delimiter` means something only for CSV: remove it");
+    }
+    Some(SourceConfig::File { path: base.join(&raw.path), format: format?, delimiter })
+}
+
+/// Builds the `sink` section.
+pub(super) fn sink(
+    raw: Option<&RawSink>,
+    at: At<'_>,
+    source: Option<&SourceConfig>,
+    around: &kafka::StreamSurroundings<'_>,
+) -> Option<SinkConfig> {
+    Some(match raw {
+        None => SinkConfig::Stdio { format: Format::Json },
+        Some(RawSink::Stdio(raw)) => SinkConfig::Stdio { format: raw.format.unwrap_or_default() },
+        Some(RawSink::File(raw)) => SinkConfig::File {
+            path: around.base.join(&raw.path),
+            format: file_format(&raw.path, raw.format, at.key("file"))?,
+            manifest: raw.manifest.as_ref().map(|path| around.base.join(path)),
+            journal: raw.journal.as_ref().map(|path| around.base.join(path)),
+        },
+        Some(RawSink::Kafka(raw)) => {
+            let source = match source {
+                Some(SourceConfig::Kafka(source)) => Some(source.as_ref()),
+                _ => None,
+            };
+            SinkConfig::Kafka(Box::new(kafka::sink(raw, at.key("kafka"), source, around)?))
+        }
+    })
+}
+
+fn file_format(path: &Path, raw: Option<Format>, at: At<'_>) -> Option<Format> {
+    let found = raw.or_else(|| Format::of_path(path));
+    if found.is_none() && !at.lost("format") {
+        let at = at.key("path");
+        let path = at.show(path.display());
+        at.refuse(format!("the extension of {path} tells no format: add `format: csv`, `jsonl` or `avro`"));
+    }
+    found
+}
+
+/// Nothing is read and written at once, and nothing is written twice.
+pub(super) fn check_files(source: Option<&RawSource>, sink: Option<&RawSink>, root: At<'_>, base: &Path) {
+    let input = match source {
+        Some(RawSource::File(RawFileSource { path, .. })) => Some(real(&base.join(path))),
+        _ => None,
+    };
+    let Some(RawSink::File(RawFileSink { path, manifest, journal, .. })) = sink else { return };
+    let at = root.key("sink").key("file");
+    let output = real(&base.join(path));
+    if input.as_ref() == Some(&output) {
+        at.key("path").refuse("the sink writes the file that the source reads: write to another file");
+    }
+    let mut taken = vec![(output, "the file of the records")];
+    taken.extend(input.map(|input| (input, "the file that the source reads")));
+    for (key, path) in [("manifest", manifest), ("journal", journal)] {
+        let Some(path) = path.as_ref().map(|path| real(&base.join(path))) else { continue };
+        if let Some((_, whose)) = taken.iter().find(|(other, _)| *other == path) {
+            at.key(key).refuse(format!("`{key}` is {whose}: write it to another file"));
+        }
+        taken.push((path, "the file of the manifests"));
+    }
+}
+
+/// The path without links and detours, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    match (plain.parent().and_then(|p| fs::canonicalize(p).ok()), plain.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => plain,
+    }
+}
+
+/// Builds the `http` section.
+pub(super) fn http(raw: &RawHttp, at: At<'_>) -> HttpConfig {
+    let listen = raw.listen.map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)), |a| a.0);
+    let token = raw.token.as_ref().map(|t| t.0.clone());
+    match &token {
+        Some(token) if token.expose_secret().is_empty() => {
+            at.key("token").refuse("`token` is empty: put a secret into the variable or the file");
+        }
+        Some(token) if !token.expose_secret().bytes().all(|b| b.is_ascii_graphic()) => {
+            at.key("token")
+                .refuse("`token` holds spaces or characters that no HTTP header can carry: use letters and digits");
+        }
+        None if !listen.ip().is_loopback() && !at.lost("token") => at
+            .key("listen")
+            .refuse("`listen` is open to other machines: add `token: ${file:PATH}`, or listen on 127.0.0.1"),
+        _ => {}
+    }
+    HttpConfig { listen, token }
+}
+
+/// Builds the `limits` section.
+pub(super) fn limits(raw: &RawLimits, at: At<'_>) -> LimitsConfig {
+    let positive = |key: &str, size: Option<u64>| {
+        if size == Some(0) {
+            at.key(key).refuse(format!("`{key}` is zero, so nothing could pass: write a larger size"));
+        }
+        size
+    };
+    LimitsConfig {
+        max_record_bytes: positive("max_record_bytes", raw.max_record_bytes.map(|s| s.0))
+            .unwrap_or(DEFAULT_MAX_RECORD_BYTES as u64),
+        memory: positive("memory", raw.memory.map(|s| s.0)),
+    }
+}
+
+/// The duration under `key`, which must not be zero.
+fn positive(duration: Option<RawDuration>, key: &str, at: At<'_>) -> Option<Duration> {
+    let duration = duration.map(|duration| duration.0);
+    if duration.is_some_and(|duration| duration.is_zero()) {
+        at.key(key).refuse(format!("`{key}` is zero: write a longer time, such as 30s"));
+    }
+    duration
+}

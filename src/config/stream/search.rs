@@ -1,0 +1,138 @@
+//! `search`: the algorithm, its budget, and the parameters of the evolutionary searches: the objectives, the smallest
+//! differences that matter, and the preferred point.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::positive;
+use crate::config::Purpose;
+use crate::config::file::{At, nearest, shown};
+use crate::config::raw::{RawCriterion, RawPolicy, RawPrefer, RawSearch};
+use crate::model::policy::Loss;
+use crate::search::choose::{Choice, Levels};
+use crate::search::front::objectives::{Objective, Prefer};
+use crate::search::{Algorithm, Tuning};
+
+/// Longer: a search may outlast the next window. Shorter: large lattices end without a proof.
+const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
+/// Larger: releases keep a recoding that has become needlessly coarse. Smaller: the recoding moves, and people who return
+/// are seen at two levels.
+const DEFAULT_KEEP_WITHIN: f64 = 0.02;
+
+/// Builds the `search` section; `levels` are those of the `window` section.
+pub(in crate::config) fn choice(raw: &RawSearch, purpose: Purpose, levels: Levels, at: At<'_>) -> Choice {
+    let default_budget = match purpose {
+        // No next window waits: prove the optimum.
+        Purpose::Policy => Duration::MAX,
+        Purpose::Pipeline => DEFAULT_TIME_BUDGET,
+    };
+    Choice {
+        algorithm: raw.algorithm,
+        time_budget: positive(raw.time_budget, "time_budget", at).unwrap_or(default_budget),
+        max_checks: raw.max_checks,
+        levels,
+        keep_within: raw.keep_within.map_or(DEFAULT_KEEP_WITHIN, |share| share.0),
+        tuning: tuning(raw, at),
+    }
+}
+
+/// Refuses a search, or parameters, that make no sense for the algorithm or for the policy; `at` is the whole file.
+pub(in crate::config) fn check_search(raw: &RawSearch, policy: &RawPolicy, at: At<'_>) {
+    let search = at.key("search");
+    if !search.lost("algorithm") {
+        check_parameters(raw.algorithm, search);
+    }
+    let lost = |key: &str| at.lost("policy") || at.key("policy").lost(key);
+    let confidential = policy.privacy.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
+    let granulation = matches!(raw.algorithm, Algorithm::Granulation | Algorithm::GranulationGa);
+    if granulation && !confidential && !at.key("policy").lost("privacy") {
+        search.key("algorithm").refuse(format!(
+            "`{}` is about confidential sentences: add a `confidential` criterion to `privacy`, or choose another algorithm",
+            raw.algorithm.as_str()
+        ));
+    }
+    for (index, objective) in raw.objectives.iter().enumerate() {
+        let at = search.key("objectives").index(index);
+        if matches!(objective, Objective::SpreadL) {
+            at.warn(
+                "`s_l` counts how many in a class share one's own sensitive value, and is sought high: more of it is less \
+                 diverse; write `l` if values should differ",
+            );
+        }
+        let missing = match objective {
+            Objective::L | Objective::SpreadL if policy.sensitive.is_empty() && !lost("sensitive") => {
+                "a sensitive field"
+            }
+            Objective::Loss(Loss::Cm) if policy.label.is_none() && !lost("label") => "a `label`",
+            Objective::Security if !confidential && !lost("privacy") => "a `confidential` criterion",
+            _ => continue,
+        };
+        at.refuse(format!("`{}` needs {missing} in the policy", objective.as_str()));
+    }
+}
+
+/// Refuses parameters that the algorithm does not have; `at` is the `search` section.
+fn check_parameters(algorithm: Algorithm, at: At<'_>) {
+    let trades = matches!(algorithm, Algorithm::PbgEa);
+    let evolves =
+        trades || matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
+    for key in ["objectives", "prefer", "epsilon"].into_iter().filter(|key| !trades && at.key(key).is_present()) {
+        at.only_with(key, "algorithm: pbg-ea");
+    }
+    for key in ["population", "iterations"].into_iter().filter(|key| !evolves && at.key(key).is_present()) {
+        at.key(key).refuse(format!("`{key}` is of no use to the algorithm chosen: remove it"));
+    }
+}
+
+/// Builds the parameters; `at` is the `search` section.
+fn tuning(raw: &RawSearch, at: At<'_>) -> Tuning {
+    if at.lost("objectives") {
+        // That has been told, and nothing can be compared with what is left.
+        return Tuning::default();
+    }
+    let objectives = raw.objectives.clone();
+    if objectives.len() == 1 {
+        at.key("objectives")
+            .refuse("one objective leaves nothing to trade off: name two or more, or choose another algorithm");
+    }
+    for (index, objective) in objectives.iter().enumerate() {
+        if objectives[..index].contains(objective) {
+            at.key("objectives").index(index).refuse(format!("`{}` is there already", objective.as_str()));
+        }
+    }
+    let traded = if objectives.is_empty() { Tuning::default().pbg_ea().objectives } else { objectives.clone() };
+    let epsilon_at = at.key("epsilon");
+    let epsilon = raw.epsilon.as_ref().map_or(Vec::new(), |sides| figures(sides, &traded, epsilon_at));
+    for (objective, side) in &epsilon {
+        if *side <= 0.0 {
+            let name = objective.as_str();
+            let at = epsilon_at.key(name);
+            at.refuse(format!("`{name}` is not positive: write the smallest difference that matters"));
+        }
+    }
+    let prefer = match &raw.prefer {
+        Some(RawPrefer::Bounds(bounds)) => Prefer::Bounds(figures(bounds, &traded, at.key("prefer").key("bounds"))),
+        Some(RawPrefer::Knee) | None => Prefer::Knee,
+    };
+    let size = |number: Option<u32>| number.map(|n| n as usize);
+    Tuning { population: size(raw.population), iterations: size(raw.iterations), objectives, prefer, epsilon }
+}
+
+/// Figures by objective; each must be one of those that are traded off.
+fn figures(raw: &BTreeMap<String, f64>, traded: &[Objective], at: At<'_>) -> Vec<(Objective, f64)> {
+    let mut figures = Vec::new();
+    for (name, figure) in raw {
+        match traded.iter().find(|o| o.as_str() == name) {
+            Some(objective) => figures.push((*objective, *figure)),
+            None => {
+                let names = || traded.iter().map(|o| o.as_str());
+                let advice = nearest(name, names()).map_or_else(
+                    || format!("write one of {}", names().collect::<Vec<_>>().join(", ")),
+                    |nearest| format!("did you mean `{nearest}`?"),
+                );
+                at.key(name).refuse(format!("`{}` is not among the objectives: {advice}", shown(name)));
+            }
+        }
+    }
+    figures
+}
