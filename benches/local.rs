@@ -16,7 +16,8 @@ use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
+    SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
@@ -139,6 +140,7 @@ impl Census {
             criteria,
             suppression: SuppressionLimit(0.0),
             action: SuppressionAction::Drop,
+            recoding: RecodingKind::FullDomain,
             loss: Loss::Glm,
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,

@@ -25,8 +25,8 @@ use veilstream::model::batch::{Row, Rows};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{Hierarchy, PrefixSpec};
 use veilstream::model::policy::{
-    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction,
-    SuppressionLimit,
+    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render,
+    SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
@@ -358,6 +358,7 @@ impl Table {
             criteria: vec![Criterion::KAnonymity(K(5))],
             suppression: SuppressionLimit(0.0),
             action: SuppressionAction::Drop,
+            recoding: RecodingKind::FullDomain,
             loss: Loss::Glm,
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,

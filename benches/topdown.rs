@@ -20,7 +20,7 @@ use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec, PrefixSpec};
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
@@ -205,6 +205,7 @@ impl Table {
             criteria: Vec::new(),
             suppression: SuppressionLimit(0.0),
             action: SuppressionAction::Drop,
+            recoding: RecodingKind::FullDomain,
             loss: Loss::Glm,
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,

@@ -18,7 +18,7 @@ use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
@@ -57,6 +57,7 @@ fn policy(folder: &std::path::Path, header: &[&str]) -> Policy {
         criteria: vec![Criterion::KAnonymity(K(5))],
         suppression: SuppressionLimit(0.0),
         action: SuppressionAction::Drop,
+        recoding: RecodingKind::FullDomain,
         loss: Loss::Glm,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,

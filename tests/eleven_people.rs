@@ -16,7 +16,7 @@ use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec, PrefixSpec};
 use veilstream::model::lattice::{Lattice, Node};
 use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
@@ -86,6 +86,7 @@ fn engine(criteria: Vec<Criterion>) -> Engine {
         criteria,
         suppression: SuppressionLimit(0.0),
         action: SuppressionAction::Drop,
+        recoding: RecodingKind::FullDomain,
         loss: Loss::Ql,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,

@@ -18,8 +18,8 @@ use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{
-    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction,
-    SuppressionLimit,
+    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render,
+    SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::Value;
 use veilstream::model::release::manifest::rounded;
@@ -309,6 +309,7 @@ fn spelled_policy(criteria: Vec<Criterion>) -> Policy {
         criteria,
         suppression: SuppressionLimit(0.0),
         action: SuppressionAction::Drop,
+        recoding: RecodingKind::FullDomain,
         loss: Loss::Glm,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,

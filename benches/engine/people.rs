@@ -13,7 +13,8 @@ use rand_chacha::rand_core::SeedableRng as _;
 use veilstream::model::event::{Event, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
+    SuppressionLimit,
 };
 use veilstream::model::schema::{Role, Schema};
 use veilstream::search::choose::{Choice, Levels};
@@ -171,6 +172,7 @@ impl Case {
             criteria,
             suppression: SuppressionLimit(0.05),
             action: SuppressionAction::Drop,
+            recoding: RecodingKind::FullDomain,
             loss: Loss::Glm,
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,

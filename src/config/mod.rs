@@ -28,7 +28,7 @@ use self::file::{At, Problems, check, tree};
 use self::raw::RawConfig;
 use crate::codec::Format;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, RecodingKind};
 use crate::search::choose::Choice;
 use crate::window::{Scope, WindowRules};
 
@@ -245,13 +245,15 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     let windowed = purpose == Purpose::Pipeline || ["window", "source", "sink"].iter().any(|s| at.key(s).is_present());
     let around = policy::PolicySurroundings {
         base,
+        recoding: stream::recoding(raw),
         max_records: windowed.then(|| stream::shown_max_records(&raw.window, at)).flatten(),
         event_time: stream::event_time_field(&raw.window, at.key("window")),
     };
     let policy = policy::build(&raw.policy, at.key("policy"), &around);
     let levels = stream::levels(&raw.window, at.key("window"), &policy);
-    let choice = stream::choice(&raw.search, purpose, levels, at.key("search"));
+    let choice = stream::choice(raw, purpose, levels, at.key("search"));
     stream::check_search(&raw.search, &raw.policy, at);
+    stream::check_recoding(raw, at);
     let windows = stream::windows(&raw.window, raw.search.warm_memory, at.key("window"));
     let around = stream::StreamSurroundings {
         root: at,
@@ -268,7 +270,8 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     };
     let source = stream::source(raw.source.as_ref(), at.key("source"), &around);
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
-    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), &raw.search, at);
+    let cuts = stream::recoding(raw) == RecodingKind::Subtree;
+    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), cuts, at);
     stream::check_sliding(raw, at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));

@@ -15,7 +15,8 @@ use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
+    SuppressionLimit,
 };
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
@@ -157,6 +158,7 @@ impl Table {
             criteria: rules.iter().map(|rule| rule.criterion()).collect(),
             suppression: SuppressionLimit(limit),
             action,
+            recoding: RecodingKind::FullDomain,
             loss,
             unknown_value: Fallback::Reject,
             missing_value: Fallback::Reject,
@@ -215,6 +217,7 @@ impl Table {
             Recoding::Cuts(cuts) => {
                 cuts.iter().zip(&self.lines[i].leaves).map(|(cut, &leaf)| cut.levels()[leaf]).collect()
             }
+            Recoding::Local(_) => panic!("the levels of a line depend on the other lines"),
         }
     }
 

@@ -14,7 +14,9 @@ use self::fingerprint::Fingerprint;
 use super::file::At;
 use super::raw::{RawAction, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit};
+use crate::model::policy::{
+    Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
+};
 use crate::model::schema::{Role, Schema};
 
 /// Longer: held records pile up, and with them offsets that cannot be committed. Shorter: slow streams suppress what the
@@ -23,6 +25,8 @@ const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(300);
 
 /// What the policy depends on outside its section.
 pub(super) struct PolicySurroundings<'a> {
+    /// What a release may look like.
+    pub(super) recoding: RecodingKind,
     /// Hierarchy paths start here.
     pub(super) base: &'a Path,
     /// The most records in a window, and how a message shows it, if there are windows.
@@ -87,7 +91,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         criteria,
         suppression: SuppressionLimit(raw.suppression.limit.map_or(0.0, |share| share.0)),
         action,
-        recoding: raw.recoding.unwrap_or_default(),
+        recoding: around.recoding,
         loss: raw.loss,
         unknown_value: raw.unknown_value,
         missing_value: raw.missing_value,
@@ -308,6 +312,10 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     parts(&[Render::Label.as_str()]);
     for q in policy.quasi.iter().filter(|q| q.render != Render::Label) {
         parts(&["render", &q.name, q.render.as_str()]);
+    }
+    // Full-domain is the rule, and a search of cuts was told by its algorithm alone.
+    if policy.recoding == RecodingKind::Local {
+        parts(&["recoding", policy.recoding.as_str()]);
     }
     if let Some(s) = &policy.sequential {
         parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);

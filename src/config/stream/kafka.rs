@@ -13,10 +13,9 @@ use super::properties::{self, ClientSide};
 use super::topics::{brokers, different_topics, legal_topic, topics};
 use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
 use crate::config::file::At;
-use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSearch, RawSink, RawSource};
+use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSink, RawSource};
 use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
 use crate::model::schema::Schema;
-use crate::search::Algorithm;
 
 /// Longer: readers of committed data wait longer for what a dead instance left open. Shorter: large releases, or a slow
 /// broker, are aborted half way.
@@ -143,15 +142,10 @@ pub(super) fn sink(
 }
 
 /// Source and sink go together: offsets and rows are committed in one transaction.
-pub(in crate::config) fn check_both(
-    source: Option<&RawSource>,
-    sink: Option<&RawSink>,
-    search: &RawSearch,
-    root: At<'_>,
-) {
+pub(in crate::config) fn check_both(source: Option<&RawSource>, sink: Option<&RawSink>, cuts: bool, root: At<'_>) {
     let kafka_in = matches!(source, Some(RawSource::Kafka(_)));
     let kafka_out = matches!(sink, Some(RawSink::Kafka(_)));
-    if kafka_out && matches!(search.algorithm, Algorithm::SubtreeBottomUp) {
+    if kafka_out && cuts {
         root.key("search").key("algorithm").refuse(
             "`subtree-bottom-up` does not go with a Kafka sink: its cuts are too large to be planned before they are \
                        published, and a release must come out the same after a crash: choose another algorithm",

@@ -21,7 +21,7 @@ use super::{HttpConfig, LimitsConfig, SinkConfig, SourceConfig};
 use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
-pub(super) use self::search::{check_search, choice};
+pub(super) use self::search::{check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
 pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};

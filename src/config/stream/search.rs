@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::positive;
 use crate::config::Purpose;
 use crate::config::file::{At, nearest, shown};
-use crate::config::raw::{RawCriterion, RawPolicy, RawPrefer, RawSearch};
-use crate::model::policy::Loss;
+use crate::config::raw::{RawConfig, RawCriterion, RawPolicy, RawPrefer, RawSearch};
+use crate::model::policy::{Loss, RecodingKind};
 use crate::search::choose::{Choice, Levels};
 use crate::search::front::objectives::{Objective, Prefer};
 use crate::search::{Algorithm, Tuning};
@@ -19,15 +19,76 @@ const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
 /// are seen at two levels.
 const DEFAULT_KEEP_WITHIN: f64 = 0.02;
 
-/// Builds the `search` section; `levels` are those of the `window` section.
-pub(in crate::config) fn choice(raw: &RawSearch, purpose: Purpose, levels: Levels, at: At<'_>) -> Choice {
+/// What a release may look like: as the policy says, or as the algorithm implies.
+pub(in crate::config) fn recoding(raw: &RawConfig) -> RecodingKind {
+    let implied = match raw.search.algorithm {
+        Algorithm::SubtreeBottomUp => RecodingKind::Subtree,
+        _ => RecodingKind::FullDomain,
+    };
+    raw.policy.recoding.unwrap_or(implied)
+}
+
+/// Refuses what makes no sense with the policy's recoding; `at` is the whole file.
+pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
+    let (algorithm, chosen) = (raw.search.algorithm, at.key("search").key("algorithm"));
+    let (policy, window) = (at.key("policy"), at.key("window"));
+    let cuts = algorithm == Algorithm::SubtreeBottomUp;
+    let named = algorithm.as_str();
+    match raw.policy.recoding {
+        Some(RecodingKind::FullDomain) if cuts => {
+            chosen.refuse(
+                "`subtree-bottom-up` finds cuts and no levels: write `recoding: subtree`, or choose another algorithm",
+            );
+        }
+        Some(RecodingKind::Subtree) if !cuts && algorithm != Algorithm::Auto => chosen.refuse(format!(
+            "`{named}` finds no cuts: write `algorithm: subtree-bottom-up`, or `recoding: full-domain`"
+        )),
+        Some(RecodingKind::Local) => {
+            if algorithm != Algorithm::Auto {
+                chosen.refuse(format!(
+                    "`recoding: local` follows a schedule that it learns, and `{named}` finds none: remove it"
+                ));
+            }
+            if window.key("sliding").is_present() {
+                window.key("sliding").refuse(
+                    "`recoding: local` does not go with a sliding window: records that stay would change their levels from \
+                     snapshot to snapshot: use `tumbling`, or another recoding",
+                );
+            }
+            if window.key("fixed_levels").is_present() {
+                window.key("fixed_levels").refuse(
+                    "`fixed_levels` names one level per field, and with `recoding: local` each record has its own: remove it",
+                );
+            }
+            match raw.policy.loss {
+                Loss::Ql | Loss::Score | Loss::Entropy => policy.key("loss").refuse(format!(
+                    "`{}` measures a whole column at one level, and with `recoding: local` there is none: write `glm`",
+                    raw.policy.loss.as_str()
+                )),
+                Loss::Dm | Loss::Aecs | Loss::Cm => policy.key("loss").warn(format!(
+                    "`recoding: local` learns by `glm`: `{}` is reported, and not minimised",
+                    raw.policy.loss.as_str()
+                )),
+                Loss::Glm | Loss::Precision => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Builds the `search` section; `levels` are those of the `window` section, `at` is the `search` section.
+pub(in crate::config) fn choice(file: &RawConfig, purpose: Purpose, levels: Levels, at: At<'_>) -> Choice {
+    let raw = &file.search;
     let default_budget = match purpose {
         // No next window waits: prove the optimum.
         Purpose::Policy => Duration::MAX,
         Purpose::Pipeline => DEFAULT_TIME_BUDGET,
     };
     Choice {
-        algorithm: raw.algorithm,
+        algorithm: match recoding(file) {
+            RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+            RecodingKind::FullDomain | RecodingKind::Local => raw.algorithm,
+        },
         time_budget: positive(raw.time_budget, "time_budget", at).unwrap_or(default_budget),
         max_checks: raw.max_checks,
         levels,
