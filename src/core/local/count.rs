@@ -148,7 +148,8 @@ impl Counter {
         }
         (1..ends.len()).for_each(|class| ends[class] += ends[class - 1]);
         let mut grouped = vec![0u32; ends.last().map_or(0, |&all| all as usize)];
-        for (&class, &place) in self.class_of.iter().zip(&self.places).filter(|(class, _)| self.good[**class as usize]) {
+        for (&class, &place) in self.class_of.iter().zip(&self.places).filter(|(class, _)| self.good[**class as usize])
+        {
             grouped[ends[class as usize] as usize] = tuples[place as usize];
             ends[class as usize] += 1;
         }

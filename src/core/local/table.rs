@@ -89,7 +89,8 @@ impl Table {
         let digits = |cells: &[u32], group: &Group| -> u32 {
             group.attributes.iter().map(|&(at, worth)| cells[at] * worth as u32).sum()
         };
-        let joint = cells.chunks_exact(width.max(1)).flat_map(|cells| groups.iter().map(move |group| digits(cells, group)));
+        let joint =
+            cells.chunks_exact(width.max(1)).flat_map(|cells| groups.iter().map(move |group| digits(cells, group)));
         Self {
             width,
             joint: joint.collect(),
