@@ -53,8 +53,7 @@ pub fn apply_checked(
     let last = schedule.steps().len().saturating_sub(1);
     let mut starts: Vec<usize> = (0..=STARTS).map(|at| last * at / STARTS).collect();
     starts.dedup();
-    let regions = starts.into_iter().map(|first| apply(terms, table, schedule, first, spare));
-    regions.into_iter().find(|regions| check(regions))
+    starts.into_iter().map(|first| apply(terms, table, schedule, first, spare)).find(|regions| check(regions))
 }
 
 /// Classes on their way to be released.

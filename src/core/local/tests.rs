@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Effort, Regions, Table, Terms, apply, apply_checked, learn};
 use crate::model::batch::Rows;
-use crate::model::hierarchy::Hierarchy;
+use crate::model::hierarchy::{Hierarchy, PrefixSpec};
 use crate::model::lattice::Node;
 use crate::model::policy::{Criterion, Diversity, K, Policy};
 use crate::model::schedule::Schedule;
@@ -256,4 +256,28 @@ fn keys_of_more_than_one_word_are_told_apart() {
     let terms = Terms::new(&table.policy, &table.rules, &table.dictionaries.quasi);
     let regions = apply(&terms, &tuples, &Schedule::new([terms.lattice().bottom().clone()], terms.lattice()), 0, 0);
     assert_eq!((regions.len(), regions.left(), regions.loss()), (100, 0, 0.0));
+}
+
+#[test]
+fn a_large_lattice_is_never_enumerated() {
+    const ATTRIBUTES: usize = 12;
+    let names: Vec<String> = (0..ATTRIBUTES).map(|at| format!("q{at}")).collect();
+    let prefix = || Hierarchy::prefix(PrefixSpec::new(6)).unwrap();
+    let quasi = names.iter().map(|name| (name.as_str(), prefix())).collect();
+    let cell = |record: usize, at: usize| format!("{:06}", (record * (at + 3) * 7919) % 1_000_003 % 1_000_000);
+    let records: Vec<Vec<String>> =
+        (0..300).map(|record| (0..ATTRIBUTES).map(|at| cell(record, at)).collect()).collect();
+    let table = fixture::Table::new(fixture::policy(quasi, &[], 3), &records);
+    let tuples = Table::new(&table.rows, &Rows::new(ATTRIBUTES, 0), &table.rules.counting());
+    let terms = Terms::new(&table.policy, &table.rules, &table.dictionaries.quasi);
+    assert!(terms.lattice().size() > 10_000_000_000);
+    let learnt = |evaluations| learn(&terms, &[&tuples], &Effort { evaluations, shares: vec![0.01] });
+    let loss = |schedule: &Schedule| {
+        let regions = apply(&terms, &tuples, schedule, 0, 0);
+        assert_eq!(regions.left(), 0);
+        regions.loss()
+    };
+    let (climbed, searched) = (learnt(0), learnt(5_000));
+    assert!(climbed.steps().len() > 1, "the climb stops below the top");
+    assert!(loss(&searched) < 1.0 && loss(&climbed) < 1.0);
 }
