@@ -45,7 +45,7 @@ pub trait FrequencySets: Send + Sync {
 pub enum Answer {
     /// The counts that were asked for.
     Small(SmallClasses),
-    /// The classes, to be judged by whoever asks.
+    /// The classes, for the caller to judge.
     Classes(Arc<dyn Classes>),
 }
 

@@ -18,7 +18,7 @@ use crate::model::lattice::Node;
 const WORTHWHILE: usize = 8;
 
 /// Everything is counted again once what changed is this share of all entries. Less costs a full count more often; more makes every
-/// new ledger follow more.
+/// new node count follow more.
 const STALE: f64 = 1.0;
 
 /// The most stores in a row that are counted in full because following was of no use. More would not notice that the searches

@@ -123,7 +123,7 @@ impl SmallClasses {
     }
 }
 
-/// An small on its way from one moment to another; there once this is dropped.
+/// Small classes on their way from one moment to the next; they have arrived once this is dropped.
 pub(crate) struct Following<'a> {
     left_out: &'a mut u64,
     shown: &'a mut u64,
