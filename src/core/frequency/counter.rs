@@ -1,13 +1,19 @@
-//! A [`Counter`]: the base set, whatever its key type, which is chosen once per window and not per row.
+//! A [`Counter`]: the counts of one window or stream, whatever the key type, which is chosen once and not per row.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::base::BaseSet;
+use super::counts::FinestCounts;
+use super::follow::Follower;
 use super::key::{Key, Layout, Wide, Width};
-use super::store::FrequencySets;
+use super::set::Finest;
+use super::store::{FrequencySets, FrequencyStore};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::{Code, DomainView};
+
+/// How many bytes of node counts are kept from one store to the next, if nobody says. Larger costs memory; smaller counts more
+/// nodes again.
+pub const DEFAULT_WARM_MEMORY: usize = 64 << 20;
 
 /// Counts rows as they come and go, whatever the key type.
 pub trait Counter: Send {
@@ -15,14 +21,14 @@ pub trait Counter: Send {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>);
     /// Takes rows out again.
     fn retract(&mut self, rows: &Rows, indices: &[usize]);
-    /// Keeps at most so many bytes of sets from one store to the next.
+    /// Keeps at most so many bytes of node counts from one store to the next.
     fn remember_within(&mut self, bytes: usize);
     /// True if the codes of row i fit the key; if not, count again with a larger layout.
     fn fits(&self, codes: &[Code]) -> bool;
     /// Distinct tuples counted.
     fn tuples(&self) -> usize;
-    /// A store over the counts as they are now. A counter may live as long as the stream: the sets that were asked of the last
-    /// store are brought up to date by what came and went since, and not rolled up again.
+    /// A store over the counts as they are now. A counter may live as long as the stream: the counts that were asked of
+    /// the last store are brought up to date by what came and went since.
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
     /// The last store over the counts, of a counter that nothing is counted with any more.
     fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
@@ -32,34 +38,56 @@ pub trait Counter: Send {
 pub fn counter(sizes: &[usize], counting: Counting) -> Option<Box<dyn Counter>> {
     let layout = Layout::new(sizes)?;
     Some(match layout.width() {
-        Width::W32 => Box::new(BaseSet::<u32>::new(layout, counting)),
-        Width::W64 => Box::new(BaseSet::<u64>::new(layout, counting)),
-        Width::W128 => Box::new(BaseSet::<u128>::new(layout, counting)),
-        Width::W256 => Box::new(BaseSet::<Wide<4>>::new(layout, counting)),
-        Width::W1024 => Box::new(BaseSet::<Wide<16>>::new(layout, counting)),
+        Width::W32 => StreamCounter::<u32>::boxed(layout, counting),
+        Width::W64 => StreamCounter::<u64>::boxed(layout, counting),
+        Width::W256 => StreamCounter::<Wide<4>>::boxed(layout, counting),
+        Width::W1024 => StreamCounter::<Wide<16>>::boxed(layout, counting),
     })
 }
 
-impl<K: Key> Counter for BaseSet<K> {
+/// The counts, and what the next store can be made of.
+struct StreamCounter<K> {
+    /// Locked only while a store is made: counting has the counter to itself.
+    state: Mutex<(FinestCounts<K>, Option<Follower<K>>)>,
+    layout: Layout,
+    memory: usize,
+}
+
+impl<K: Key> StreamCounter<K> {
+    fn boxed(layout: Layout, counting: Counting) -> Box<dyn Counter> {
+        let state = Mutex::new((FinestCounts::<K>::new(layout.clone(), counting), None));
+        Box::new(Self { state, layout, memory: DEFAULT_WARM_MEMORY })
+    }
+
+    fn counts(&mut self) -> &mut FinestCounts<K> {
+        &mut self.state.get_mut().unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl<K: Key> Counter for StreamCounter<K> {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
-        self.add_all(rows, range);
+        self.counts().add_all(rows, range);
     }
     fn retract(&mut self, rows: &Rows, indices: &[usize]) {
-        self.retract_all(rows, indices);
+        self.counts().retract_all(rows, indices);
     }
     fn remember_within(&mut self, bytes: usize) {
-        BaseSet::remember_within(self, bytes);
+        self.memory = bytes;
     }
     fn fits(&self, codes: &[Code]) -> bool {
-        self.layout().fits(codes)
+        self.layout.fits(codes)
     }
     fn tuples(&self) -> usize {
-        self.len()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0.len()
     }
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        self.store_of(domains)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counts, follower) = &mut *state;
+        Follower::next(follower, counts, domains, self.memory)
     }
     fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        BaseSet::last_store(*self, domains)
+        let (counts, _) = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let finest = Finest::made(counts.into_set(domains.len()));
+        Arc::new(FrequencyStore::new(finest, self.layout, domains.to_vec()))
     }
 }

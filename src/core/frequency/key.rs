@@ -1,4 +1,4 @@
-//! Class keys: one bit field per quasi-identifier, packed into the narrowest integer that holds them all.
+//! Class keys: one bit field per quasi-identifier, packed into the narrowest of four key types that holds them all.
 //!
 //! Invariant: a field never straddles two words, and holds a code of any level (coarser levels have fewer codes).
 
@@ -22,25 +22,30 @@ pub struct Field {
 
 impl Field {
     /// Bits of the first word that need not be a code.
-    pub(super) fn digit(shift: u32, bits: u32) -> Self {
+    pub(crate) fn digit(shift: u32, bits: u32) -> Self {
         Self { word: 0, shift, mask: (1 << bits) - 1 }
     }
 
-    pub(super) fn shift(self) -> u32 {
+    pub(crate) fn shift(self) -> u32 {
         self.shift
     }
 
     /// The bit above it, where keys are a single word.
-    pub(super) fn end(self) -> u32 {
+    pub(crate) fn end(self) -> u32 {
         self.word as u32 * u64::BITS + self.shift + self.bits()
     }
 
-    pub(super) fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u32 {
         self.mask.trailing_ones()
     }
 
+    /// Its largest code: all of its bits.
+    pub(crate) fn ones(self) -> Code {
+        self.mask as Code
+    }
+
     /// Both fields and what is between them, where they share a word and `higher` is the higher one.
-    pub(super) fn joined(self, higher: Self) -> Option<Self> {
+    pub(crate) fn joined(self, higher: Self) -> Option<Self> {
         let above = higher.shift.checked_sub(self.shift).filter(|_| self.word == higher.word)?;
         let mask = u64::MAX >> (u64::BITS - (above + higher.bits()).min(u64::BITS));
         Some(Self { mask, ..self })
@@ -71,7 +76,7 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn mix(&self) -> u64;
 }
 
-/// Keys of more than 128 bits.
+/// Keys of more than one word.
 pub type Wide<const N: usize> = [u64; N];
 
 /// The odd multiplier of Fibonacci hashing; the high bits of the product are the good ones.
@@ -156,44 +161,6 @@ impl Key for u64 {
     }
 }
 
-impl Key for u128 {
-    const ZERO: Self = 0;
-    const ONES: Self = Self::MAX;
-    #[inline]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline]
-    fn of_word(word: u64) -> Self {
-        Self::from(word)
-    }
-    #[inline]
-    fn word(&self) -> u64 {
-        *self as u64
-    }
-    #[inline]
-    fn of(field: Field, code: Code) -> Self {
-        u128::from(code) << (field.word as u32 * 64 + field.shift)
-    }
-    #[inline]
-    fn get(&self, field: Field) -> Code {
-        ((*self >> (field.word as u32 * 64 + field.shift)) as u64 & field.mask) as Code
-    }
-    #[inline]
-    fn set(&mut self, field: Field, code: Code) {
-        let shift = field.word as u32 * 64 + field.shift;
-        *self = (*self & !(u128::from(field.mask) << shift)) | (u128::from(code) << shift);
-    }
-    #[inline]
-    fn mix(&self) -> u64 {
-        scramble(scramble(*self as u64) ^ (*self >> 64) as u64)
-    }
-}
-
 impl<const N: usize> Key for Wide<N> {
     const ZERO: Self = [0; N];
     const ONES: Self = [u64::MAX; N];
@@ -242,8 +209,6 @@ pub enum Width {
     W32,
     /// `u64`.
     W64,
-    /// `u128`.
-    W128,
     /// `Wide<4>`.
     W256,
     /// `Wide<16>`.
@@ -251,7 +216,7 @@ pub enum Width {
 }
 
 /// The attributes by where their fields are, from the lowest bits up.
-pub(super) fn upwards(fields: &[Field]) -> SmallVec<[usize; 16]> {
+pub(crate) fn upwards(fields: &[Field]) -> SmallVec<[usize; 16]> {
     let mut order: SmallVec<[usize; 16]> = (0..fields.len()).collect();
     order.sort_unstable_by_key(|&attribute| fields[attribute].end());
     order
@@ -294,14 +259,13 @@ impl Layout {
         match self.words {
             1 if self.used <= u32::BITS => Width::W32,
             1 => Width::W64,
-            2 => Width::W128,
-            3 | 4 => Width::W256,
+            2..=4 => Width::W256,
             _ => Width::W1024,
         }
     }
 
     /// How many bits keys have, where they are a single word.
-    pub(super) fn bits(&self) -> Option<u32> {
+    pub(crate) fn bits(&self) -> Option<u32> {
         (self.words == 1).then_some(self.used)
     }
 
@@ -368,7 +332,6 @@ mod tests {
             }
             if layout.width() == Width::W32 { prop_assert_eq!(unpack::<u32>(&layout, &codes), codes.clone()); }
             if layout.words <= 1 { prop_assert_eq!(unpack::<u64>(&layout, &codes), codes.clone()); }
-            if layout.words <= 2 { prop_assert_eq!(unpack::<u128>(&layout, &codes), codes.clone()); }
             if layout.words <= 4 { prop_assert_eq!(unpack::<Wide<4>>(&layout, &codes), codes.clone()); }
             prop_assert_eq!(unpack::<Wide<16>>(&layout, &codes), codes);
         }

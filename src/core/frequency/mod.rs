@@ -1,36 +1,39 @@
-//! Counting: the incremental base set, rollup, and the store that hands out snapshots.
+//! Counting: how many records and people share their generalized values, at any node of the lattice.
 //!
-//! Invariant: a class's `size` is the number of distinct subjects in it (records, when no subject is configured), exact
-//! at every node. Distinct counts are never added up: subjects that straddle tuples are kept apart and merged with them.
+//! ```text
+//!  rows ──> counts/ ──snapshot──> set/ (finest) ──rollup──> set/ (any node) <── store ── searches ask here
+//!             │                       sum/ adds the classes up                  ^
+//!             └──who changed since the last store──> follow/ ──node counts──────┘   (sliding windows)
+//! ```
+//! A class is the rows that share their generalized values; a [`set`] holds the classes of one node, by packed [`key`]. The
+//! [`counter`] takes rows in and out, and makes a [`store`] when a window closes. The store rolls sets up from the smallest finer set that
+//! it holds. When a window slides, [`follow`] keeps the counts of the nodes that the last search asked for up to date instead.
+//!
+//! # What a question costs
+//! With n finest classes, m classes of the smallest finer set at hand, and c changes since the last store:
+//!
+//! | question | first time | in a store that follows another |
+//! |---|---|---|
+//! | `base().records()`, `marginals` | n | c |
+//! | `set(node)` | m (one rollup) | classes of the node, copied from its node counts |
+//! | `ask(node, question)` | m, then one pass over the classes | c, and only changed classes are judged |
+//! | `regroup(recoding)` for cuts | n | n, after a full count |
+//! | the same question again | a look-up | a look-up |
+//!
+//! A histogram is merged when it is first looked at. Subjects and histograms multiply m and c by the entries per class.
+//!
+//! # Invariants
+//! - A class's `size` is the number of distinct subjects in it (records, when no subject is configured), exact at every node. Distinct
+//!   counts are never added up: subjects that straddle classes are listed with them and merged with them.
+//! - Whatever a store answers equals a full count of its rows at its moment; later changes never reach it.
+//! - A rolled-up set, a followed one and a counted one differ in the order of their classes only.
+//! - Files depend downwards: key, sum, set, rollup, store, counts, follow, counter.
 
-pub mod base;
-mod book;
-mod changes;
 pub mod counter;
-pub mod deferred;
-mod dense;
-mod entries;
-mod epoch;
-mod exported;
-mod flat;
-mod glance;
-mod index;
+mod counts;
+mod follow;
 pub mod key;
-mod ledger;
-mod levels;
-mod marginal;
-mod near;
-pub mod outline;
-mod probe;
-pub mod rollup;
+mod rollup;
 pub mod set;
-mod sets;
-mod sieve;
-mod sorted;
-pub mod spread;
 pub mod store;
-mod table;
-mod tallies;
-pub mod tally;
-mod totals;
-mod warm;
+mod sum;

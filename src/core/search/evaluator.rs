@@ -10,9 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::Budget;
 use super::publishable::{self, Verdict};
-use crate::frequency::outline::Outline;
-use crate::frequency::set::Classes;
-use crate::frequency::store::{FrequencySets, Origins};
+use crate::frequency::set::{Classes, Question, SmallClasses};
+use crate::frequency::store::{Answer, FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
 use crate::model::counting::Histogram;
 use crate::model::lattice::Node;
@@ -175,33 +174,43 @@ impl<'a> Evaluator<'a> {
     /// Counts the node, or recalls it, and works out no more than a proof needs.
     pub fn check(&self, node: &Node) -> Checked {
         self.remembered(node, |known| known.checked).unwrap_or_else(|| {
-            let outline = self.metric.added().and_then(|_| self.outline(node));
-            let checked = outline.and_then(|outline| self.judge_outline(node, &outline, true));
-            let checked = checked.unwrap_or_else(|| self.judge_briefly(&*self.sets.set(node)));
+            let checked = match self.ask(node) {
+                Answer::Classes(set) => self.judge_briefly(&*set),
+                Answer::Small(small) => {
+                    self.judge_small(node, &small, true).unwrap_or_else(|| self.judge_briefly(&*self.sets.set(node)))
+                }
+            };
             self.remember(node, |known| known.checked = Some(checked));
             checked
         })
     }
 
-    /// What is left out at a node, where its classes decide that each by itself and it is known without making the set.
-    fn outline(&self, node: &Node) -> Option<Outline> {
+    /// What is left out at a node, where each class decides that by itself; its classes otherwise.
+    fn ask(&self, node: &Node) -> Answer {
         let least = self.rules.least_size();
-        if self.sizes_only {
-            return self.sets.outline(node, least, self.allowed);
-        }
         let shown = |size: u32, facets: &[Histogram<'_>]| self.rules.hold_alone(&Class { size, facets });
-        self.alone.then(|| self.sets.outline_by(node, least, &shown, self.allowed)).flatten()
+        let question = match (self.sizes_only, self.alone) {
+            _ if self.metric.added().is_none() => None,
+            (true, _) => Some(Question::by_size(least)),
+            (_, true) => Some(Question::by_rule(least, &shown)),
+            _ => None,
+        };
+        match question {
+            Some(question) => self.sets.ask(node, &question.with_cells(self.allowed)),
+            None => Answer::Classes(self.sets.set(node)),
+        }
     }
 
     /// Counts the node, or recalls it, and works out no more than whether it satisfies.
     pub fn satisfies(&self, node: &Node) -> bool {
         let known = |known: &Known| known.checked.map(|checked| checked.satisfies).or(known.satisfies);
         self.remembered(node, known).unwrap_or_else(|| {
-            let outline = if self.sizes_only { self.sets.glance(node, self.rules.least_size()) } else { None };
-            let Some(outline) = outline else {
+            let question = Question::by_size(self.rules.least_size());
+            let answer = self.sizes_only.then(|| self.sets.ask(node, &question));
+            let Some(Answer::Small(small)) = answer else {
                 return self.check(node).satisfies;
             };
-            let satisfies = self.enough(&outline);
+            let satisfies = self.enough(&small);
             self.remember(node, |known| known.satisfies = Some(satisfies));
             satisfies
         })
@@ -404,27 +413,25 @@ impl<'a> Evaluator<'a> {
         Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }
     }
 
-    /// Judges by the outline of the set, where that is enough.
+    /// Judges by the small classes of the set, where that is enough.
     fn judge_by_size(&self, set: &dyn Classes, least: u32) -> Option<Checked> {
         self.metric.added()?;
-        let outline = set.outline(least)?;
-        if self.sizes_only && outline.left_out() <= self.allowed {
-            set.left_out(least)?;
-        }
-        self.judge_outline(set.node(), outline, self.sizes_only)
+        let question = Question::by_size(least);
+        let question = if self.sizes_only { question.with_cells(self.allowed) } else { question };
+        self.judge_small(set.node(), set.small_classes(&question)?, self.sizes_only)
     }
 
-    /// By an outline that says all, or by what it says of the sizes alone, where that is enough.
-    fn judge_outline(&self, node: &Node, outline: &Outline, all: bool) -> Option<Checked> {
-        let satisfies = self.enough(outline);
-        if outline.left_out() > self.allowed || (all && !satisfies) {
+    /// By small classes that say all, or by what their sizes say alone, where that is enough.
+    fn judge_small(&self, node: &Node, small: &SmallClasses, all: bool) -> Option<Checked> {
+        let satisfies = self.enough(small);
+        if small.left_out() > self.allowed || (all && !satisfies) {
             let (loss, forced) = (f64::INFINITY, f64::INFINITY);
             return Some(Checked { satisfies: false, loss, forced, bound_above: 0.0 });
         }
         if !all {
             return None;
         }
-        let cells = outline.cells_left_out()?.iter().zip(self.metric.added()?).zip(node.levels());
+        let cells = small.cells_left_out()?.iter().zip(self.metric.added()?).zip(node.levels());
         let column = |((cells, added), &level): ((&Vec<u32>, &Vec<Vec<f64>>), &u8)| -> f64 {
             cells.iter().zip(&added[usize::from(level)]).map(|(&rows, added)| f64::from(rows) * added).sum()
         };
@@ -434,8 +441,8 @@ impl<'a> Evaluator<'a> {
     }
 
     /// True if the sizes of the classes leave out no more than is allowed, and something to show.
-    fn enough(&self, outline: &Outline) -> bool {
-        outline.left_out() <= self.allowed && outline.shown() > 0
+    fn enough(&self, small: &SmallClasses) -> bool {
+        small.left_out() <= self.allowed && small.shown() > 0
     }
 
     fn judge(&self, set: &dyn Classes) -> Evaluation {

@@ -18,7 +18,7 @@ pub use sliding::{SlideRules, Sliding};
 pub use tumbling::Tumbling;
 
 use crate::encode::{Encoded, Encoder};
-pub use crate::frequency::base::DEFAULT_WARM_MEMORY;
+pub use crate::frequency::counter::DEFAULT_WARM_MEMORY;
 use crate::model::event::{Millis, Position};
 
 /// A window's number, counted from the start of the run.

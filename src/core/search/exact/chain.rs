@@ -1,6 +1,6 @@
 //! A chain of nodes, and the search on it for where a monotone status turns.
 
-use crate::frequency::spread::Spread;
+use crate::frequency::set::Entropies;
 use crate::model::lattice::{Level, Node};
 use crate::search::TIE;
 use crate::search::evaluator::Evaluator;
@@ -105,19 +105,19 @@ pub(super) struct Guess {
 
 impl Guess {
     /// The highest node of the chain that is likely to be excluded.
-    pub(super) fn on(&self, chain: &[Node], spread: &Spread) -> usize {
+    pub(super) fn on(&self, chain: &[Node], entropies: &Entropies) -> usize {
         match self.turned {
-            Some(turned) => chain.partition_point(|node| spread.sum(node.levels()) > turned).saturating_sub(1),
+            Some(turned) => chain.partition_point(|node| entropies.sum(node.levels()) > turned).saturating_sub(1),
             None => chain.len() / 2,
         }
     }
 
     /// Notes the first node of a chain that is not excluded.
-    pub(super) fn learn(&mut self, chain: &[Node], turns: usize, spread: &Spread) {
+    pub(super) fn learn(&mut self, chain: &[Node], turns: usize, entropies: &Entropies) {
         if turns == 0 || turns == chain.len() {
             return;
         }
-        let between = (spread.sum(chain[turns - 1].levels()) + spread.sum(chain[turns].levels())) / 2.0;
+        let between = (entropies.sum(chain[turns - 1].levels()) + entropies.sum(chain[turns].levels())) / 2.0;
         self.turned = Some(self.turned.map_or(between, |before| before * 0.75 + between * 0.25));
     }
 }

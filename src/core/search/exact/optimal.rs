@@ -346,8 +346,8 @@ impl<'a, 'e> Walk<'a, 'e> {
             }
         }
         let chain = chain(self.evaluator, self.prices.as_ref(), self.lattice.top(), node);
-        let spread = self.evaluator.sets().spread();
-        let mut probe = Probe::new(chain.len(), self.guess.on(&chain, spread));
+        let entropies = self.evaluator.sets().entropies();
+        let mut probe = Probe::new(chain.len(), self.guess.on(&chain, entropies));
         while let Some(at) = probe.next() {
             let mask = self.below.of(&chain[at]);
             let excluded = self.below.who(&mask, |forced| self.is_out(bound + forced, node)).is_some() || {
@@ -356,7 +356,7 @@ impl<'a, 'e> Walk<'a, 'e> {
             };
             probe.tell(at, excluded);
         }
-        self.guess.learn(&chain, probe.turn(), spread);
+        self.guess.learn(&chain, probe.turn(), entropies);
         Ok(())
     }
 

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::frequency::set::Classes;
-use crate::frequency::tally::Tally;
+use crate::frequency::set::{Classes, Tally};
 use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::Level;
 use crate::model::recoding::{Cut, Value};

@@ -1,0 +1,159 @@
+//! A [`FrequencySet`]: the classes of one node with their counts, and a histogram per facet and class.
+//!
+//! Invariant: `sizes` counts distinct subjects exactly. A subject with records in several classes of this set is a straddler: it is
+//! listed with its classes, so that a coarser set counts it once wherever they merge.
+
+use std::sync::{Arc, OnceLock};
+
+use super::classes::{Classes, Origin, Seen};
+use super::facets::Facets;
+use super::marginals;
+use super::small_classes::{self, Question, SmallClasses};
+use super::subjects::{GONE, Subjects};
+use super::tally::{self, Tally};
+use crate::frequency::key::{Field, Key};
+use crate::frequency::sum::{Input, Summed, Sums};
+use crate::model::counting::Histogram;
+use crate::model::domain::Code;
+use crate::model::lattice::Node;
+use crate::model::recoding::Value;
+
+/// The classes of one node.
+#[derive(Debug)]
+pub(crate) struct FrequencySet<K> {
+    pub(crate) node: Node,
+    /// Per attribute the values of its cut; empty for a node.
+    pub(crate) values: Vec<Option<Arc<[Value]>>>,
+    pub(crate) origin: Origin,
+    pub(crate) fields: Vec<Field>,
+    pub(crate) keys: Vec<K>,
+    pub(crate) rows: Vec<u32>,
+    /// Distinct subjects; absent where they are not counted, and records are.
+    pub(crate) sizes: Option<Vec<u32>>,
+    /// Present only when subjects are counted; its slots are the classes.
+    pub(crate) subjects: Option<Subjects>,
+    pub(crate) facets: Arc<Facets>,
+    pub(crate) small: OnceLock<SmallClasses>,
+    pub(crate) marginals: OnceLock<Vec<Vec<u64>>>,
+    pub(crate) ascends: OnceLock<u32>,
+}
+
+impl<K: Key> FrequencySet<K> {
+    /// Classes of which nothing but records is counted.
+    pub(crate) fn of_records(node: Node, origin: Origin, fields: Vec<Field>, keys: Vec<K>, rows: Vec<u32>) -> Self {
+        let (sizes, subjects, facets) = (None, None, Arc::default());
+        let (small, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let values = Vec::new();
+        Self { node, values, origin, fields, keys, rows, sizes, subjects, facets, small, marginals, ascends }
+    }
+
+    /// From which bit on its keys ascend, so that those that agree in all bits from there on lie together.
+    pub(crate) fn ascends_from(&self) -> u32 {
+        if size_of::<K>() > size_of::<u64>() {
+            return u32::MAX;
+        }
+        let falls = |pair: &[K]| if pair[0] > pair[1] { pair[0].word() ^ pair[1].word() } else { 0 };
+        *self
+            .ascends
+            .get_or_init(|| u64::BITS - self.keys.windows(2).fold(0, |all, pair| all | falls(pair)).leading_zeros())
+    }
+
+    /// The classes to be added up.
+    pub(crate) fn input(&self) -> Input<'_, K> {
+        Input { fields: &self.fields, keys: &self.keys, rows: &self.rows, ascends_from: self.ascends_from() }
+    }
+
+    /// The coarser classes that those of `finer` were added up to.
+    pub(crate) fn merged_of(finer: &Self, node: Node, origin: Origin, summed: Summed<K>) -> Self {
+        let Summed { keys, rows, class_of } = summed;
+        let subjects = finer.subjects.as_ref().map(|subjects| subjects.merge(&class_of, rows.len()));
+        let sizes = subjects.as_ref().map(Subjects::totals);
+        let facets = finer.facets.merged_later(class_of, rows.len());
+        Self { sizes, subjects, facets, ..Self::of_records(node, origin, finer.fields.clone(), keys, rows) }
+    }
+
+    /// The published classes with all attributes made one that are not `known`.
+    fn merged(&self, published: &[bool], known: &[usize]) -> Seen {
+        let shown = || (0..self.keys.len()).filter(|&class| published[class]);
+        let mut keep = K::ZERO;
+        known
+            .iter()
+            .for_each(|&attribute| keep = keep.or(K::of(self.fields[attribute], self.fields[attribute].ones())));
+        let keys: Vec<K> = shown().map(|class| self.keys[class].and(keep)).collect();
+        let rows: Vec<u32> = shown().map(|class| self.rows[class]).collect();
+        let input = Input { fields: &self.fields, keys: &keys, rows: &rows, ascends_from: u32::MAX };
+        let Summed { keys, rows, class_of: seen } = Sums::default().sum(&input, &[], None, true);
+        let mut class_of = vec![GONE; self.keys.len()];
+        shown().zip(seen).for_each(|(class, seen)| class_of[class] = seen);
+        let summed = Summed { keys, rows, class_of: class_of.clone() };
+        let classes = Self::merged_of(self, self.node.clone(), Origin::RolledUp, summed);
+        Seen { classes: Box::new(classes), class_of }
+    }
+
+    /// About how many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        let per_class = size_of::<K>() + size_of::<u32>() * if self.subjects.is_some() { 3 } else { 1 };
+        self.keys.len() * per_class + self.facets.bytes()
+    }
+}
+
+impl<K: Key> Classes for FrequencySet<K> {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+    fn values(&self, attribute: usize) -> Option<&[Value]> {
+        self.values.get(attribute)?.as_deref()
+    }
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+    fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+    fn sizes(&self) -> &[u32] {
+        self.sizes.as_deref().unwrap_or(&self.rows)
+    }
+    fn small_classes(&self, question: &Question<'_>) -> Option<&SmallClasses> {
+        let least = question.least;
+        let small = self.small.get_or_init(|| match &self.sizes {
+            Some(sizes) => SmallClasses::of(self.rows.iter().copied().zip(sizes.iter().copied()), least),
+            None => SmallClasses::of_records(&self.rows, least),
+        });
+        if small.least() != least || question.rule.is_some() {
+            return None;
+        }
+        if question.wants_cells(small.left_out()) {
+            let classes = self.keys.iter().copied().zip(self.rows.iter().copied()).zip(self.sizes());
+            let below = || classes.filter(|(_, size)| **size < least).map(|(class, _)| class);
+            small.cells(|| small_classes::cells(&self.fields, below()));
+        }
+        Some(small)
+    }
+    fn code(&self, class: usize, attribute: usize) -> Code {
+        self.keys[class].get(self.fields[attribute])
+    }
+    fn cells(&self, class: usize, tables: &[&[f64]]) -> f64 {
+        let key = &self.keys[class];
+        self.fields.iter().zip(tables).map(|(&field, table)| table[key.get(field) as usize]).sum()
+    }
+    fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>> {
+        let count = || marginals::marginals(&self.fields, &self.keys, &self.rows, codes);
+        let mut marginals = self.marginals.get_or_init(count).clone();
+        marginals.iter_mut().zip(codes).for_each(|(marginal, &codes)| marginal.resize(codes, 0));
+        marginals
+    }
+    fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
+        let facet = &self.facets.get()[facet];
+        let range = facet.range(class);
+        Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
+    }
+    fn tallies(&self) -> Vec<Tally> {
+        tally::tallies(&self.rows, self.sizes(), self.subjects.as_ref(), self.facets.get())
+    }
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+        self.merged(published, known)
+    }
+}
