@@ -62,7 +62,7 @@
 //! frequency  -> model
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
-//! kafka      -> codec, failpoint, model, source
+//! kafka      -> codec, failpoint, gate, model, sink, source
 //! loss       -> frequency, generalize, model
 //! model      ->
 //! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
@@ -71,8 +71,8 @@
 //! render     -> generalize, model
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
-//! sink       -> codec, failpoint, files, gate, kafka, model
-//! source     -> codec, failpoint, kafka, model
+//! sink       -> codec, files, gate, model
+//! source     -> codec, model
 //! telemetry  -> config, gate, model, plot, privacy, search, window
 //! window     -> encode, frequency, model
 //! ```

@@ -32,7 +32,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::{Loss, Policy, SuppressionAction};
 use crate::model::recoding::{Column, Recoding};
 use crate::model::release::manifest::{Named, Unmet};
-use crate::model::release::plan::Ledger;
+use crate::model::release::plan::CommitSpace;
 use crate::privacy::Rules;
 use crate::render::render;
 use crate::search::choose::{Choice, Chosen, choose};
@@ -119,7 +119,7 @@ impl Anonymizer {
 
     /// Lets no more wait than can be written down there.
     #[must_use]
-    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
+    pub fn within(mut self, ledger: Option<Arc<dyn CommitSpace>>) -> Self {
         self.ledgers = ledger.map(room::Ledgers::new).unwrap_or_default();
         self
     }

@@ -19,8 +19,9 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 
 use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
-use super::metadata::MAX_BYTES;
-use super::output::value_subject;
+use super::connection::{is_decided, remedy};
+use super::progress::commit::MAX_BYTES;
+use super::sink::output::value_subject;
 use crate::codec::avro::Plan;
 use crate::codec::missing_fields;
 use crate::codec::registry::Registry;
@@ -321,25 +322,6 @@ impl Probe<'_> {
             Ok(None) => {}
             Err(error) => self.outside(format!("the latest schema of `{subject}` cannot be had: {error}")),
         }
-    }
-}
-
-/// True for errors that asking again does not mend.
-pub fn is_decided(code: Code) -> bool {
-    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
-}
-
-/// What to do about a connection that does not come about. librdkafka speaks of its own settings, so ours are named.
-pub fn remedy(code: Option<Code>) -> &'static str {
-    match code {
-        Some(Code::SSL) => {
-            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
-        }
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-            "check user name, password and mechanism under `sasl`, and that the port takes them"
-        }
-        Some(Code::Resolve) => "check the host names in `brokers`",
-        _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
     }
 }
 

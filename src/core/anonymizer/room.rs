@@ -11,7 +11,7 @@ use crate::generalize::{Lineage, RowRef};
 use crate::model::batch::Rows;
 use crate::model::event::{Millis, Position, RejectCode};
 use crate::model::recoding::Recoding;
-use crate::model::release::plan::{Ledger, ReleasePlan, Room};
+use crate::model::release::plan::{CommitSpace, Fit, ReleasePlan};
 use crate::model::release::spans::Spans;
 use crate::window::{ClosedWindow, Replayed};
 
@@ -21,12 +21,12 @@ const UNDER_WAY: usize = 3;
 /// The ledger, if there is one, and what it does not know yet.
 #[derive(Default)]
 pub(super) struct Ledgers {
-    ledger: Option<Arc<dyn Ledger>>,
+    ledger: Option<Arc<dyn CommitSpace>>,
     earlier: Vec<Spans>,
 }
 
 impl Ledgers {
-    pub(super) fn new(ledger: Arc<dyn Ledger>) -> Self {
+    pub(super) fn new(ledger: Arc<dyn CommitSpace>) -> Self {
         Self { ledger: Some(ledger), earlier: Vec::new() }
     }
 
@@ -52,7 +52,7 @@ impl Ledgers {
         let fits = |n: usize| {
             let lineage = lineage(n);
             let planned = lineage.plan.shown.is_some().then_some(&lineage.plan);
-            ledger.room(&self.earlier, planned, &lineage.finished) == Room::Enough
+            ledger.fit(&self.earlier, planned, &lineage.finished) == Fit::Fits
         };
         if fits(0) {
             return Some(0);
@@ -72,12 +72,12 @@ impl Ledgers {
         let room = |plan: &Plan| {
             let lineage = lineage(plan);
             let planned = !plan.published.is_empty() && !lineage.replayed;
-            ledger.room(&self.earlier, planned.then_some(&lineage.plan), &lineage.finished)
+            ledger.fit(&self.earlier, planned.then_some(&lineage.plan), &lineage.finished)
         };
         match room(&plan) {
-            Room::Enough => return plan,
-            Room::TooMuchPlanned => return plan.without_release(rows, held),
-            Room::TooMuchWaits => {}
+            Fit::Fits => return plan,
+            Fit::PlanTooLong => return plan.without_release(rows, held),
+            Fit::TooManyHeld => {}
         }
         let waiting = plan.waiting(rows, held);
         // Fewer is not always less, because one from the middle of a run leaves two; so what is found is tried, not derived.
@@ -85,7 +85,7 @@ impl Ledgers {
         while enough - too_few > 1 {
             let middle = too_few + (enough - too_few) / 2;
             match room(&plan.suppressing(&waiting[..middle])) {
-                Room::Enough => enough = middle,
+                Fit::Fits => enough = middle,
                 _ => too_few = middle,
             }
         }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use apache_avro::Schema as AvroSchema;
 use serde::Serialize;
 
-use super::client::{KafkaSinkConfig, MessageFormat};
 use crate::codec::CodecError;
 use crate::codec::avro::{OutputSchema, parse_schema};
 use crate::codec::json::JsonEncoder;
@@ -19,6 +18,7 @@ use crate::codec::message::{
     write_schema_id,
 };
 use crate::codec::registry::{Registry, RegistryError};
+use crate::kafka::client::{KafkaSinkConfig, MessageFormat};
 use crate::model::release::dead_letter::DeadLetter;
 use crate::model::release::manifest::Manifest;
 use crate::model::schema::Schema;
