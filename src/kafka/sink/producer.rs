@@ -1,8 +1,8 @@
-//! The transactional producer, with a bound on every call and a meaning for every error.
+//! The transactional producer, with a time limit on every call.
 //!
-//! librdkafka's transaction calls have time limits of their own, and some do not keep them when a coordinator goes away. So
-//! each runs on a thread that can be left behind: then a new producer takes the transactional id over, and what the old
-//! one may still do is fenced.
+//! librdkafka's transaction calls have time limits of their own, and some do not keep them when a coordinator goes away. So each
+//! call runs on a thread that can be left behind: a new producer then takes the transactional id over, and the broker fences the
+//! old one.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,8 +44,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 const LOOK_EVERY: u64 = 256;
 /// The pause between two looks of a flush. Larger: every release waits for it. Smaller: burns a core.
 const SOON: Duration = Duration::from_millis(1);
-/// A transaction that takes longer to end, or to take its offsets, may have been told so twice. Longer: that goes unnoticed.
-/// Shorter: brokers that are only slow cost a new producer.
+/// A request to end a transaction, or with its offsets, that takes longer may have been sent twice. Larger: that goes unnoticed.
+/// Smaller: brokers that are only slow cost a new producer.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// A producer that owns the transactional id.

@@ -9,6 +9,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::poller::{Poller, Reading};
+use crate::kafka::progress::Progress;
 use crate::kafka::progress::found::{AssignmentFault, FoundPartition};
 use crate::kafka::progress::take_over::{Foreign, TakeOver};
 use crate::kafka::rebalance::commits;
@@ -93,9 +94,7 @@ impl Poller {
         if !self.send_shown(&[(found.partition, found.state.journal.clone())])? {
             return Ok(false);
         }
-        let assign = |progress: &mut crate::kafka::progress::Progress| {
-            progress.assign(found.partition, found.committed, &found.state);
-        };
+        let assign = |progress: &mut Progress| progress.assign(found.partition, found.committed, &found.state);
         if self.session.consuming(epoch, assign).is_none() {
             return Ok(false);
         }
