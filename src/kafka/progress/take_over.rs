@@ -170,7 +170,7 @@ mod tests {
     fn the_owner_of_the_home_carries_the_plan_out_for_all_members() {
         let (home, member) = (found(0, Some((7, 0))), found(1, Some((7, 0))));
         let both = vec![home.clone(), member.clone()];
-        let alone = take_over(vec![home.clone()], &[member.clone()]);
+        let alone = take_over(vec![home.clone()], std::slice::from_ref(&member));
         assert_eq!((alone.own.as_slice(), alone.replays.as_slice()), ([home].as_slice(), [both.clone()].as_slice()));
         let mut progress = Progress::default();
         alone.start(&mut progress);
@@ -197,7 +197,7 @@ mod tests {
     fn a_plan_that_a_member_lacks_is_dropped_everywhere() {
         let (home, member, lacking) = (found(0, Some((7, 0))), found(1, Some((7, 0))), found(1, None));
         for taken in [
-            take_over(vec![home.clone()], &[lacking.clone()]),
+            take_over(vec![home.clone()], std::slice::from_ref(&lacking)),
             take_over(vec![home.clone(), lacking], &[]),
             take_over(vec![home.clone()], &[found(1, Some((8, 0)))]),
             take_over(vec![found(0, None), member.clone()], &[]),
