@@ -93,7 +93,7 @@
 //! frequency  -> model
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
-//! kafka      -> codec, failpoint, model, source
+//! kafka      -> codec, failpoint, gate, model, sink, source
 //! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
@@ -103,8 +103,8 @@
 //! render     -> generalize, model
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
-//! sink       -> codec, failpoint, files, gate, kafka, model
-//! source     -> codec, failpoint, kafka, model
+//! sink       -> codec, files, gate, model
+//! source     -> codec, model
 //! telemetry  -> config, gate, model, plot, privacy, search, window
 //! usefulness -> gate, generalize, model
 //! window     -> encode, frequency, model

@@ -22,11 +22,11 @@ use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
 use crate::model::policy::Policy;
-use crate::model::release::plan::Ledger;
+use crate::model::release::plan::CommitSpace;
 use crate::search::choose::Choice;
 use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
-use crate::source::{Assignment, Recalled, Replay, Source, SourceError, SourceItem};
+use crate::source::{NewAssignment, Recalled, Replay, Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
 use crate::window::{
     CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, Scope, TooWide, WindowId, WindowKind, WindowRules,
@@ -85,7 +85,7 @@ impl Pipeline {
         let (to_search, closed) = mpsc::channel::<Closed>(CLOSED_WINDOWS);
         let (to_sink, mut releases) = mpsc::channel::<Release>(RELEASES);
         let this = Arc::new(self);
-        let ledger = source.ledger();
+        let ledger = source.commit_space();
         let window = spawn("window", {
             let this = Arc::clone(&this);
             move |runtime| this.window(&runtime, decoder, events, &to_search, !S::REREADS)
@@ -312,7 +312,7 @@ impl Pipeline {
         runtime: &Handle,
         mut closed: mpsc::Receiver<Closed>,
         to_sink: mpsc::Sender<Release>,
-        ledger: Option<Arc<dyn Ledger>>,
+        ledger: Option<Arc<dyn CommitSpace>>,
     ) -> Result<Searched, PipelineError> {
         let mut anonymizers =
             Anonymizers::new(Arc::clone(&self.policy), self.choice.clone(), self.name.clone(), self.seed)
@@ -397,7 +397,7 @@ enum Closed {
     /// A window to release.
     Window(Box<ClosedWindow>),
     /// A new assignment.
-    Reset(Assignment),
+    Reset(NewAssignment),
     /// What an earlier release shows.
     Past(Box<Past>),
 }

@@ -25,7 +25,7 @@ use veilstream::codec::avro::container::ContainerReader;
 use veilstream::codec::avro::{Plan, parse_schema};
 use veilstream::codec::json::JsonDecoder;
 use veilstream::config::{Config, Purpose};
-use veilstream::kafka::metadata::CommitState;
+use veilstream::kafka::progress::commit::CommitState;
 use veilstream::model::event::{Millis, RejectCode};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::record::{Record, Value};

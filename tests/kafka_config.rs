@@ -22,7 +22,7 @@ use veilstream::codec::message::{DEAD_LETTER_SCHEMA, MANIFEST_SCHEMA};
 use veilstream::codec::registry::{Registry, RegistryError};
 use veilstream::codec::{Decode as _, PublishedRow};
 use veilstream::kafka::client::{Cluster, KafkaSinkConfig, MessageFormat, RegistryConfig};
-use veilstream::kafka::output::Output;
+use veilstream::kafka::sink::output::Output;
 use veilstream::model::event::RejectCode;
 use veilstream::model::release::dead_letter::DeadLetter;
 use veilstream::model::schema::{Role, Schema};

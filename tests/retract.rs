@@ -14,7 +14,7 @@ use veilstream::model::event::{Event, Key, Millis, Position};
 use veilstream::pipeline::{Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
-use veilstream::source::{Assignment, Replay, Source, SourceError, SourceItem};
+use veilstream::source::{NewAssignment, Replay, Source, SourceError, SourceItem};
 use veilstream::telemetry::Telemetry;
 
 /// What a source has to say, then the end.
@@ -202,7 +202,7 @@ async fn who_was_held_before_a_restart_is_not_published() {
     for (key, gone) in [("k19", true), ("p19", true), ("k7", false)] {
         let mut events = held_then_named(key).split_off(19);
         let held = vec![(events.remove(0), None)];
-        let assignment = Assignment { epoch: 1, partitions: None, last: None };
+        let assignment = NewAssignment { epoch: 1, partitions: None, last: None };
         let script = vec![SourceItem::Assigned(assignment), SourceItem::Held(held), SourceItem::Events(events)];
         let (summary, releases, _) = run(HOLD, script).await;
         assert_eq!(published(&releases).contains(&19), !gone, "{key}");
@@ -228,7 +228,7 @@ async fn a_release_that_is_carried_out_again_is_the_same() {
     assert!(plan.held.contains(Position::new(0, 19)) && plan.fresh.contains(Position::new(0, 20)));
     let mut read: Vec<Event> = events.iter().filter(|event| plan.is_read(event.position)).cloned().collect();
     read.sort_by_key(|event| event.position);
-    let assignment = Assignment { epoch: 1, partitions: None, last: None };
+    let assignment = NewAssignment { epoch: 1, partitions: None, last: None };
     let replay = Replay { plan, events: read };
     let script = vec![SourceItem::Assigned(assignment), SourceItem::Replay(Box::new(replay))];
     let (summary, again, retracted) = run(HOLD, script).await;

@@ -10,7 +10,7 @@ use rdkafka::message::{Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use serde_json::{Map, Value};
 use veilstream::kafka::client::producer;
-use veilstream::sink::kafka::RELEASE_HEADER;
+use veilstream::kafka::sink::RELEASE_HEADER;
 
 use super::broker::{Broker, PARTITIONS, PATIENCE, Published, Service, at, commit, send};
 

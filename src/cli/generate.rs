@@ -12,7 +12,7 @@ use crate::codec::avro::container::ContainerWriter;
 use crate::codec::registry::Registry;
 use crate::kafka::client::Cluster;
 use crate::kafka::generate::{GenerateError, Payload, Target, generate};
-use crate::kafka::output::value_subject;
+use crate::kafka::sink::output::value_subject;
 use crate::source::generator::{AVRO_SCHEMA, CSV_HEADER, Generator, GeneratorSettings};
 
 /// How much is written at once. Larger: a reader sees the first records later. Smaller: more system calls.

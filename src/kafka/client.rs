@@ -1,4 +1,4 @@
-//! Client settings: what a user configures, as librdkafka wants it. Secrets stay secret in `Debug`.
+//! Client settings: the configuration of a source or sink, turned into settings of librdkafka. `Debug` shows no secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-/// How long the group's consumer waits before it sends a request again, give or take a fifth: a commit that is answered sooner
-/// was sent once. Longer: questions that a busy broker puts off are answered late. Shorter: see the sink's use of it.
+/// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
+/// once. Larger: requests that a busy broker puts off are answered late. Smaller: commits count as sent twice when brokers are only
+/// slow, and each of them costs a rebalance.
 pub const RESEND: Duration = Duration::from_secs(1);
 
 /// How messages are encoded.
@@ -34,7 +35,7 @@ pub struct RegistryConfig {
     pub credentials: Option<(String, SecretString)>,
 }
 
-/// Where to start where nothing was committed yet.
+/// The place to start at where nothing is committed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
@@ -45,7 +46,7 @@ pub enum Start {
     Latest,
 }
 
-/// What to do where committed offsets are gone by retention.
+/// The reaction to committed offsets that retention has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnGap {
@@ -61,7 +62,7 @@ pub enum OnGap {
 pub struct Cluster {
     /// Bootstrap addresses, separated by commas.
     pub brokers: String,
-    /// librdkafka properties: TLS, SASL, and whatever else the user sets.
+    /// librdkafka properties: TLS, SASL, and others that the user sets.
     pub properties: BTreeMap<String, SecretString>,
 }
 
@@ -72,12 +73,12 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Where it is written down which records releases finish, and which they show.
+/// The journal of releases: the records that they finish, and those that they show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalConfig {
     /// The topic.
     pub topic: String,
-    /// Of how many releases it must be known later which records they show; `None` if of none, for there is nothing to take over.
+    /// The number of releases whose shown records later ones must know; `None` if releases do not depend on earlier ones.
     pub releases: Option<usize>,
 }
 
@@ -96,7 +97,7 @@ pub struct KafkaSourceConfig {
     pub registry: Option<RegistryConfig>,
     /// Where to start.
     pub start: Start,
-    /// What to do about records that retention has deleted.
+    /// The reaction to records that retention has deleted.
     pub on_gap: OnGap,
 }
 
@@ -111,7 +112,7 @@ pub struct KafkaSinkConfig {
     pub manifests: Option<String>,
     /// Where positions and codes of rejected records go.
     pub dead_letters: Option<String>,
-    /// Where it is written down which records releases finish and show.
+    /// The journal of releases.
     pub journal: Option<JournalConfig>,
     /// Stable per instance: a second instance with the same id fences the first.
     pub transactional_id: String,
@@ -138,17 +139,17 @@ impl Cluster {
     }
 }
 
-/// The group's consumer. Offsets are committed by us alone, and an offset that is not there is an error, never a reset.
+/// The group's consumer. It commits no offsets by itself, and an offset that is not in the log is an error, never a reset.
 pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
     let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
     let mut client = config.cluster.client(&[
         ("partition.assignment.strategy", "range"),
-        // Fetched ahead of what is taken; more costs memory, less leaves the window waiting for the network.
+        // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
         ("queued.max.messages.kbytes", &kbytes),
         ("fetch.message.max.bytes", "4194304"),
-        // How soon added partitions are noticed. Less asks the brokers more often; more lets their records wait.
+        // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
         ("topic.metadata.refresh.interval.ms", "30000"),
-        // How often the lag is measured.
+        // Measures the lag. Larger: the metric is old. Smaller: costs time.
         ("statistics.interval.ms", "2000"),
     ]);
     client.set("group.id", &config.group);
@@ -184,7 +185,7 @@ pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
         ("queue.buffering.max.messages", "1000000"),
-        // What was delivered is not looked at: what was not fails the transaction.
+        // Reports of success are not needed: a failed delivery fails the transaction.
         ("delivery.report.only.error", "true"),
     ]);
     client.set("transactional.id", &config.transactional_id);

@@ -8,17 +8,16 @@ use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
-use super::session;
+use super::connection;
 use crate::codec::message::write_schema_id;
 use crate::source::generator::{Generator, GeneratorSettings};
 
-/// How long the last messages may take.
+/// The time for the last messages. Larger: a broker that is gone is noticed late. Smaller: a slow one loses messages.
 const FLUSH: Duration = Duration::from_secs(60);
-/// How long the topic may take to be looked up.
+/// The time for looking the topic up. Larger: a wrong address is told late. Smaller: a slow network counts as gone.
 const ASK: Duration = Duration::from_secs(15);
-
-/// How long a new topic may take to be known. Longer: a misspelt name is told late. Shorter: a new topic is missed.
-const SETTLE: Duration = Duration::from_secs(5);
+/// The time for a new topic to be known to all brokers. Larger: a misspelt name is told late. Smaller: a new topic is missed.
+const TOPIC_APPEARS: Duration = Duration::from_secs(5);
 
 /// What the messages hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +115,7 @@ fn look_up(producer: &BaseProducer<Deliveries>, topic: &str) -> Result<(), Gener
         if metadata.topics().iter().any(|t| !t.partitions().is_empty()) {
             return Ok(());
         }
-        if started.elapsed() > SETTLE {
+        if started.elapsed() > TOPIC_APPEARS {
             return Err(GenerateError::NoTopic(topic.to_owned()));
         }
         producer.poll(Duration::from_millis(200));
@@ -154,7 +153,7 @@ impl Deliveries {
 
 impl ClientContext for Deliveries {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        session::log(level, facility, message);
+        connection::log(level, facility, message);
     }
 }
 

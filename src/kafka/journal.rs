@@ -1,10 +1,13 @@
-//! The journal, for operators and for whoever takes over. It holds two kinds of entries, both by position.
+//! The journal: which records each release finished, for operators, and which records it shows, for the next owner. Both name
+//! records by position only; nobody learns a value or a hash of one here.
 //!
-//! Which records each release finished ([`JournalEntry`](crate::model::release::manifest::JournalEntry)) is written in the transaction of the
-//! release: together these entries account for every record of the input. Which records a release shows ([`Entry`]) is written
-//! where later releases must know: before the plan of its release is committed; the plan, then the commit, say where it
-//! stands. An entry that no commit speaks of belongs to a release that never was. Entries hold positions and levels, never a
-//! value or a hash of one: who was shown is read from the input again. Deliberately absent: any reading from the beginning.
+//! - [`JournalEntry`](crate::model::release::manifest::JournalEntry), written in the transaction of the release: the records that
+//!   it finished. Together these entries account for every record of the input (I1).
+//! - [`ShownEntry`], written before the plan is committed, where later releases depend on the people that earlier ones show: the
+//!   shown records. The plan, then the commit, contain its offset. An entry that no commit names belongs to a release that was
+//!   never published. The new owner reads the input again at these positions.
+//!
+//! Deliberately absent: reading the journal from its beginning.
 
 use std::time::{Duration, Instant};
 
@@ -15,23 +18,23 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 
-use super::Topics;
 use super::client::Cluster;
-use super::runs::Runs;
+use super::progress::runs_text;
+use super::topics::Topics;
 use crate::model::release::spans::Spans;
 
-/// How long an entry may take to be written. Longer: a hang is noticed late. Shorter: brokers that are only slow cost an
-/// entry that nobody speaks of.
+/// The time limit for writing or reading an entry. Larger: a hang is noticed late. Smaller: brokers that are only slow cost an
+/// entry that no commit names.
 const APPEND: Duration = Duration::from_secs(20);
-/// How long one poll for an entry waits.
+/// The wait of one poll for an entry. Larger: a rebalance is answered late. Smaller: burns a core.
 const POLL: Duration = Duration::from_millis(50);
-/// Entries of all releases are in one partition, whose offsets name them.
-pub(crate) const PARTITION: i32 = 0;
+/// The partition of all entries, so that an offset names an entry.
+pub(super) const PARTITION: i32 = 0;
 const VERSION: u32 = 1;
 
-/// What a release shows.
+/// The records that a release shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Entry {
+pub struct ShownEntry {
     /// The release's number.
     pub id: u64,
     /// The policy's fingerprint.
@@ -59,12 +62,12 @@ struct Part {
     offsets: String,
 }
 
-impl Entry {
-    /// The message of it.
+impl ShownEntry {
+    /// The message of the entry.
     pub fn to_text(&self, topics: &Topics) -> String {
-        let part = |(partition, spans)| {
+        let part = |(partition, runs)| {
             let (topic, partition) = topics.place(partition)?;
-            Some(Part { topic: topic.to_owned(), partition, offsets: Runs::from_spans(spans).to_text(0) })
+            Some(Part { topic: topic.to_owned(), partition, offsets: runs_text::write(runs, 0) })
         };
         let text = Text {
             version: VERSION,
@@ -76,13 +79,11 @@ impl Entry {
         serde_json::to_string(&text).unwrap_or_default()
     }
 
-    /// What [`Entry::to_text`] wrote, by the same topics or more; `None` if it is anything else.
+    /// The entry that [`ShownEntry::to_text`] wrote for the same topics or some of them; `None` for any other text.
     pub fn parse(text: &[u8], topics: &Topics) -> Option<Self> {
         let text: Text = serde_json::from_slice(text).ok()?;
-        let part = |part: &Part| {
-            let spans = Runs::parse(&part.offsets, 0)?.spans().collect();
-            Some((topics.number(&part.topic, part.partition)?, spans))
-        };
+        let part =
+            |part: &Part| Some((topics.number(&part.topic, part.partition)?, runs_text::parse(&part.offsets, 0)?));
         let shown: Option<Vec<_>> = text.shown.iter().map(part).collect();
         (text.version == VERSION).then_some(())?;
         Some(Self {
@@ -94,14 +95,14 @@ impl Entry {
     }
 }
 
-/// Writes entries.
+/// Writes [`ShownEntry`]s.
 pub struct Journal {
     producer: FutureProducer,
     topic: String,
 }
 
 impl Journal {
-    /// Nothing is sent yet.
+    /// A writer to this topic. Sends nothing yet.
     pub fn open(cluster: &Cluster, topic: &str) -> Result<Self, KafkaError> {
         let timeout = APPEND.as_millis().to_string();
         let mut client = cluster.client(&[("linger.ms", "0"), ("compression.type", "lz4")]);
@@ -110,8 +111,8 @@ impl Journal {
         Ok(Self { producer: client.create()?, topic: topic.to_owned() })
     }
 
-    /// Writes an entry; returns where it stands.
-    pub async fn append(&self, entry: &Entry, topics: &Topics) -> Result<i64, KafkaError> {
+    /// Writes an entry; returns its offset.
+    pub async fn append(&self, entry: &ShownEntry, topics: &Topics) -> Result<i64, KafkaError> {
         let text = entry.to_text(topics);
         let record = FutureRecord::<(), str>::to(&self.topic).partition(PARTITION).payload(&text);
         let delivery = self.producer.send(record, APPEND).await.map_err(|(error, _)| error)?;
@@ -119,7 +120,7 @@ impl Journal {
     }
 }
 
-/// The entry at `offset`; `None` if it is gone, or is none of ours. `meanwhile` is called before every poll, and may end the
+/// Reads the entry at `offset`; `None` if it is gone or is not ours. Calls `meanwhile` before every poll, which may end the
 /// reading.
 pub fn read<E: From<KafkaError>>(
     consumer: &BaseConsumer,
@@ -127,7 +128,7 @@ pub fn read<E: From<KafkaError>>(
     offset: i64,
     topics: &Topics,
     mut meanwhile: impl FnMut() -> Result<(), E>,
-) -> Result<Option<Entry>, E> {
+) -> Result<Option<ShownEntry>, E> {
     let mut at = TopicPartitionList::new();
     at.add_partition_offset(topic, PARTITION, KafkaOffset::Offset(offset))?;
     consumer.assign(&at)?;
@@ -137,7 +138,7 @@ pub fn read<E: From<KafkaError>>(
         match consumer.poll(POLL) {
             Some(Ok(message)) => {
                 let text = message.payload().filter(|_| message.offset() == offset);
-                return Ok(text.and_then(|text| Entry::parse(text, topics)));
+                return Ok(text.and_then(|text| ShownEntry::parse(text, topics)));
             }
             Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
             Some(Err(error)) if is_gone(&error) => return Ok(None),
@@ -149,7 +150,7 @@ pub fn read<E: From<KafkaError>>(
     }
 }
 
-/// True if the log does not reach to the offset any more, or not yet.
+/// True if the offset is not in the log any more, or not yet.
 fn is_gone(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(error.rdkafka_error_code(), Some(Code::AutoOffsetReset | Code::OffsetOutOfRange))
@@ -178,21 +179,21 @@ mod tests {
                 Position { partition, offset: crate::model::event::Offset(*offset) }
             };
             let shown = Spans::covering(shown.iter().map(place));
-            let entry = Entry { id, fingerprint: "00ff".into(), levels, shown };
-            prop_assert_eq!(Entry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
+            let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown };
+            prop_assert_eq!(ShownEntry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
         }
 
         #[test]
         fn odd_text_is_refused_and_never_panics(text in "\\{?[ -~]{0,80}\\}?") {
-            prop_assert_eq!(Entry::parse(text.as_bytes(), &topics()), None);
+            prop_assert_eq!(ShownEntry::parse(text.as_bytes(), &topics()), None);
         }
     }
 
     #[test]
     fn an_entry_about_a_topic_that_is_not_ours_is_not_ours() {
         let shown = Spans::covering([Position::new(0, 7)]);
-        let entry = Entry { shown, ..Entry::default() };
+        let entry = ShownEntry { shown, ..ShownEntry::default() };
         let text = entry.to_text(&topics());
-        assert_eq!(Entry::parse(text.as_bytes(), &Topics::new(["others".to_owned()])), None);
+        assert_eq!(ShownEntry::parse(text.as_bytes(), &Topics::new(["others".to_owned()])), None);
     }
 }

@@ -1,8 +1,8 @@
 //! `validate --connect`: asks cluster and registry, with the configured settings, whether the pipeline could run.
 //!
-//! Nothing is changed and nobody is disturbed: no group is joined, no record is written, and the producer takes an id of
-//! its own, because the configured one would fence a running instance. So write access to the topics is not proven.
-//! Every question has a bounded time, and findings hold no secret.
+//! It changes nothing: it joins no group, writes no record, and its producer has an id of its own, because the configured one would
+//! fence a running instance. So it does not prove write access to the topics. Every question has a time limit, and findings hold
+//! no secret.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -19,21 +19,22 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 
 use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
-use super::metadata::MAX_BYTES;
-use super::output::value_subject;
+use super::connection::{is_decided, remedy};
+use super::progress::commit::MAX_BYTES;
+use super::sink::output::value_subject;
 use crate::codec::avro::Plan;
 use crate::codec::missing_fields;
 use crate::codec::registry::Registry;
 use crate::model::schema::Schema;
 
-/// Events taken between two attempts to reach a cluster: more than an attempt makes, so that none is left behind.
+/// Events taken between two attempts to reach a cluster. Larger: costs nothing. Smaller: errors of an attempt are left behind.
 const EVENTS: usize = 64;
-
-/// How long to try to reach the cluster. Longer: a wrong address is told late. Shorter: a slow network counts as gone.
+/// The time for reaching the cluster. Larger: a wrong address is told late. Smaller: a slow network counts as gone.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long one question may take.
+/// The time limit of one question. Larger: a broker that is gone is told late. Smaller: a busy one counts as gone.
 const ASK: Duration = Duration::from_secs(10);
-/// How long one attempt may take before we listen for what went wrong.
+/// The time limit of one attempt, after which connection errors are looked at. Larger: a wrong password is told late. Smaller: more
+/// attempts on a slow network.
 const ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Who has to act.
@@ -321,25 +322,6 @@ impl Probe<'_> {
             Ok(None) => {}
             Err(error) => self.outside(format!("the latest schema of `{subject}` cannot be had: {error}")),
         }
-    }
-}
-
-/// True for errors that asking again does not mend.
-pub fn is_decided(code: Code) -> bool {
-    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
-}
-
-/// What to do about a connection that does not come about. librdkafka speaks of its own settings, so ours are named.
-pub fn remedy(code: Option<Code>) -> &'static str {
-    match code {
-        Some(Code::SSL) => {
-            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
-        }
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-            "check user name, password and mechanism under `sasl`, and that the port takes them"
-        }
-        Some(Code::Resolve) => "check the host names in `brokers`",
-        _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
     }
 }
 

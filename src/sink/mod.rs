@@ -1,7 +1,6 @@
 //! Where releases go. A sink takes a [`Release`] and nothing else, so nothing reaches it that the gate has not counted.
 
 pub mod file;
-pub mod kafka;
 
 use std::future::Future;
 
@@ -10,15 +9,15 @@ use crate::files::FileError;
 use crate::gate::Release;
 use crate::model::event::Partition;
 use crate::model::release::manifest::{JournalEntry, PartitionSpans};
-use crate::model::release::spans::Span;
+use crate::model::release::runs::Runs;
 
 /// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
-fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {
+pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {
     let manifest = release.manifest();
     let from = &manifest.provenance;
-    let part = |(partition, spans): (Partition, &[Span])| {
+    let part = |(partition, runs): (Partition, &Runs)| {
         let (topic, partition) = place(partition);
-        PartitionSpans { topic, partition, spans: spans.iter().map(|s| [s.first.0, s.last.0]).collect() }
+        PartitionSpans { topic, partition, spans: runs.iter().map(|run| [run.first.0, run.last.0]).collect() }
     };
     JournalEntry {
         release_id: from.release_id.clone(),
@@ -75,7 +74,7 @@ pub enum SinkError {
     },
     /// The release cannot be written in the sink's format.
     #[error(transparent)]
-    Output(#[from] crate::kafka::output::OutputError),
+    Output(Box<dyn std::error::Error + Send + Sync>),
     /// A topic of the output is not there.
     #[error("the topic {0} does not exist or has no partitions; create it first")]
     NoTopic(String),

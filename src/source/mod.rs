@@ -6,10 +6,8 @@
 pub(crate) mod file;
 mod frame;
 pub mod generator;
-pub mod kafka;
 pub(crate) mod population;
 mod reader;
-mod schemas;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -24,7 +22,7 @@ use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::{CodecError, Decode, Encode, Format};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
-use crate::model::release::plan::{Ledger, ReleasePlan};
+use crate::model::release::plan::{CommitSpace, ReleasePlan};
 use crate::model::schema::Schema;
 
 /// The most events in one batch. Larger: the first record of a batch waits for more others. Smaller: more trips
@@ -42,7 +40,7 @@ pub enum SourceItem {
     /// What this instance reads belongs to nobody until the next assignment.
     Revoked,
     /// A new assignment: everything that was read before belongs to others, or will be read again.
-    Assigned(Assignment),
+    Assigned(NewAssignment),
     /// What an earlier release shows, where later ones must know. The earlier ones first.
     Recalled(Box<Recalled>),
     /// A release that was planned before a crash, with the records it was made of.
@@ -53,7 +51,7 @@ pub enum SourceItem {
 
 /// What this instance reads from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
+pub struct NewAssignment {
     /// Grows with every assignment: what was made in an earlier one is not published any more.
     pub epoch: u64,
     /// The partitions that are this instance's now; all, if the source has no others.
@@ -91,8 +89,8 @@ pub trait Source {
     /// True if what was read and not finished is read again after a restart. Then nothing is drained at a stop.
     const REREADS: bool = false;
 
-    /// Where what waits must be written down, if that is bounded.
-    fn ledger(&self) -> Option<Arc<dyn Ledger>> {
+    /// The space in which plans and held records are committed, if it is bounded.
+    fn commit_space(&self) -> Option<Arc<dyn CommitSpace>> {
         None
     }
 
@@ -141,7 +139,7 @@ pub enum SourceError {
     Lost(rdkafka::error::KafkaError),
     /// An assignment cannot be taken up.
     #[error(transparent)]
-    Assignment(#[from] crate::kafka::session::AssignmentFault),
+    Assignment(Box<dyn std::error::Error + Send + Sync>),
     /// The records of a planned release cannot be read any more.
     #[error("the records of a release that was planned before cannot be read again")]
     Reread,

@@ -157,8 +157,9 @@ def members_come_and_go(space):
     guest = c.Instance(space, BINARY, 1)
     for turn in range(4):
         space.produce(BINARY, 1000)
+        assigned = guest.said().count("partitions assigned")
         guest.start()
-        time.sleep(2)
+        guest.says("partitions assigned", times=assigned + 1)
         guest.kill(signal.SIGTERM)
         assert guest.process.returncode == 0, f"a drain ended with {guest.process.returncode}"
     space.cluster.tool("topics", "--alter", "--topic", space.source, "--partitions", "6")
@@ -248,11 +249,13 @@ def bad_network(_):
         space.produce(BINARY, 2000)
         a.says("release published")
         for mode, delay, seconds in (("cut", 0, 4), ("half-open", 0, 10), ("delay", 8, 12)) * (3 if LONG else 1):
-            for _ in range(4):
+            for _ in range(3):
+                published = a.said().count("release published")
                 space.produce(BINARY, 500)
-                time.sleep(0.2)
+                a.says("release published", times=published + 1)
+            space.produce(BINARY, 500)  # under way when the network breaks
             between.set(mode, delay)
-            time.sleep(seconds)
+            time.sleep(seconds)  # the length of the fault
             between.set("pass")
             before = a.said().count("release published")
             space.produce(BINARY, 1000)
@@ -595,11 +598,13 @@ def broker_loss(_):
     try:
         space = c.Space(cluster, "brokers", partitions=6)
         instances = [c.Instance(space, BINARY, number).start() for number in range(2)]
+        published = lambda: sum(instance.said().count("release published") for instance in instances)
         for broker in (1, 2, 3):
+            before = published()
             space.produce(BINARY, 1500)
-            time.sleep(1)
+            c.wait_for(lambda: published() > before, 90, "a release, so that more are under way when the broker dies")
             cluster.broker("kill", broker)
-            time.sleep(3)
+            time.sleep(3)  # the length of the fault
             cluster.broker("start", broker)
         for broker in (1, 2, 3):
             space.produce(BINARY, 1500)

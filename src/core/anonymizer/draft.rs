@@ -2,7 +2,7 @@
 //!
 //! A draft is made by [`Anonymizer::draft`] or [`Draft::new`] and filled by methods that walk one way: [`Draft::recode`] sets
 //! the recoding and groups the rows, [`Draft::plan_rows`] or [`Draft::show`] gives each row its outcome,
-//! [`CommitSpace::fit`](super::commit_space::CommitSpace::fit) suppresses waiting records that cannot be committed,
+//! [`Uncommitted::fit`](super::uncommitted::Uncommitted::fit) suppresses waiting records that cannot be committed,
 //! [`Draft::generalize`] makes the batch for the gate. A draft owns its inputs, so the gate can refuse it and it can be changed
 //! and tried again; the state of the anonymizer changes only after the gate.
 

@@ -11,7 +11,7 @@ use super::{Anonymizer, Closing};
 use crate::model::event::{Millis, Partition};
 use crate::model::lattice::Level;
 use crate::model::policy::Policy;
-use crate::model::release::plan::Ledger;
+use crate::model::release::plan::CommitSpace;
 use crate::search::choose::Choice;
 use crate::window::TooWide;
 
@@ -25,7 +25,7 @@ pub struct Anonymizers {
     seeds: ChaCha8Rng,
     assigned: Option<(Option<Vec<Partition>>, Option<Vec<Level>>)>,
     lanes: BTreeMap<Partition, Anonymizer>,
-    ledger: Option<Arc<dyn Ledger>>,
+    ledger: Option<Arc<dyn CommitSpace>>,
 }
 
 impl Anonymizers {
@@ -38,7 +38,7 @@ impl Anonymizers {
 
     /// Lets no more wait than can be written down there.
     #[must_use]
-    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
+    pub fn within(mut self, ledger: Option<Arc<dyn CommitSpace>>) -> Self {
         self.ledger = ledger;
         self
     }

@@ -195,16 +195,16 @@ impl Anonymizer {
     /// Takes a draft through the commit space and the gate. Where the gate refuses it, tries again without held rows, and with
     /// `sequential` at last without any rows.
     fn finish_locally(&mut self, draft: &mut Draft, rules: &Rules) -> Closing {
-        self.commit_space.fit(draft);
+        self.uncommitted.fit(draft);
         let mut closing = self.pass_gate(draft);
         if matches!(closing, Closing::Refused(_)) && draft.outcomes.leave_held_out() {
             self.leave_recurring_out(draft, rules);
-            self.commit_space.fit(draft);
+            self.uncommitted.fit(draft);
             closing = self.pass_gate(draft);
         }
         let asked = self.policy.sequential.is_some();
         if matches!(closing, Closing::Refused(_)) && asked && draft.outcomes.leave_all_out(self.policy.action) {
-            self.commit_space.fit(draft);
+            self.uncommitted.fit(draft);
             closing = self.pass_gate(draft);
         }
         closing

@@ -9,11 +9,10 @@
 //! the recoding that was planned before a crash, `sliding/` picks one whose snapshot is safe beside the earlier snapshots.
 //!
 //! The [`Anonymizer`] is the state between windows: the last recoding, the waiting records (`waiting.rs`), the last snapshot
-//! (`sliding/`), the values shown by earlier releases (`sequential.rs`), the releases not committed yet (`commit_space.rs`).
+//! (`sliding/`), the values shown by earlier releases (`sequential.rs`), the releases not committed yet (`uncommitted.rs`).
 //! Invariant: only a draft that passed the gate changes the waiting records, apart from records that expire or are retracted
 //! with it.
 
-mod commit_space;
 mod draft;
 mod grouping;
 mod lanes;
@@ -25,6 +24,7 @@ mod replay;
 mod sequential;
 mod sliding;
 mod tumbling;
+mod uncommitted;
 mod waiting;
 
 use std::sync::Arc;
@@ -41,16 +41,16 @@ use crate::model::event::{Millis, Partition};
 use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
-use crate::model::release::plan::Ledger;
+use crate::model::release::plan::CommitSpace;
 use crate::privacy::Rules;
 use crate::search::choose::{Choice, Chosen};
 use crate::search::evaluator::{Evaluator, Trail};
 use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
 
-use commit_space::CommitSpace;
 use local::Learning;
 use sliding::Snapshots;
+use uncommitted::Uncommitted;
 use waiting::Waiting;
 
 pub use lanes::Anonymizers;
@@ -78,7 +78,7 @@ pub struct Anonymizer {
     /// The time that an insight into the next search may take, if one was asked for.
     look: Option<Duration>,
     insight: Option<Insight>,
-    commit_space: CommitSpace,
+    uncommitted: Uncommitted,
     learning: Learning,
 }
 
@@ -108,7 +108,7 @@ impl Anonymizer {
             snapshots: Snapshots::default(),
             dictionaries: None,
             partitions: None,
-            commit_space: CommitSpace::default(),
+            uncommitted: Uncommitted::default(),
             look: None,
             insight: None,
             learning: Learning::default(),
@@ -125,10 +125,10 @@ impl Anonymizer {
         self.insight.take()
     }
 
-    /// Caps waiting records so that `ledger` can hold every release.
+    /// Caps waiting records so that `space` can hold every release.
     #[must_use]
-    pub fn within(mut self, ledger: Option<Arc<dyn Ledger>>) -> Self {
-        self.commit_space = CommitSpace::new(ledger);
+    pub fn within(mut self, space: Option<Arc<dyn CommitSpace>>) -> Self {
+        self.uncommitted = Uncommitted::new(space);
         self
     }
 
@@ -153,7 +153,7 @@ impl Anonymizer {
     pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<&[Level]>) {
         self.partitions = partitions;
         self.learning = Learning::default();
-        self.commit_space.forget();
+        self.uncommitted.forget();
         self.waiting = Waiting::new(&self.policy);
         // Records of a snapshot are finished, so the next window has none of them: there is nothing to compare.
         self.snapshots = Snapshots::default();

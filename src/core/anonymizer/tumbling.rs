@@ -44,14 +44,14 @@ impl Anonymizer {
 
     /// Makes a release without rows of a draft for which no recoding was searched.
     pub(super) fn release_unsearched(&mut self, mut draft: Draft) -> Closing {
-        self.commit_space.fit(&mut draft);
+        self.uncommitted.fit(&mut draft);
         self.pass_gate(&draft)
     }
 
     /// Takes a draft whose rows are planned through the commit space and the gate. Where the gate refuses it, tries again
     /// without held rows, and with `sequential` at last without any rows.
     pub(super) fn finish(&mut self, mut draft: Draft, evaluator: &Evaluator<'_>, rules: &Rules) -> Closing {
-        self.commit_space.fit(&mut draft);
+        self.uncommitted.fit(&mut draft);
         draft.note_losses(evaluator);
         if let Some(chosen) = &draft.chosen {
             self.make_insight(evaluator, chosen);
@@ -60,13 +60,13 @@ impl Anonymizer {
         if matches!(closing, Closing::Refused(_)) && draft.outcomes.leave_held_out() {
             // Where a criterion is not monotone, held rows can break a class that satisfies it without them.
             self.leave_recurring_out(&mut draft, rules);
-            self.commit_space.fit(&mut draft);
+            self.uncommitted.fit(&mut draft);
             closing = self.pass_gate(&draft);
         }
         let asked = self.policy.sequential.is_some();
         if matches!(closing, Closing::Refused(_)) && asked && draft.outcomes.leave_all_out(self.policy.action) {
             // A rule about several classes can need the rows that `sequential` leaves out.
-            self.commit_space.fit(&mut draft);
+            self.uncommitted.fit(&mut draft);
             closing = self.pass_gate(&draft);
         }
         closing
@@ -88,7 +88,7 @@ impl Anonymizer {
         match verdict {
             Ok(release) => {
                 self.waiting.settle(&draft.rows, &draft.outcomes);
-                self.commit_space.made(&release.lineage().finished);
+                self.uncommitted.made(&release.lineage().finished);
                 if !release.is_empty() {
                     self.last = Some(draft.recoding.clone());
                 }

@@ -271,7 +271,8 @@ fn a_large_lattice_is_never_enumerated() {
     let tuples = Table::new(&table.rows, &Rows::new(ATTRIBUTES, 0), &table.rules.counting());
     let terms = Terms::new(&table.policy, &table.rules, &table.dictionaries.quasi);
     assert!(terms.lattice().size() > 10_000_000_000);
-    let learnt = |evaluations| learn(&terms, &[&tuples], &Effort { evaluations, shares: vec![0.01], ..Effort::default() });
+    let learnt =
+        |evaluations| learn(&terms, &[&tuples], &Effort { evaluations, shares: vec![0.01], ..Effort::default() });
     let loss = |schedule: &Schedule| {
         let regions = apply(&terms, &tuples, schedule, 0, 0);
         assert_eq!(regions.left(), 0);

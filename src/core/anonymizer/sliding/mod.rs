@@ -179,7 +179,7 @@ impl Anonymizer {
             draft.outcomes = outcomes;
             draft.note_losses(&evaluator);
             let lineage = |given_up| self.account(draft, pool, given_up).lineage;
-            let Some(given_up) = self.commit_space.excess(pool.window, lineage) else { continue };
+            let Some(given_up) = self.uncommitted.excess(pool.window, lineage) else { continue };
             let mut batch = self.account(draft, pool, given_up).of(draft.generalize());
             self.add_losses(&mut batch);
             let verdict = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref());
@@ -255,7 +255,7 @@ impl Anonymizer {
         match gate::verify(batch, &self.rules) {
             Ok(release) => {
                 self.snapshots = Snapshots::default();
-                self.commit_space.made(&release.lineage().finished);
+                self.uncommitted.made(&release.lineage().finished);
                 self.last = Some(draft.recoding);
                 Closing::Release(Box::new(release))
             }
@@ -306,7 +306,7 @@ impl Anonymizer {
     fn skip_snapshot(&mut self, mut draft: Draft, pool: &Pool, unmet: Option<Unmet>) -> Closing {
         draft.clear();
         let lineage = |given_up| self.account(&draft, pool, given_up).lineage;
-        let given_up = self.commit_space.excess(pool.window, lineage).unwrap_or(pool.window);
+        let given_up = self.uncommitted.excess(pool.window, lineage).unwrap_or(pool.window);
         let mut batch = self.account(&draft, pool, given_up).of(draft.generalize());
         batch.provenance.work.skipped = pool.window > 0 && unmet.is_none();
         batch.provenance.work.unmet = unmet;
@@ -350,7 +350,7 @@ impl Anonymizer {
     /// Updates the state for the next slide.
     fn remember(&mut self, reason: CloseReason, in_window: &Spans, release: &Release) {
         let finished = &release.lineage().finished;
-        self.commit_space.made(finished);
+        self.uncommitted.made(finished);
         let Snapshots { shown, published, waiting, given_up, .. } = &mut self.snapshots;
         if let Some(now) = &release.lineage().plan.shown {
             shown.clone_from(now);

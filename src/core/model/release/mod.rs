@@ -3,5 +3,6 @@
 pub mod dead_letter;
 pub mod manifest;
 pub mod plan;
+pub mod runs;
 pub mod spans;
 pub mod tombstone;

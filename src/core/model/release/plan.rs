@@ -1,4 +1,4 @@
-//! The plan of a release: enough to make the very same bytes again after a crash.
+//! The plan of a release: enough to make the very same bytes again after a crash. It has to fit a [`CommitSpace`].
 
 use super::spans::Spans;
 use crate::model::event::{Millis, Partition, Position};
@@ -46,20 +46,20 @@ impl ReleasePlan {
     }
 }
 
-/// Where releases and what waits between them are written down, in bounded room.
-pub trait Ledger: Send + Sync {
-    /// Whether a release can be written down: its plan, unless it needs none, and what is `finished` with it. The `earlier`
-    /// ones have been made, and may not be written down yet.
-    fn room(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Room;
+/// The bounded space of a commit, where the plan of a release and the offsets of held records are written.
+pub trait CommitSpace: Send + Sync {
+    /// Tells whether the commits of a release fit: the one with its plan, unless it needs none, and the one after it, which
+    /// marks `finished` as done. Releases that were made before it and may not be committed yet finish the `earlier` records.
+    fn fit(&self, earlier: &[Spans], plan: Option<&ReleasePlan>, finished: &Spans) -> Fit;
 }
 
-/// Whether something can be written down.
+/// The answer of a [`CommitSpace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// It can.
-    Enough,
-    /// Too many scattered records would still wait.
-    TooMuchWaits,
+pub enum Fit {
+    /// All commits fit.
+    Fits,
+    /// Too many scattered records would be held after the release.
+    TooManyHeld,
     /// The plan itself is too long.
-    TooMuchPlanned,
+    PlanTooLong,
 }

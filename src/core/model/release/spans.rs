@@ -1,184 +1,168 @@
-//! Which records: offsets of partitions as runs, so that a window's worth of positions is a few of them.
+//! Record sets: offsets of several partitions, one [`Runs`] per partition.
 //!
-//! Invariant: the runs of a partition are ascending and disjoint, and a partition without any is not there.
+//! Invariant: a partition without offsets has no entry, so equal sets are equal values.
 
 use std::collections::BTreeMap;
 
+pub use super::runs::{Runs, Span};
 use crate::model::event::{Offset, Partition, Position};
 
-/// An unbroken run of offsets, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// The first offset.
-    pub first: Offset,
-    /// The last offset.
-    pub last: Offset,
-}
-
-/// Which offsets of which partitions: run-length encoded, ascending, disjoint.
+/// A set of records by position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spans(BTreeMap<Partition, Vec<Span>>);
-
-impl Span {
-    fn len(self) -> u64 {
-        (self.last.0 - self.first.0 + 1) as u64
-    }
-}
+pub struct Spans(BTreeMap<Partition, Runs>);
 
 impl Spans {
-    /// The spans that cover exactly these positions. A log is read forwards, so they mostly come as runs already, those of
-    /// several partitions in turn.
+    /// The set of these positions. A log is read forwards, so they mostly come as runs already, those of several partitions in
+    /// turn.
     pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
         let mut covering = Covering::default();
         positions.into_iter().for_each(|position| covering.add(position));
         covering.spans()
     }
 
-    /// These spans, which are ascending and disjoint in each partition.
-    pub fn from_runs(runs: impl IntoIterator<Item = (Partition, Vec<Span>)>) -> Self {
-        Self(runs.into_iter().filter(|(_, spans)| !spans.is_empty()).collect())
+    /// The set with these offsets in each partition.
+    pub fn from_runs(runs: impl IntoIterator<Item = (Partition, Runs)>) -> Self {
+        Self(runs.into_iter().filter(|(_, runs)| !runs.is_empty()).collect())
     }
 
-    /// Partition by partition.
-    pub fn iter(&self) -> impl Iterator<Item = (Partition, &[Span])> {
-        self.0.iter().map(|(p, s)| (*p, s.as_slice()))
+    /// The partitions that have offsets, ascending, with their offsets.
+    pub fn iter(&self) -> impl Iterator<Item = (Partition, &Runs)> {
+        self.0.iter().map(|(partition, runs)| (*partition, runs))
     }
 
-    /// The spans of one partition.
-    pub fn of(&self, partition: Partition) -> &[Span] {
-        self.0.get(&partition).map_or(&[], Vec::as_slice)
+    /// The offsets of one partition.
+    pub fn of(&self, partition: Partition) -> &Runs {
+        self.0.get(&partition).unwrap_or(Runs::EMPTY)
     }
 
-    /// What either of them covers.
+    /// The records that are in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut all = self.0.clone();
-        for (&partition, spans) in &other.0 {
-            let own = all.entry(partition).or_default();
-            own.extend_from_slice(spans);
-            merge(own);
+        for (&partition, runs) in &other.0 {
+            all.entry(partition).or_default().insert_all(runs);
         }
         Self(all)
     }
 
-    /// What this one covers and the other does not.
+    /// The records of this set that are not in the other.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
-        Self::from_runs(self.iter().map(|(partition, spans)| (partition, subtract(spans, other.of(partition)))))
+        Self::from_runs(self.iter().map(|(partition, runs)| (partition, runs.without(other.of(partition)))))
     }
 
-    /// What both of them cover.
+    /// The records that are in both sets.
     #[must_use]
     pub fn within(&self, other: &Self) -> Self {
-        self.without(&self.without(other))
+        Self::from_runs(self.iter().map(|(partition, runs)| (partition, runs.intersection(other.of(partition)))))
     }
 
-    /// True if nothing is covered.
+    /// True if no record is in the set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many offsets are covered.
+    /// The number of records.
     pub fn count(&self) -> u64 {
-        self.0.values().flatten().map(|span| span.len()).sum()
+        self.0.values().map(Runs::count).sum()
     }
 
-    /// True if the position is covered.
+    /// True if the record is in the set.
     pub fn contains(&self, position: Position) -> bool {
-        let runs = self.of(position.partition);
-        let at = runs.partition_point(|s| s.last < position.offset);
-        runs.get(at).is_some_and(|s| s.first <= position.offset)
+        self.of(position.partition).contains(position.offset.0)
     }
 
-    /// Answers the same for one position after the other, at a step each where they come in order.
+    /// Answers [`Spans::contains`] for many positions; constant time for positions that come in order.
     pub fn finder<'a>(&'a self) -> Finder<'a> {
         let mut before = 0;
-        let lane = |(partition, runs): (Partition, &'a [Span])| {
-            let start = |run: &Span| {
-                before += run.len() as usize;
-                before - run.len() as usize
+        let cursor = |(partition, runs): (Partition, &'a Runs)| {
+            let start = |run: Span| {
+                before += run.count() as usize;
+                before - run.count() as usize
             };
             let starts = runs.iter().map(start).collect();
-            Lane { partition, runs, starts, at: 0, from: 1, to: 0, start: None }
+            Cursor { partition, runs: runs.as_slice(), starts, at: 0, from: 1, to: 0, start: None }
         };
-        Finder { lanes: self.iter().map(lane).collect(), lane: 0 }
+        Finder { cursors: self.iter().map(cursor).collect(), current: 0 }
     }
 }
 
-/// Spans that grow by one position after the other, at a step each where they come in order.
+/// Builds [`Spans`] from single positions; constant time for positions that come in order.
 #[derive(Default)]
 pub struct Covering {
-    lanes: Vec<(Partition, Vec<Span>)>,
-    lane: usize,
+    partitions: Vec<(Partition, Vec<Span>)>,
+    /// The index of the partition that the last position was in.
+    current: usize,
 }
 
 impl Covering {
-    /// Covers the position too.
+    /// Adds a position.
     #[inline]
     pub fn add(&mut self, Position { partition, offset }: Position) {
-        let Self { lanes, lane } = self;
-        if lanes.get(*lane).is_none_or(|lane| lane.0 != partition) {
-            *lane = lanes.iter().position(|lane| lane.0 == partition).unwrap_or_else(|| {
-                lanes.push((partition, Vec::new()));
-                lanes.len() - 1
+        let Self { partitions, current } = self;
+        if partitions.get(*current).is_none_or(|(known, _)| *known != partition) {
+            *current = partitions.iter().position(|(known, _)| *known == partition).unwrap_or_else(|| {
+                partitions.push((partition, Vec::new()));
+                partitions.len() - 1
             });
         }
-        match lanes[*lane].1.last_mut() {
+        let spans = &mut partitions[*current].1;
+        match spans.last_mut() {
             Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
-            _ => lanes[*lane].1.push(Span { first: offset, last: offset }),
+            _ => spans.push(Span { first: offset, last: offset }),
         }
     }
 
-    /// What is covered.
-    pub fn spans(mut self) -> Spans {
-        self.lanes.iter_mut().for_each(|(_, spans)| merge(spans));
-        Spans(self.lanes.into_iter().collect())
+    /// The set of all positions that were added.
+    pub fn spans(self) -> Spans {
+        Spans(self.partitions.into_iter().map(|(partition, spans)| (partition, Runs::from_unsorted(spans))).collect())
     }
 }
 
-/// Remembers the last answer in each partition, and which offsets around it have the same one: the next position is near.
+/// Remembers the last answer in each partition, and the range of offsets that share it: the next position is near.
 pub struct Finder<'a> {
-    lanes: Vec<Lane<'a>>,
-    lane: usize,
+    cursors: Vec<Cursor<'a>>,
+    /// The index of the cursor that answered last.
+    current: usize,
 }
 
-struct Lane<'a> {
+/// The part of a [`Finder`] for one partition.
+struct Cursor<'a> {
     partition: Partition,
     runs: &'a [Span],
-    /// How many offsets are covered before each run, those of partitions before it included.
+    /// The number of offsets before each run, those of smaller partitions included.
     starts: Vec<usize>,
     /// The runs before this one ended before the last offset.
     at: usize,
     /// The offsets with the last answer, both ends included; none at first.
     from: i64,
     to: i64,
-    /// The place of the first of them, if they are covered.
+    /// The place of the first of them, if they are in the set.
     start: Option<usize>,
 }
 
 impl Finder<'_> {
-    /// True if the position is covered.
+    /// True if the position is in the set.
     #[inline]
     pub fn contains(&mut self, position: Position) -> bool {
         self.place(position).is_some()
     }
 
-    /// How many covered positions stand before this one, partition by partition; `None` if it is not covered.
+    /// The number of records of the set before this one, partition by partition; `None` if it is not in the set.
     #[inline]
     pub fn place(&mut self, position: Position) -> Option<usize> {
-        if self.lanes.get(self.lane).is_none_or(|lane| lane.partition != position.partition) {
-            let found = self.lanes.iter().position(|lane| lane.partition == position.partition);
-            self.lane = found?;
+        if self.cursors.get(self.current).is_none_or(|cursor| cursor.partition != position.partition) {
+            self.current = self.cursors.iter().position(|cursor| cursor.partition == position.partition)?;
         }
-        let lane = &mut self.lanes[self.lane];
-        if position.offset.0 < lane.from || lane.to < position.offset.0 {
-            lane.look_up(position.offset);
+        let cursor = &mut self.cursors[self.current];
+        if position.offset.0 < cursor.from || cursor.to < position.offset.0 {
+            cursor.look_up(position.offset);
         }
-        lane.start.map(|start| start + (position.offset.0 - lane.from) as usize)
+        cursor.start.map(|start| start + (position.offset.0 - cursor.from) as usize)
     }
 }
 
-impl Lane<'_> {
+impl Cursor<'_> {
     fn look_up(&mut self, offset: Offset) {
         let Self { runs, at, .. } = self;
         let ended = |run: usize| runs.get(run).is_some_and(|run| run.last < offset);
@@ -200,42 +184,6 @@ impl Lane<'_> {
     }
 }
 
-/// What is left of ascending spans without others.
-fn subtract(spans: &[Span], others: &[Span]) -> Vec<Span> {
-    let mut left = Vec::new();
-    let mut others = others.iter().peekable();
-    for span in spans {
-        let mut rest = Some(*span);
-        while let Some(Span { first, last }) = rest
-            && let Some(other) = others.peek().filter(|other| other.first <= last)
-        {
-            if first < other.first {
-                left.push(Span { first, last: Offset(other.first.0 - 1) });
-            }
-            // One that ends later may cover some of the next span too.
-            rest = (other.last < last).then(|| Span { first: first.max(Offset(other.last.0 + 1)), last });
-            if rest.is_some() {
-                others.next();
-            }
-        }
-        left.extend(rest);
-    }
-    left
-}
-
-/// Sorts spans, and makes one of those that touch.
-fn merge(spans: &mut Vec<Span>) {
-    // Mostly a few runs that are sorted already, which a stable sort merges.
-    spans.sort_by_key(|span| span.first);
-    spans.dedup_by(|next, span| {
-        let touches = next.first.0.saturating_sub(span.last.0) <= 1;
-        if touches {
-            span.last = span.last.max(next.last);
-        }
-        touches
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -253,13 +201,12 @@ mod tests {
             let spans = Spans::covering(positions.iter().copied());
             let covered: Vec<Position> = spans
                 .iter()
-                .flat_map(|(p, spans)| spans.iter().map(move |s| (p, s)))
-                .flat_map(|(p, s)| (s.first.0..=s.last.0).map(move |o| Position { partition: p, offset: Offset(o) }))
+                .flat_map(|(p, runs)| runs.offsets().map(move |o| Position { partition: p, offset: Offset(o) }))
                 .collect();
             let sorted: BTreeSet<Position> = positions.into_iter().collect();
             prop_assert_eq!(covered, sorted.into_iter().collect::<Vec<_>>());
-            for (_, spans) in spans.iter() {
-                prop_assert!(spans.windows(2).all(|pair| pair[0].last.0 + 1 < pair[1].first.0));
+            for (_, runs) in spans.iter() {
+                prop_assert!(runs.as_slice().windows(2).all(|pair| pair[0].last.0 + 1 < pair[1].first.0));
             }
         }
 

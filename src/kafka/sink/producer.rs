@@ -1,8 +1,8 @@
-//! The transactional producer, with a bound on every call and a meaning for every error.
+//! The transactional producer, with a time limit on every call.
 //!
-//! librdkafka's transaction calls have time limits of their own, and some do not keep them when a coordinator goes away. So
-//! each runs on a thread that can be left behind: then a new producer takes the transactional id over, and what the old
-//! one may still do is fenced.
+//! librdkafka's transaction calls have time limits of their own, and some do not keep them when a coordinator goes away. So each
+//! call runs on a thread that can be left behind: a new producer then takes the transactional id over, and the broker fences the
+//! old one.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,49 +15,38 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
+use super::fault::{Fault, classify, is_hopeless};
 use crate::kafka::client::{self, KafkaSinkConfig};
-use crate::kafka::complaints::Complaints;
-use crate::kafka::probe::{is_decided, remedy};
-use crate::kafka::session::{self, Session};
+use crate::kafka::connection::{self, Complaints, is_decided, remedy};
+use crate::kafka::session::Session;
 use crate::sink::SinkError;
 
-/// How long one transaction call may take before its answer counts as lost.
+/// The time limit of one transaction call; then its answer counts as lost. Larger: a hang is noticed late. Smaller: brokers that
+/// are only slow cost a new producer.
 pub(super) const CALL: Duration = Duration::from_secs(20);
-/// How long the first attempt to take the id over may take before we listen for what went wrong.
+/// The time limit of the first attempt to take the id over, after which connection errors are looked at. Larger: a wrong password
+/// is told late. Smaller: more attempts on a slow network.
 const FIRST: Duration = Duration::from_secs(5);
-/// Events taken between two attempts: more than an attempt makes.
+/// Events taken between two attempts. Larger: costs nothing. Smaller: errors of an attempt are left behind in the queue.
 const EVENTS: usize = 64;
-/// How long a call may overrun that before it is left behind. Longer: a hang is noticed late. Shorter: calls that are only slow
-/// cost a new producer.
+/// The time that a call may overrun [`CALL`] before its thread is left behind. Larger: a hang is noticed late. Smaller: calls that
+/// are only slow cost a new producer.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a release is tried again before the service gives up and lets its supervisor start over.
+/// The time for which a release is tried again; then the service ends and its supervisor starts over. Larger: a cluster that does
+/// not recover is told late. Smaller: an outage that a retry survives ends the process.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a start waits for what the cluster says of the output's topics. Longer: nobody learns that it says nothing. Shorter:
-/// a network that is only slow ends the process.
+/// The time for which a start waits for the output's topics. Larger: nobody learns that the cluster does not answer. Smaller: a
+/// network that is only slow ends the process.
 const LOOKED_UP: Duration = Duration::from_secs(60);
-/// Records queued between two looks at what was delivered. More: delivery reports pile up. Fewer: a lock per record.
+/// The pause between two attempts. Larger: a start takes longer. Smaller: the log fills with warnings.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// Records queued between two looks at delivery reports. Larger: reports pile up. Smaller: a lock per record.
 const LOOK_EVERY: u64 = 256;
-
-/// How often a flush looks whether it is done. Longer: every release waits for it. Shorter: burns a core.
+/// The pause between two looks of a flush. Larger: every release waits for it. Smaller: burns a core.
 const SOON: Duration = Duration::from_millis(1);
-
-/// A transaction that takes longer to end, or to take its offsets, may have been told so twice. Longer: that goes unnoticed.
-/// Shorter: brokers that are only slow cost a new producer.
+/// A request to end a transaction, or with its offsets, that takes longer may have been sent twice. Larger: that goes unnoticed.
+/// Smaller: brokers that are only slow cost a new producer.
 const PROMPT: Duration = Duration::from_secs(1);
-
-/// Why a transaction did not go through.
-pub(super) enum Fault {
-    /// The assignment is no longer ours.
-    Stale,
-    /// Aborted cleanly; the same release can be tried again.
-    Again(KafkaError),
-    /// The outcome is not known, or the producer is no longer usable.
-    Unknown(KafkaError),
-    /// Another instance has the transactional id.
-    Fenced,
-    /// No use in trying again.
-    Fatal(SinkError),
-}
 
 /// A producer that owns the transactional id.
 pub(super) struct Transactions {
@@ -72,13 +61,13 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Takes the transactional id over for the first time. A cluster that refuses us is an error at once: nobody should
-    /// wait for a wrong password to become right.
+    /// Takes the transactional id over for the first time. A cluster that refuses us is an error at once: waiting does not make a
+    /// wrong password right.
     pub(super) fn first(config: &KafkaSinkConfig, session: &Session) -> Result<Self, SinkError> {
         Self::take(config, session, true)
     }
 
-    /// Takes the transactional id over: whoever had it is fenced, and what it left open is aborted or completed.
+    /// Takes the transactional id over: the producer that had it is fenced, and its open transaction is aborted or completed.
     pub(super) fn take_over(config: &KafkaSinkConfig, session: &Session) -> Result<Self, SinkError> {
         Self::take(config, session, false)
     }
@@ -117,7 +106,7 @@ impl Transactions {
                 });
             }
             tracing::warn!(%error, "the transactional id cannot be taken over yet");
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(TRY_AGAIN);
         }
     }
 
@@ -125,12 +114,12 @@ impl Transactions {
     pub(super) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
         let asked = Instant::now();
         let metadata = loop {
-            match self.producer.client().fetch_metadata(Some(topic), session::ASK) {
+            match self.producer.client().fetch_metadata(Some(topic), connection::ASK) {
                 Ok(metadata) => break metadata,
                 Err(error) if asked.elapsed() > LOOKED_UP => return Err(SinkError::Kafka(error)),
                 Err(error) => tracing::warn!(%error, topic, "a topic of the output cannot be looked up yet"),
             }
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(TRY_AGAIN);
         };
         let partitions = metadata.topics().first().map_or(0, |t| t.partitions().len());
         if partitions == 0 { Err(SinkError::NoTopic(topic.to_owned())) } else { Ok(partitions as i32) }
@@ -226,7 +215,7 @@ impl Transactions {
         match fault {
             Fault::Fenced if self.begun.elapsed() >= self.timeout => {
                 tracing::warn!("a transaction took longer than `transaction_timeout`: the broker has aborted it");
-                Fault::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
+                Fault::lost()
             }
             other => other,
         }
@@ -246,55 +235,10 @@ pub(super) fn bounded(
     limit: Duration,
     call: impl FnOnce() -> Result<(), KafkaError> + Send + 'static,
 ) -> Result<(), Fault> {
-    let lost = || Fault::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut));
     let (sender, receiver) = sync_channel(1);
     let run = move || drop(sender.send(call()));
-    std::thread::Builder::new().name("transaction".into()).spawn(run).map_err(|_| lost())?;
-    receiver.recv_timeout(limit).map_err(|_| lost())?.map_err(classify)
-}
-
-/// What an error means for the release.
-pub(super) fn classify(error: KafkaError) -> Fault {
-    use RDKafkaErrorCode as Code;
-    match code(&error) {
-        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
-            return Fault::Stale;
-        }
-        Some(Code::OffsetMetadataTooLarge) => return Fault::Fatal(SinkError::MetadataTooLarge),
-        Some(Code::InvalidProducerEpoch | Code::ProducerFenced | Code::Fenced) => return Fault::Fenced,
-        _ if is_hopeless(&error) => return Fault::Fatal(SinkError::Kafka(error)),
-        _ => {}
-    }
-    match &error {
-        KafkaError::Transaction(inner) if inner.is_fatal() => Fault::Unknown(error),
-        KafkaError::Transaction(inner) if inner.txn_requires_abort() => Fault::Again(error),
-        KafkaError::Transaction(_) => Fault::Unknown(error),
-        _ => Fault::Again(error),
-    }
-}
-
-/// True for errors that no waiting mends.
-fn is_hopeless(error: &KafkaError) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(
-        code(error),
-        Some(
-            Code::TopicAuthorizationFailed
-                | Code::GroupAuthorizationFailed
-                | Code::TransactionalIdAuthorizationFailed
-                | Code::ClusterAuthorizationFailed
-                | Code::InvalidTransactionTimeout
-                | Code::UnsupportedVersion
-                | Code::MessageSizeTooLarge
-        )
-    )
-}
-
-fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
-    match error {
-        KafkaError::Transaction(inner) => Some(inner.code()),
-        other => other.rdkafka_error_code(),
-    }
+    std::thread::Builder::new().name("transaction".into()).spawn(run).map_err(|_| Fault::lost())?;
+    receiver.recv_timeout(limit).map_err(|_| Fault::lost())?.map_err(classify)
 }
 
 /// Hears what librdkafka says of connections, which is more than its calls return.
@@ -313,7 +257,7 @@ impl Context {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        session::log(level, facility, message);
+        connection::log(level, facility, message);
     }
     fn error(&self, error: KafkaError, _reason: &str) {
         if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {

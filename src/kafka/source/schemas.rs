@@ -1,7 +1,7 @@
-//! Schemas of messages in the Confluent wire format: resolved before a message is handed on, so that decoding never waits.
+//! Resolves the schemas of messages in the Confluent wire format before the messages are handed on, so that decoding never waits.
 //!
-//! A message whose schema cannot be had parks its partition, and only that one, until the registry answers. An id that
-//! the registry still does not know after a while is given up: its messages are rejected.
+//! A message whose schema cannot be had parks its partition, and only that one, until the registry answers. An id that the
+//! registry does not know after [`APPEARS`] is given up: its messages are rejected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ use crate::codec::confluent::SchemaCache;
 use crate::codec::registry::RegistryError;
 use crate::model::event::{Event, Partition};
 
-/// How long an id that the registry does not know may still appear there. Longer holds a partition up for one bad
-/// message; shorter rejects messages that came faster than their schema.
+/// The time in which an id that the registry does not know may still appear there. Larger: one bad message holds a partition up
+/// for longer. Smaller: messages that came faster than their schema are rejected.
 const APPEARS: Duration = Duration::from_secs(10);
-/// How often a registry that does not answer is asked again.
+/// The time between two questions to a registry that does not answer. Larger: partitions wait for longer. Smaller: a registry
+/// that is overloaded gets more load.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Resolves ids, and keeps what cannot be decoded yet.
+/// Resolves ids, and parks messages that cannot be decoded yet.
 pub(super) struct Schemas {
     cache: Arc<SchemaCache>,
     runtime: Handle,
@@ -35,7 +36,7 @@ struct Parked {
 /// A batch, sorted.
 #[derive(Default)]
 pub(super) struct Sorted {
-    /// What can be decoded.
+    /// The events that can be decoded.
     pub(super) ready: Vec<Event>,
     /// Partitions to pause.
     pub(super) parked: Vec<Partition>,
@@ -53,12 +54,12 @@ impl Schemas {
         self.parked.keys().copied()
     }
 
-    /// A new assignment: what waits is read again.
+    /// Drops the parked messages: a new assignment reads them again.
     pub(super) fn forget(&mut self) {
         self.parked.clear();
     }
 
-    /// Lets through what can be decoded, in order per partition.
+    /// Lets through the messages that can be decoded, in order per partition.
     pub(super) fn sort(&mut self, events: Vec<Event>) -> Sorted {
         let mut sorted = Sorted::default();
         if !self.parked.is_empty() && self.asked.elapsed() >= ASK_AGAIN {
@@ -74,8 +75,8 @@ impl Schemas {
         sorted
     }
 
-    /// Waits until the schemas of all these events are settled: a planned release cannot be made without them.
-    pub(super) fn settle(&self, events: &[Event]) {
+    /// Waits until the schemas of all these events are known or given up: a planned release cannot be made without them.
+    pub(super) fn resolve_all(&self, events: &[Event]) {
         let since = Instant::now();
         for event in events {
             while !self.resolves(event, since) {

@@ -2,35 +2,35 @@
 //!
 //! Each run of waiting records takes space there. Where the space does not suffice, the oldest waiting records are suppressed:
 //! they were left out most often. Published rows do not depend on it, so a release that is made again after a crash has the
-//! same bytes. Without a [`Ledger`] (files, standard output) there is no cap.
+//! same bytes. Without a [`CommitSpace`] (files, standard output) there is no cap.
 
 use std::sync::Arc;
 
 use super::draft::Draft;
 use super::outcomes::Outcomes;
 use crate::generalize::Lineage;
-use crate::model::release::plan::{Ledger, Room};
+use crate::model::release::plan::{CommitSpace, Fit};
 use crate::model::release::spans::Spans;
 
 /// Releases that may be made and not committed: one is being published, one waits for it, one is being made. More reserves
 /// space that is never used; fewer lets a commit grow beyond its limit.
 const UNDER_WAY: usize = 3;
 
-/// The ledger, if there is one, and the releases that it does not know yet.
+/// The commit space, if it is bounded, and the releases that are not committed yet.
 #[derive(Default)]
-pub(super) struct CommitSpace {
-    ledger: Option<Arc<dyn Ledger>>,
+pub(super) struct Uncommitted {
+    space: Option<Arc<dyn CommitSpace>>,
     earlier: Vec<Spans>,
 }
 
-impl CommitSpace {
-    pub(super) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
-        Self { ledger, earlier: Vec::new() }
+impl Uncommitted {
+    pub(super) fn new(space: Option<Arc<dyn CommitSpace>>) -> Self {
+        Self { space, earlier: Vec::new() }
     }
 
     /// Records a release that finishes these records.
     pub(super) fn made(&mut self, finished: &Spans) {
-        if self.ledger.is_some() {
+        if self.space.is_some() {
             self.earlier.push(finished.clone());
             if self.earlier.len() > UNDER_WAY {
                 self.earlier.remove(0);
@@ -46,11 +46,11 @@ impl CommitSpace {
     /// How many of `most` waiting records must be suppressed so that the release fits; `None` if it does not fit even without
     /// them. `lineage` gives the lineage for that number.
     pub(super) fn excess(&self, most: usize, lineage: impl Fn(usize) -> Lineage) -> Option<usize> {
-        let Some(ledger) = &self.ledger else { return Some(0) };
+        let Some(space) = &self.space else { return Some(0) };
         let fits = |n: usize| {
             let lineage = lineage(n);
             let planned = lineage.plan.shown.is_some().then_some(&lineage.plan);
-            ledger.room(&self.earlier, planned, &lineage.finished) == Room::Enough
+            space.fit(&self.earlier, planned, &lineage.finished) == Fit::Fits
         };
         if fits(0) {
             return Some(0);
@@ -62,22 +62,22 @@ impl CommitSpace {
     /// Suppresses as many of the draft's oldest waiting records as it takes to fit. Where the plan itself is too long, nothing
     /// is published and nothing waits: then there is no plan.
     pub(super) fn fit(&self, draft: &mut Draft) {
-        let Some(ledger) = &self.ledger else { return };
-        let room = |outcomes: &Outcomes| {
+        let Some(space) = &self.space else { return };
+        let asked = |outcomes: &Outcomes| {
             let lineage = draft.lineage(outcomes);
             let planned = !outcomes.published.is_empty() && !lineage.replayed;
-            ledger.room(&self.earlier, planned.then_some(&lineage.plan), &lineage.finished)
+            space.fit(&self.earlier, planned.then_some(&lineage.plan), &lineage.finished)
         };
-        let outcomes = match room(&draft.outcomes) {
-            Room::Enough => return,
-            Room::TooMuchPlanned => Outcomes {
+        let outcomes = match asked(&draft.outcomes) {
+            Fit::Fits => return,
+            Fit::PlanTooLong => Outcomes {
                 expired: (0..draft.held.len() as u32).collect(),
                 ..Outcomes::all_suppressed(draft.rows.len())
             },
-            Room::TooMuchWaits => {
+            Fit::TooManyHeld => {
                 let waiting = draft.outcomes.waiting(&draft.rows, &draft.held);
                 let suppressing = |n: usize| draft.outcomes.suppressing(&waiting[..n]);
-                suppressing(least(waiting.len(), |n| room(&suppressing(n)) == Room::Enough))
+                suppressing(least(waiting.len(), |n| asked(&suppressing(n)) == Fit::Fits))
             }
         };
         draft.outcomes = outcomes;

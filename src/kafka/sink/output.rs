@@ -1,8 +1,8 @@
-//! How a release becomes messages: rows in the sink's format, manifest and dead letters beside them.
+//! The messages of a release: rows in the sink's format, manifest and dead letters.
 //!
-//! In the Confluent wire format the rows' schema is derived from the writer schemas of the release's own records, and
-//! registered. A release that is carried out again must come out byte for byte the same (I4), so either the same writers
-//! are given again, or the id that was planned is ([`Output::encoder_of`]); never whatever was seen so far.
+//! In the Confluent wire format the schema of the rows is derived from the writer schemas of the input, and registered. A release
+//! that is carried out again has the same bytes (I4), so it uses the schema id of its plan ([`Output::encoder_of`]), not one
+//! derived from the schemas that are known by then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use apache_avro::Schema as AvroSchema;
 use serde::Serialize;
 
-use super::client::{KafkaSinkConfig, MessageFormat};
 use crate::codec::CodecError;
 use crate::codec::avro::{OutputSchema, parse_schema};
 use crate::codec::json::JsonEncoder;
@@ -19,11 +18,12 @@ use crate::codec::message::{
     write_schema_id,
 };
 use crate::codec::registry::{Registry, RegistryError};
+use crate::kafka::client::{KafkaSinkConfig, MessageFormat};
 use crate::model::release::dead_letter::DeadLetter;
 use crate::model::release::manifest::Manifest;
 use crate::model::schema::Schema;
 
-/// What keeps a release from becoming messages. Names fields and subjects, never values.
+/// The reason why a release cannot be written. Names fields and subjects, never values.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The output's schema cannot be made.
@@ -51,7 +51,7 @@ pub struct Rows {
     pub encoder: Box<dyn MessageEncoder>,
 }
 
-/// Everything that turns into messages.
+/// Writes the messages of releases.
 pub struct Output {
     format: MessageFormat,
     schema: Schema,

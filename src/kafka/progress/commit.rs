@@ -1,35 +1,55 @@
-//! The text of a commit's metadata: short, plain ASCII, versioned, and refused as a whole if anything in it is odd.
+//! Commits: an offset with the text of its metadata.
 //!
-//! `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the committed one; those of the
-//! journal to each other. How much may wait is bounded so that it always fits: see [`MAX_WAITING_BYTES`].
+//! Kafka keeps a string with every committed offset. Ours is short, plain ASCII and versioned, and a reader refuses it as a
+//! whole if anything in it is unknown: `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the
+//! committed one; offsets of the journal are relative to each other. [`MAX_WAITING_BYTES`] bounds the held records, so that the
+//! text of the next plan fits beside them.
 
-use super::runs::Runs;
+use super::runs_text;
 use crate::model::event::{Millis, Partition};
+use crate::model::release::runs::Runs;
 
-/// What a broker keeps of a commit by default (`offset.metadata.max.bytes`).
+/// The bytes of metadata that a broker keeps with a commit by default (`offset.metadata.max.bytes`). Larger: brokers refuse
+/// commits. Smaller: records are suppressed that could have been held.
 pub const MAX_BYTES: usize = 4096;
 
-/// What the metadata may take between two releases. More: the plan of the next release, which names waiting records once
-/// more, would not fit beside it. Less: records are suppressed that could still have waited.
+/// The bytes that the metadata may take between two releases. Larger: the plan of the next release, which names held records
+/// once more, does not fit beside them. Smaller: records are suppressed that could have been held.
 pub const MAX_WAITING_BYTES: usize = 1600;
 
 const VERSION: &str = "3";
 
-/// Its plans ordered rows in another way, so that they cannot be carried out again; everything else is as it is now.
+/// The version before: the same text, but its plans order rows in another way and cannot be carried out again.
 const VERSION_BEFORE: &str = "2";
 
-/// What a commit says beside its offset.
+/// A commit of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// The smallest offset still needed.
+    pub offset: i64,
+    /// The content of its metadata.
+    pub state: CommitState,
+}
+
+impl Commit {
+    /// The text of its metadata.
+    pub fn text(&self) -> String {
+        self.state.to_text(self.offset)
+    }
+}
+
+/// The content of a commit's metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitState {
     /// Every offset below this is finished, except `pending`.
     pub finished_to: i64,
     /// Offsets from the committed one on, below `finished_to`, that are still needed.
     pub pending: Runs,
-    /// None of them has waited since before this.
+    /// No pending record has waited since before this time.
     pub since: Option<Millis>,
     /// The levels of the last release, so that `sticky`, `monotone` and `fixed` survive a restart.
     pub last: Option<Vec<u8>>,
-    /// Where the journal says what the last releases show of this partition, the newest last.
+    /// The offsets of the journal entries that name the records shown by the last releases of this partition, the newest last.
     pub journal: Vec<i64>,
     /// The release that is being published.
     pub plan: Option<PlanPart>,
@@ -40,30 +60,30 @@ pub struct CommitState {
 pub struct PlanPart {
     /// Names the release; random.
     pub id: u64,
-    /// When the window closed.
+    /// The time at which the window closed.
     pub closed: Millis,
     /// The policy's fingerprint.
     pub fingerprint: String,
     /// Level per quasi-identifier.
     pub levels: Vec<u8>,
-    /// The schema of the release's rows, as the registry numbers it.
+    /// The registry's id for the schema of the release's rows.
     pub schema: Option<u32>,
     /// The partition whose owner carries the plan out.
     pub home: Partition,
-    /// All partitions of the plan; only the home lists them.
+    /// The numbers of all partitions of the plan; only the home lists them.
     pub members: Runs,
-    /// The records of this partition that were read into the release. Spans offsets that are finished or hold no record.
+    /// The records of this partition that were read into the release. Gaps of finished or empty offsets may be closed.
     pub fresh: Runs,
-    /// The records of this partition that were held when it was made.
+    /// The records of this partition that were held when the release was made.
     pub held: Runs,
-    /// Those that were rejected because nobody knew their schema: by now somebody may.
+    /// The records that were rejected because the registry did not know their schema, which it may know by now.
     pub refused: Runs,
-    /// Where the journal says what the release shows.
+    /// The offset of the journal entry that names the records shown by the release.
     pub journal: Option<i64>,
 }
 
 impl CommitState {
-    /// What is still to be done of some offsets: those that are pending, or at `finished_to` and above.
+    /// The part of `offsets` that is still needed: pending, or at `finished_to` and above.
     pub fn needed(&self, offsets: &Runs) -> Runs {
         let mut needed = self.pending.clone();
         needed.remove(self.finished_to, i64::MAX);
@@ -75,7 +95,7 @@ impl CommitState {
     pub fn to_text(&self, committed: i64) -> String {
         let mut text = format!("{VERSION};d={}", self.finished_to);
         if !self.pending.is_empty() {
-            text += &format!(";p={}", self.pending.to_text(committed));
+            text += &format!(";p={}", runs_text::write(&self.pending, committed));
         }
         if let Some(since) = &self.since {
             text += &format!(";a={}", since.0);
@@ -98,10 +118,10 @@ impl CommitState {
                 join(&plan.levels),
                 plan.schema.map(|id| id.to_string()).unwrap_or_default(),
                 plan.home.0,
-                plan.members.to_text(0),
-                plan.fresh.to_text(committed),
-                plan.held.to_text(committed),
-                plan.refused.to_text(committed),
+                runs_text::write(&plan.members, 0),
+                runs_text::write(&plan.fresh, committed),
+                runs_text::write(&plan.held, committed),
+                runs_text::write(&plan.refused, committed),
             );
             if let Some(entry) = plan.journal {
                 text += &format!(",{entry}");
@@ -110,7 +130,7 @@ impl CommitState {
         text
     }
 
-    /// What [`CommitState::to_text`] wrote; empty metadata is a commit of somebody else's, with nothing to add.
+    /// The content that [`CommitState::to_text`] wrote. Empty metadata comes from a tool that sets offsets, and adds nothing.
     pub fn parse(text: &str, committed: i64) -> Option<Self> {
         let mut state = Self { finished_to: committed, ..Self::default() };
         if text.is_empty() {
@@ -122,7 +142,7 @@ impl CommitState {
             let (key, value) = part.split_once('=')?;
             match key {
                 "d" => state.finished_to = value.parse().ok()?,
-                "p" => state.pending = Runs::parse(value, committed)?,
+                "p" => state.pending = runs_text::parse(value, committed)?,
                 "a" => state.since = Some(Millis(value.parse().ok()?)),
                 "l" => state.last = Some(split(value)?),
                 "j" => state.journal = offsets(value)?,
@@ -148,10 +168,10 @@ impl PlanPart {
             levels: split(levels)?,
             schema: if schema.is_empty() { None } else { Some(schema.parse().ok()?) },
             home: Partition(home.parse().ok()?),
-            members: Runs::parse(members, 0)?,
-            fresh: Runs::parse(fresh, committed)?,
-            held: Runs::parse(held, committed)?,
-            refused: Runs::parse(refused, committed)?,
+            members: runs_text::parse(members, 0)?,
+            fresh: runs_text::parse(fresh, committed)?,
+            held: runs_text::parse(held, committed)?,
+            refused: runs_text::parse(refused, committed)?,
             journal,
         })
     }
@@ -165,7 +185,7 @@ fn split(text: &str) -> Option<Vec<u8>> {
     text.split('.').map(|level| level.parse().ok()).collect()
 }
 
-/// Offsets by their steps, each of which is positive.
+/// Offsets from the steps between them; each step is positive.
 fn offsets(text: &str) -> Option<Vec<i64>> {
     let mut offsets: Vec<i64> = Vec::new();
     for step in text.split('.') {
@@ -180,16 +200,32 @@ fn offsets(text: &str) -> Option<Vec<i64>> {
 }
 
 #[cfg(test)]
+impl PlanPart {
+    /// A plan of fresh records, for tests.
+    pub(super) fn of_fresh(id: u64, home: Partition, members: &[i64], fresh: &[i64]) -> Self {
+        Self {
+            id,
+            closed: Millis(0),
+            fingerprint: String::new(),
+            levels: vec![0],
+            schema: None,
+            home,
+            members: members.iter().copied().collect(),
+            fresh: fresh.iter().copied().collect(),
+            held: Runs::default(),
+            refused: Runs::default(),
+            journal: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn runs(bits: &[bool], origin: i64) -> Runs {
-        let mut runs = Runs::default();
-        for (i, _) in bits.iter().enumerate().filter(|(_, b)| **b) {
-            runs.insert(origin + i as i64, origin + i as i64);
-        }
-        runs
+        (origin..).zip(bits).filter(|(_, bit)| **bit).map(|(offset, _)| offset).collect()
     }
 
     proptest! {
@@ -220,7 +256,7 @@ mod tests {
                 pending: runs(&pending, committed),
                 since: planned.then_some(Millis(committed)),
                 last: planned.then_some(levels),
-                journal: runs(&fresh, committed).iter().map(|(first, _)| first).collect(),
+                journal: runs(&fresh, committed).iter().map(|run| run.first.0).collect(),
                 plan: planned.then_some(plan),
             };
             prop_assert_eq!(CommitState::parse(&state.to_text(committed), committed), Some(state));

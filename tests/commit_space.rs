@@ -1,6 +1,6 @@
-//! What waits between releases is written down in the metadata of a commit, in bounded room: on random streams with
-//! many held records and random crashes, every commit fits, every record has one outcome, and a plan that is carried out
-//! again publishes the same records.
+//! The space of a commit: held records and plans are written in its metadata, which is bounded. On random streams with many held
+//! records and random crashes, every commit fits, every record has one outcome, and a plan that is carried out again publishes
+//! the same records.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -14,11 +14,13 @@ use proptest::prelude::*;
 use veilstream::anonymizer::{Anonymizer, Closing};
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
-use veilstream::kafka::Topics;
 use veilstream::kafka::client::{OnGap, Start};
-use veilstream::kafka::metadata::{CommitState, MAX_BYTES};
-use veilstream::kafka::progress::{Commit, Delivered, Leaves};
+use veilstream::kafka::progress::Progress;
+use veilstream::kafka::progress::commit::{Commit, CommitState, MAX_BYTES};
+use veilstream::kafka::progress::found::FoundPartition;
+use veilstream::kafka::progress::partition::{CarriedOver, Delivered};
 use veilstream::kafka::session::Session;
+use veilstream::kafka::topics::Topics;
 use veilstream::model::batch::Rows;
 use veilstream::model::counting::Counting;
 use veilstream::model::event::{Millis, Partition, Position, Reject, RejectCode};
@@ -77,7 +79,9 @@ impl Instance {
     fn start(table: &Table, policy: &Arc<Policy>, broker: &Broker, seed: u64) -> (Self, Option<ReleasePlan>) {
         let session = Arc::new(Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default()));
         let state = CommitState::parse(&broker.metadata, broker.offset).expect("ours");
-        session.progress().assign(P, broker.offset, &state);
+        session.assigned(Ok(vec![FoundPartition { partition: P, committed: broker.offset, state: state.clone() }]));
+        let (epoch, found) = session.take_up().expect("assigned").expect("without a fault");
+        session.consuming(epoch, |progress| progress.assign(P, found[0].committed, &found[0].state)).expect("current");
         let choice = Choice {
             algorithm: Algorithm::Optimal,
             time_budget: HOUR,
@@ -98,7 +102,7 @@ impl Instance {
             under_way: Vec::new(),
         };
         let plan = state.plan.as_ref().map(|part| {
-            let spans = |runs| Spans::from_runs([(P, state.needed(runs).spans().collect())]);
+            let spans = |runs| Spans::from_runs([(P, state.needed(runs))]);
             ReleasePlan {
                 id: part.id,
                 levels: part.levels.clone(),
@@ -112,6 +116,10 @@ impl Instance {
             }
         });
         (this, plan)
+    }
+
+    fn progress<T>(&self, work: impl FnOnce(&mut Progress) -> T) -> T {
+        self.session.progress(work).expect("the partition is ours")
     }
 
     /// A record's sensitive value says where it stands.
@@ -153,7 +161,7 @@ impl Instance {
         for (offset, record) in batch {
             self.next = offset + 1;
             let position = Position::new(0, offset);
-            let delivered = self.session.progress().deliver(position);
+            let delivered = self.progress(|progress| progress.deliver(position));
             if delivered == Delivered::Done {
                 continue;
             }
@@ -183,8 +191,7 @@ impl Instance {
                 window.add(&self.encoder, position, closed, encoded).unwrap();
             }
         }
-        let found = veilstream::kafka::runs::Runs::from_spans(Spans::covering(found).of(P));
-        self.session.progress().reread(P, &found);
+        self.progress(|progress| progress.reread(P, Spans::covering(found).of(P)));
         self.make(window, closed, Some(Replayed { plan, held }));
     }
 }
@@ -215,7 +222,7 @@ impl Published {
             })
             .unwrap();
         rows.sort_unstable();
-        let finished: Vec<i64> = lineage.finished.of(P).iter().flat_map(|span| span.first.0..=span.last.0).collect();
+        let finished: Vec<i64> = lineage.finished.of(P).offsets().collect();
         self.retracted += release.manifest().provenance.work.retracted;
         for &offset in &finished {
             if let Message::Tombstone(key) = log.records[&offset] {
@@ -230,7 +237,7 @@ impl Published {
         }
         if !release.is_empty() {
             if !lineage.replayed {
-                for (_, commit) in instance.session.progress().planned(&lineage.plan).expect("ours") {
+                for (_, commit) in instance.progress(|progress| progress.planned(&lineage.plan)).expect("ours") {
                     broker.commit(&commit);
                 }
             }
@@ -240,12 +247,12 @@ impl Published {
                 return;
             }
         }
-        let leaves = Leaves { since: lineage.since, ..Leaves::default() };
+        let carried = CarriedOver { since: lineage.since, ..CarriedOver::default() };
         if !lineage.finished.of(P).is_empty() {
-            let after = instance.session.progress().after(P, &lineage.finished, leaves).expect("ours");
+            let after = instance.progress(|progress| progress.after(P, &lineage.finished, carried)).expect("ours");
             broker.commit(&after);
         }
-        instance.session.progress().finish(&lineage.finished, leaves);
+        instance.progress(|progress| progress.finish(&lineage.finished, carried));
         let provenance = &release.manifest().provenance;
         self.published += provenance.records_published;
         self.suppressed += provenance.records_suppressed;
@@ -343,7 +350,7 @@ fn the_oldest_give_way() {
         instance.read(&log, 2000, Millis(turn));
         published.publish(&log, &mut instance, &mut broker, false);
     }
-    assert!(published.suppressed > 0, "the room was never short: this proves nothing");
+    assert!(published.suppressed > 0, "the space was never short: this proves nothing");
     assert!(published.published > 0);
     let state = CommitState::parse(&broker.metadata, broker.offset).unwrap();
     assert!(state.pending.count() > 100, "all of it was thrown out");

@@ -1,0 +1,239 @@
+//! The states of an assignment, with the data that each of them has. Pure: the callbacks and locks are in
+//! [`session`](super::session).
+//!
+//! ```text
+//!                 assigned            take_up
+//!  Unassigned ───────────────▶ Assigned ────────▶ Consuming ──give_up──▶ GivenUp
+//!       ▲ ▲                       │                   │                     │ leave
+//!       │ └──────── fence ────────┘                   │ fence               ▼
+//!       └───────────── drained ──────────────── Draining ◀──────────────────┘
+//!
+//!  any state ──stop──▶ Stopped
+//! ```
+//! Invariant: the epoch grows whenever the right to publish ends (fence, give_up), so a release that was made in an earlier
+//! epoch is recognised as stale. [`Progress`] exists exactly while a release of the assignment can be under way.
+
+use std::collections::BTreeMap;
+
+use super::progress::Progress;
+use super::progress::found::{AssignmentFault, FoundPartition};
+use crate::model::event::Partition;
+
+/// The state of this instance's assignment.
+#[derive(Debug, Default)]
+pub enum Assignment {
+    /// No partition belongs to this instance, and no release is under way.
+    #[default]
+    Unassigned,
+    /// The group has assigned partitions; the poller has not taken them up yet. Their commits, or why they cannot be taken up.
+    Assigned(Result<Vec<FoundPartition>, AssignmentFault>),
+    /// The poller reads the partitions, and releases of this epoch are published.
+    Consuming(Progress),
+    /// The partitions are taken away. No release begins; one that is under way may still end.
+    Draining(Progress),
+    /// This instance has given its membership up, because a commit may be delivered twice. As `Draining`, and the poller has to
+    /// leave the group and join it anew, so that the coordinator refuses the second copy.
+    GivenUp(Progress),
+    /// No release will be published any more: the consumer may leave the group.
+    Stopped,
+}
+
+/// The assignment of this instance with its number.
+#[derive(Debug, Default)]
+pub struct Membership {
+    epoch: u64,
+    assignment: Assignment,
+    /// The offsets that this process committed in earlier assignments.
+    committed: BTreeMap<Partition, i64>,
+}
+
+impl Membership {
+    /// The number of the assignment.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// True while the partitions of this epoch are read and its releases are published.
+    pub fn is_consuming(&self, epoch: u64) -> bool {
+        self.epoch == epoch && matches!(self.assignment, Assignment::Consuming(_))
+    }
+
+    /// True once no release will be published any more.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.assignment, Assignment::Stopped)
+    }
+
+    /// The progress of the assignment, while it has one.
+    pub fn progress(&mut self) -> Option<&mut Progress> {
+        match &mut self.assignment {
+            Assignment::Consuming(progress) | Assignment::Draining(progress) | Assignment::GivenUp(progress) => {
+                Some(progress)
+            }
+            Assignment::Unassigned | Assignment::Assigned(_) | Assignment::Stopped => None,
+        }
+    }
+
+    /// The offset that this process committed for a partition in an earlier assignment.
+    pub fn committed_before(&self, partition: Partition) -> Option<i64> {
+        self.committed.get(&partition).copied()
+    }
+
+    /// The group takes the partitions away: from now on no release begins.
+    pub fn fence(&mut self) {
+        self.epoch += 1;
+        self.change(|assignment| match assignment {
+            Assignment::Consuming(progress) | Assignment::Draining(progress) | Assignment::GivenUp(progress) => {
+                Assignment::Draining(progress)
+            }
+            Assignment::Unassigned | Assignment::Assigned(_) => Assignment::Unassigned,
+            Assignment::Stopped => Assignment::Stopped,
+        });
+    }
+
+    /// The release that was under way when the fence rose has ended.
+    pub fn drained(&mut self) {
+        if let Assignment::Draining(progress) = &self.assignment {
+            self.committed.extend(progress.committed());
+            self.assignment = Assignment::Unassigned;
+        }
+    }
+
+    /// The group has assigned partitions, with these commits. The assignment before it is drained.
+    pub fn assigned(&mut self, found: Result<Vec<FoundPartition>, AssignmentFault>) {
+        if !self.is_stopped() {
+            self.assignment = Assignment::Assigned(found);
+        }
+    }
+
+    /// The poller takes a new assignment up, if there is one: its epoch and its commits. The progress is still empty.
+    pub fn take_up(&mut self) -> Option<Result<(u64, Vec<FoundPartition>), AssignmentFault>> {
+        let found = match std::mem::take(&mut self.assignment) {
+            Assignment::Assigned(found) => found,
+            other => {
+                self.assignment = other;
+                return None;
+            }
+        };
+        Some(found.map(|found| {
+            self.assignment = Assignment::Consuming(Progress::default());
+            (self.epoch, found)
+        }))
+    }
+
+    /// The sink gives the membership up: no release begins. A fence that has risen meanwhile ends the membership as well.
+    pub fn give_up(&mut self) {
+        self.epoch += 1;
+        self.change(|assignment| match assignment {
+            Assignment::Consuming(progress) => Assignment::GivenUp(progress),
+            other => other,
+        });
+    }
+
+    /// True once after [`Membership::give_up`], unless a fence has ended the membership: the poller leaves the group.
+    pub fn leave(&mut self) -> bool {
+        let given_up = matches!(self.assignment, Assignment::GivenUp(_));
+        self.change(|assignment| match assignment {
+            Assignment::GivenUp(progress) => Assignment::Draining(progress),
+            other => other,
+        });
+        given_up
+    }
+
+    /// No release will be published any more.
+    pub fn stop(&mut self) {
+        self.assignment = Assignment::Stopped;
+    }
+
+    fn change(&mut self, next: impl FnOnce(Assignment) -> Assignment) {
+        self.assignment = next(std::mem::take(&mut self.assignment));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::progress::commit::CommitState;
+    use super::super::progress::partition::CarriedOver;
+    use super::*;
+    use crate::model::event::Position;
+    use crate::model::release::spans::Spans;
+
+    const P: Partition = Partition(0);
+
+    fn found() -> FoundPartition {
+        FoundPartition { partition: P, committed: 3, state: CommitState::default() }
+    }
+
+    fn consuming() -> (Membership, u64) {
+        let mut membership = Membership::default();
+        membership.fence();
+        membership.drained();
+        membership.assigned(Ok(vec![found()]));
+        let (epoch, found) = membership.take_up().unwrap().unwrap();
+        membership.progress().unwrap().assign(P, found[0].committed, &found[0].state);
+        (membership, epoch)
+    }
+
+    #[test]
+    fn an_assignment_is_taken_up_once_and_its_releases_are_current() {
+        let (mut membership, epoch) = consuming();
+        assert!(membership.is_consuming(epoch) && !membership.is_consuming(epoch - 1));
+        assert!(membership.take_up().is_none());
+        membership.fence();
+        assert!(!membership.is_consuming(epoch) && membership.epoch() > epoch);
+    }
+
+    #[test]
+    fn an_assignment_that_is_gone_or_faulty_is_not_taken_up() {
+        let mut membership = Membership::default();
+        membership.assigned(Ok(vec![found()]));
+        membership.fence();
+        assert!(membership.take_up().is_none(), "it was revoked before the poller saw it");
+        let fault = AssignmentFault::Unavailable("why".into());
+        membership.assigned(Err(fault.clone()));
+        assert_eq!(membership.take_up(), Some(Err(fault)));
+        assert!(membership.take_up().is_none() && membership.progress().is_none());
+    }
+
+    #[test]
+    fn a_release_that_is_under_way_when_the_fence_rises_still_counts() {
+        let (mut membership, _) = consuming();
+        let position = Position::new(0, 3);
+        membership.progress().unwrap().deliver(position);
+        membership.fence();
+        let progress = membership.progress().unwrap();
+        progress.finish(&Spans::covering([position]), CarriedOver::default());
+        assert_eq!(membership.committed_before(P), None);
+        membership.drained();
+        assert!(membership.progress().is_none(), "the partitions belong to others");
+        assert_eq!(membership.committed_before(P), Some(4));
+    }
+
+    #[test]
+    fn who_gives_up_publishes_nothing_more_and_joins_anew_once() {
+        let (mut membership, epoch) = consuming();
+        assert!(!membership.leave());
+        membership.give_up();
+        assert!(!membership.is_consuming(epoch), "releases of the old membership are stale at once");
+        assert!(membership.leave() && !membership.leave());
+        let (mut membership, _) = consuming();
+        membership.give_up();
+        membership.fence();
+        assert!(!membership.leave(), "a rebalance has ended the old membership already");
+        let (mut membership, _) = consuming();
+        membership.fence();
+        membership.give_up();
+        assert!(!membership.leave(), "the rebalance came first");
+    }
+
+    #[test]
+    fn after_a_stop_nothing_begins() {
+        let (mut membership, epoch) = consuming();
+        membership.stop();
+        membership.fence();
+        membership.drained();
+        membership.assigned(Ok(vec![found()]));
+        membership.give_up();
+        assert!(membership.is_stopped() && !membership.is_consuming(epoch));
+        assert!(membership.take_up().is_none() && !membership.leave());
+    }
+}

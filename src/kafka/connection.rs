@@ -1,0 +1,102 @@
+//! Connections to the cluster: patience with one that does not answer, and what librdkafka says about them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use super::progress::found::AssignmentFault;
+
+/// The time limit of one question to a broker. Larger: a broker that is gone is noticed late. Smaller: a busy one counts as gone.
+pub const ASK: Duration = Duration::from_secs(10);
+/// The time for which an assignment keeps asking. Larger: the group expels the instance for not polling (`max.poll.interval.ms`,
+/// 5 minutes by default). Smaller: a short outage ends the process.
+const ASSIGN_PATIENCE: Duration = Duration::from_secs(90);
+/// The pause between two questions. Larger: an assignment starts late. Smaller: the log fills with warnings.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// The time for which an error is not reported again. Larger: nobody sees that it goes on. Smaller: it hides the rest of the
+/// log, because librdkafka reports an error at every attempt, many times a second.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// Asks again while the cluster does not answer.
+pub fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, AssignmentFault> {
+    let started = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(error) if started.elapsed() > ASSIGN_PATIENCE => {
+                return Err(AssignmentFault::Unavailable(error.to_string()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the cluster does not answer, asking again");
+                std::thread::sleep(ASK_AGAIN);
+            }
+        }
+    }
+}
+
+/// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record.
+pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
+            tracing::warn!(facility, message, "librdkafka");
+        }
+        _ => tracing::debug!(facility, message, "librdkafka"),
+    }
+}
+
+/// True for connection errors that asking again does not mend.
+pub fn is_decided(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
+}
+
+/// The advice for a connection that does not come about, in words of our configuration.
+pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
+    use RDKafkaErrorCode as Code;
+    match code {
+        Some(Code::SSL) => {
+            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
+        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+            "check user name, password and mechanism under `sasl`, and that the port takes them"
+        }
+        Some(Code::Resolve) => "check the host names in `brokers`",
+        _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
+    }
+}
+
+/// The errors that a client has reported of late.
+#[derive(Debug, Default)]
+pub struct Complaints(Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>);
+
+impl Complaints {
+    /// True if this error was not reported of late; then it counts as reported.
+    pub fn is_news(&self, error: &KafkaError, now: Instant) -> bool {
+        let code = error.rdkafka_error_code();
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|(_, at)| now.saturating_duration_since(*at) < QUIET);
+        let news = said.iter().all(|(said, _)| *said != code);
+        if news {
+            said.push((code, now));
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_goes_on_is_said_once_in_a_while() {
+        let complaints = Complaints::default();
+        let start = Instant::now();
+        let said = |code, after: u64| complaints.is_news(&KafkaError::Global(code), start + Duration::from_secs(after));
+        let (down, tls) = (RDKafkaErrorCode::AllBrokersDown, RDKafkaErrorCode::SSL);
+        assert!(said(down, 0) && said(tls, 1), "each by itself");
+        assert!((1..30).all(|after| !said(down, after)));
+        assert!(said(down, 31) && !said(down, 32));
+    }
+}

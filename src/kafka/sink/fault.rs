@@ -1,0 +1,70 @@
+//! The meaning of every error for the release that is being published.
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::sink::SinkError;
+
+/// The reason why a plan or a transaction did not go through.
+pub(super) enum Fault {
+    /// The assignment is no longer ours.
+    Stale,
+    /// Aborted cleanly; the same release can be tried again.
+    Again(KafkaError),
+    /// The outcome is not known, or the producer is no longer usable.
+    Unknown(KafkaError),
+    /// Another instance has the transactional id.
+    Fenced,
+    /// Trying again does not help.
+    Fatal(SinkError),
+}
+
+impl Fault {
+    /// The answer of a broker did not come in time.
+    pub(super) fn lost() -> Self {
+        Self::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
+    }
+}
+
+/// The meaning of an error.
+pub(super) fn classify(error: KafkaError) -> Fault {
+    use RDKafkaErrorCode as Code;
+    match code(&error) {
+        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
+            return Fault::Stale;
+        }
+        Some(Code::OffsetMetadataTooLarge) => return Fault::Fatal(SinkError::MetadataTooLarge),
+        Some(Code::InvalidProducerEpoch | Code::ProducerFenced | Code::Fenced) => return Fault::Fenced,
+        _ if is_hopeless(&error) => return Fault::Fatal(SinkError::Kafka(error)),
+        _ => {}
+    }
+    match &error {
+        KafkaError::Transaction(inner) if inner.is_fatal() => Fault::Unknown(error),
+        KafkaError::Transaction(inner) if inner.txn_requires_abort() => Fault::Again(error),
+        KafkaError::Transaction(_) => Fault::Unknown(error),
+        _ => Fault::Again(error),
+    }
+}
+
+/// True for errors that no waiting mends.
+pub(super) fn is_hopeless(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code(error),
+        Some(
+            Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::TransactionalIdAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::InvalidTransactionTimeout
+                | Code::UnsupportedVersion
+                | Code::MessageSizeTooLarge
+        )
+    )
+}
+
+fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::Transaction(inner) => Some(inner.code()),
+        other => other.rdkafka_error_code(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Kafka as a source: one thread polls for ever, so the group is kept however long a search or a transaction takes.
+//!
+//! - [`poller`]: the thread. It polls, batches, hands batches to the pipeline, and pauses partitions while the pipeline is full:
+//!   nothing is dropped, nothing grows.
+//! - [`take_over`]: starts on a new assignment: planned releases first, then the partitions whose plan others carry out.
+//! - [`reread`]: reads records again by position, for planned releases and for those that earlier releases show.
+//! - [`schemas`]: resolves the schemas of messages in the Confluent wire format before they are decoded.
+
+mod poller;
+mod reread;
+mod schemas;
+mod take_over;
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+use poller::Poller;
+use schemas::Schemas;
+
+use super::client::{self, KafkaSourceConfig};
+use super::progress::found::AssignmentFault;
+use super::rebalance::{GroupConsumer, GroupContext};
+use super::session::Session;
+use crate::codec::confluent::SchemaCache;
+use crate::model::release::plan::CommitSpace;
+use crate::source::{Source, SourceError, SourceItem};
+
+/// Batches between the poller and the pipeline. Larger: costs memory. Smaller: the pipeline starves.
+const WAITING: usize = 4;
+
+/// The events of the partitions that this instance owns.
+pub struct KafkaSource {
+    session: Arc<Session>,
+    items: mpsc::Receiver<Result<SourceItem, SourceError>>,
+}
+
+/// Resolves once the instance has left the group.
+pub type Left = oneshot::Receiver<()>;
+
+/// Joins the group. The consumer is shared with the sink, which commits with it. A process that ends before [`Left`] resolves
+/// leaves the other instances waiting for the session timeout. `memory` bounds the records that are fetched ahead; `journal` is
+/// the topic of [`ShownEntry`](super::journal::ShownEntry)s.
+pub fn open(
+    config: KafkaSourceConfig,
+    session: Arc<Session>,
+    schemas: Option<Arc<SchemaCache>>,
+    memory: usize,
+    journal: Option<String>,
+) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
+    let context = GroupContext::new(Arc::clone(&session));
+    let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
+    let consumer = Arc::new(consumer);
+    let (sender, items) = mpsc::channel(WAITING);
+    let schemas = schemas.map(|cache| Schemas::new(cache, Handle::current()));
+    let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender).resolving(schemas);
+    poller.join_group()?;
+    let (leaving, left) = oneshot::channel();
+    let run = move || {
+        poller.run();
+        // The receiver may be gone.
+        let _ = leaving.send(());
+    };
+    std::thread::Builder::new().name("kafka".into()).spawn(run).map_err(|_| SourceError::Thread)?;
+    Ok((KafkaSource { session, items }, consumer, left))
+}
+
+impl Source for KafkaSource {
+    const REREADS: bool = true;
+
+    fn commit_space(&self) -> Option<Arc<dyn CommitSpace>> {
+        Some(Arc::clone(&self.session) as Arc<dyn CommitSpace>)
+    }
+
+    async fn next(&mut self) -> Result<SourceItem, SourceError> {
+        self.items.recv().await.unwrap_or(Ok(SourceItem::End))
+    }
+}
+
+impl From<AssignmentFault> for SourceError {
+    fn from(fault: AssignmentFault) -> Self {
+        Self::Assignment(Box::new(fault))
+    }
+}

@@ -1,0 +1,315 @@
+//! The polling thread: the only one that polls the group's consumer, and so the one that rebalances are answered on.
+//!
+//! Each turn polls a batch, then acts on the state of the assignment: take a new one up, tell the pipeline that one is gone, or
+//! hand the batch on. Invariant: a batch holds events of one epoch; a rebalance inside `poll` empties it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::schemas::Schemas;
+use crate::kafka::client::{self, KafkaSourceConfig};
+use crate::kafka::progress::found::FoundPartition;
+use crate::kafka::progress::partition::Delivered;
+use crate::kafka::rebalance::GroupConsumer;
+use crate::kafka::session::Session;
+use crate::model::event::{Event, Key, Millis, Offset, Partition, Position};
+use crate::source::{BATCH, SourceError, SourceItem};
+
+/// The wait of one poll. Larger: a stop or a waiting batch goes unnoticed for longer. Smaller: burns a core.
+pub(super) const POLL: Duration = Duration::from_millis(50);
+/// The time that a full pipeline is waited for before the partitions are paused. Larger: a rebalance is answered late. Smaller:
+/// records that were fetched ahead are thrown away by the pause and fetched again.
+const UNPAUSED: Duration = Duration::from_millis(500);
+/// The time between leaving the group and joining it again. Larger: nothing is read meanwhile. Smaller: a heartbeat of the old
+/// membership that is sent again comes after the join, and looks like a second instance with the same `group.instance.id`.
+const REJOIN: Duration = Duration::from_millis(2 * client::RESEND.as_millis() as u64);
+/// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
+const FULL: Duration = Duration::from_millis(1);
+
+/// The polling thread's state.
+pub(super) struct Poller {
+    pub(super) config: KafkaSourceConfig,
+    /// The topic of the entries that name the records shown by earlier releases, where later ones must know.
+    pub(super) journal: Option<String>,
+    pub(super) session: Arc<Session>,
+    pub(super) consumer: Arc<GroupConsumer>,
+    sender: mpsc::Sender<Result<SourceItem, SourceError>>,
+    /// Resolves the schemas of messages in the Confluent wire format.
+    pub(super) schemas: Option<Schemas>,
+    pub(super) batch: Batch,
+    pub(super) reading: Reading,
+    group: Group,
+}
+
+/// Events that were polled and not handed on yet.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The epoch that they were polled in.
+    epoch: u64,
+    pub(super) events: Vec<Event>,
+}
+
+/// The assignment as the pipeline knows it.
+pub(super) enum Reading {
+    /// It knows of none.
+    Nothing,
+    /// It reads the partitions of this epoch. Another instance carries out the plan of the `foreign` ones, as of the last look.
+    Assigned { epoch: u64, foreign: Vec<FoundPartition>, looked: Instant },
+    /// The assignment that it knows of is gone, and it has to be told.
+    Gone,
+}
+
+/// The relation to the group.
+enum Group {
+    Member,
+    /// Left on purpose; to be joined again at this time.
+    Left(Instant),
+}
+
+impl Poller {
+    pub(super) fn new(
+        config: KafkaSourceConfig,
+        journal: Option<String>,
+        session: Arc<Session>,
+        consumer: Arc<GroupConsumer>,
+        sender: mpsc::Sender<Result<SourceItem, SourceError>>,
+    ) -> Self {
+        let (batch, reading, group) = (Batch::default(), Reading::Nothing, Group::Member);
+        Self { config, journal, session, consumer, sender, schemas: None, batch, reading, group }
+    }
+
+    pub(super) fn resolving(self, schemas: Option<Schemas>) -> Self {
+        Self { schemas, ..self }
+    }
+
+    pub(super) fn join_group(&self) -> Result<(), KafkaError> {
+        self.consumer.subscribe(&self.session.topics.names())
+    }
+
+    /// Polls until no release will be published any more.
+    pub(super) fn run(mut self) {
+        if let Err(error) = self.poll_until_closed() {
+            // Without a receiver the pipeline has failed for another reason, and reports that.
+            let _ = self.sender.blocking_send(Err(error));
+        }
+        // Still a member: the last release needs the group. Partitions are paused, rebalances are answered.
+        self.pause(true);
+        while !self.session.is_finished() {
+            let _ = self.consumer.poll(POLL);
+        }
+        // Closed as it is dropped here, for nobody else holds it by now: a dynamic member leaves the group, and a static one
+        // stays, to find its partitions again when it restarts. To unsubscribe would make both leave.
+    }
+
+    /// Polls until the pipeline takes nothing more.
+    fn poll_until_closed(&mut self) -> Result<(), SourceError> {
+        while !self.session.is_finished() {
+            // Messages that are there already go into the same batch; others are not waited for.
+            let mut came = self.poll(POLL)?;
+            while came && self.batch.events.len() < BATCH {
+                came = self.poll(Duration::ZERO)?;
+            }
+            if let Some(assigned) = self.session.take_up() {
+                let (epoch, found) = assigned?;
+                self.schemas.iter_mut().for_each(Schemas::forget);
+                if !self.take_up(epoch, found)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            if matches!(self.reading, Reading::Assigned { .. }) && !self.is_current() {
+                self.reading = Reading::Gone;
+            }
+            match self.reading {
+                Reading::Assigned { .. } => {
+                    if !self.hand_on()? {
+                        return Ok(());
+                    }
+                    self.look_after_foreign()?;
+                }
+                Reading::Gone => {
+                    self.batch.events.clear();
+                    if self.sender.try_send(Ok(SourceItem::Revoked)).is_ok() {
+                        self.reading = Reading::Nothing;
+                    }
+                }
+                Reading::Nothing => self.batch.events.clear(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Polls once, which also answers rebalances, and adds the message to the batch; true if one came.
+    ///
+    /// A batch from before a rebalance belongs to others, or is read again. A message that comes after it, even from the same
+    /// poll or before the assignment is taken up, is the first of the new assignment and must not be lost: progress takes
+    /// offsets that are passed over for offsets without a record.
+    pub(super) fn poll(&mut self, wait: Duration) -> Result<bool, SourceError> {
+        if matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
+            self.group = Group::Member;
+            self.join_group()?;
+        }
+        let polled = self.consumer.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
+        let epoch = self.session.epoch();
+        if self.batch.epoch != epoch {
+            self.batch = Batch { epoch, events: Vec::new() };
+            if self.session.leave() {
+                self.consumer.unsubscribe();
+                self.group = Group::Left(Instant::now() + REJOIN);
+            }
+        }
+        match polled {
+            Some(Ok(event)) => {
+                self.batch.events.extend(event);
+                return Ok(true);
+            }
+            Some(Err(error)) => {
+                fatal(&error)?;
+                // The callbacks have reported most of them already.
+                if self.consumer.context().complaints.is_news(&error, Instant::now()) {
+                    tracing::warn!(%error, "kafka consumer");
+                }
+            }
+            None => {}
+        }
+        Ok(false)
+    }
+
+    /// True while the assignment that the pipeline reads is ours.
+    pub(super) fn is_current(&self) -> bool {
+        matches!(self.reading, Reading::Assigned { epoch, .. } if self.session.is_consuming(epoch))
+    }
+
+    /// True if the pipeline takes nothing more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(super) fn event(&self, message: &BorrowedMessage<'_>) -> Option<Event> {
+        let partition = self.session.topics.number(message.topic(), message.partition())?;
+        Some(Event {
+            position: Position { partition, offset: Offset(message.offset()) },
+            timestamp: message.timestamp().to_millis().map(Millis),
+            key: message.key().map(Key::from_slice),
+            payload: message.payload().map(Bytes::copy_from_slice),
+        })
+    }
+
+    /// Sends the batch without records that are finished already; false if the pipeline is gone.
+    fn hand_on(&mut self) -> Result<bool, SourceError> {
+        let Reading::Assigned { epoch, .. } = self.reading else { return Ok(true) };
+        let mut events = self.decodable();
+        if events.is_empty() {
+            return Ok(!self.is_closed());
+        }
+        let mut held = Vec::new();
+        let sorted = self.session.consuming(epoch, |progress| {
+            events.retain(|event| match progress.deliver(event.position) {
+                Delivered::Done => false,
+                Delivered::Fresh => true,
+                Delivered::Held(since) => {
+                    held.push((event.clone(), since));
+                    false
+                }
+            });
+        });
+        if sorted.is_none() {
+            return Ok(true);
+        }
+        Ok((held.is_empty() || self.send(SourceItem::Held(held))?)
+            && (events.is_empty() || self.send(SourceItem::Events(events))?))
+    }
+
+    /// The events of the batch whose schema is known. Pauses the partitions of the others, and resumes those that waited.
+    fn decodable(&mut self) -> Vec<Event> {
+        let events = std::mem::take(&mut self.batch.events);
+        let Some(schemas) = &mut self.schemas else { return events };
+        let sorted = schemas.sort(events);
+        let (park, resume) = (self.list(sorted.parked), self.list(sorted.released));
+        for (result, what) in [(self.consumer.pause(&park), "pause"), (self.consumer.resume(&resume), "resume")] {
+            if let Err(error) = result {
+                tracing::debug!(%error, what, "a partition whose schema is awaited");
+            }
+        }
+        sorted.ready
+    }
+
+    /// Sends an item, polling on while the pipeline is busy; false if it is gone. Dropped if the assignment changes.
+    pub(super) fn send(&mut self, item: SourceItem) -> Result<bool, SourceError> {
+        let mut item = Ok(item);
+        let waited = Instant::now();
+        while waited.elapsed() < UNPAUSED {
+            item = match self.sender.try_send(item) {
+                Ok(()) => return Ok(true),
+                Err(TrySendError::Closed(_)) => return Ok(false),
+                Err(TrySendError::Full(back)) => back,
+            };
+            std::thread::sleep(FULL);
+        }
+        self.pause(true);
+        let sent = loop {
+            // Messages that were fetched before the pause took hold are still to be taken, in order.
+            self.poll(POLL)?;
+            if !self.is_current() {
+                break true;
+            }
+            match self.sender.try_send(item) {
+                Ok(()) => break true,
+                Err(TrySendError::Closed(_)) => break false,
+                Err(TrySendError::Full(back)) => item = back,
+            }
+        };
+        self.pause(false);
+        Ok(sent)
+    }
+
+    /// Pauses or resumes the partitions, except those that wait for another instance or for a schema.
+    pub(super) fn pause(&self, pause: bool) {
+        let foreign: &[FoundPartition] =
+            if let Reading::Assigned { foreign, .. } = &self.reading { foreign } else { &[] };
+        let mut waiting: BTreeSet<Partition> = foreign.iter().map(|found| found.partition).collect();
+        waiting.extend(self.schemas.iter().flat_map(Schemas::parked));
+        let ours: Vec<Partition> = self.session.progress(|p| p.partitions().collect()).unwrap_or_default();
+        let assigned = ours.len() as u64;
+        let list = self.list(ours.into_iter().filter(|p| !waiting.contains(p)));
+        self.session.meter.set_partitions(assigned, if pause { assigned } else { waiting.len() as u64 });
+        let result = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
+        if let Err(error) = result {
+            tracing::debug!(%error, "cannot pause or resume");
+        }
+    }
+
+    pub(super) fn list(&self, partitions: impl IntoIterator<Item = Partition>) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            if let Some((topic, partition)) = self.session.topics.place(partition) {
+                list.add_partition(topic, partition);
+            }
+        }
+        list
+    }
+}
+
+/// Fails on errors that no waiting mends.
+pub(super) fn fatal(error: &KafkaError) -> Result<(), SourceError> {
+    use RDKafkaErrorCode as Code;
+    match error.rdkafka_error_code() {
+        Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => Err(SourceError::Lost(error.clone())),
+        Some(
+            Code::LogTruncation
+            | Code::Fatal
+            | Code::TopicAuthorizationFailed
+            | Code::GroupAuthorizationFailed
+            | Code::FencedInstanceId,
+        ) => Err(SourceError::Kafka(error.clone())),
+        _ => Ok(()),
+    }
+}
