@@ -82,7 +82,7 @@ fn drawn(table: &Table, dice: &[u16]) -> Vec<Node> {
 }
 
 /// The counts that a question asks for; `None` if the store answers with classes.
-fn small(sets: &dyn FrequencySets, node: &Node, question: &Question<'_>) -> Option<SmallClasses> {
+fn answered(sets: &dyn FrequencySets, node: &Node, question: &Question<'_>) -> Option<SmallClasses> {
     match sets.ask(node, question) {
         Answer::Small(small) => Some(small),
         Answer::Classes(_) => None,
@@ -104,7 +104,7 @@ proptest! {
             if *made {
                 sets.set(node);
             }
-            let answer = small(&*sets, node, &Question::by_size(least)).expect("sizes tell");
+            let answer = answered(&*sets, node, &Question::by_size(least)).expect("sizes tell");
             let (truth, _) = engine(&table, None);
             let truth = truth.set(node);
             let (left_out, shown) = truth.sizes().iter().zip(truth.rows()).fold((0, 0), |(out, shown), (&size, &rows)| {
@@ -285,7 +285,7 @@ proptest! {
             let now = (Arc::clone(&sets), times.clone());
             for (sets, times) in last.iter().chain(std::iter::once(&now)) {
                 for node in &nodes {
-                    let outline = small(&**sets, node, &Question::by_size(least).with_cells(most)).expect("always asked about the same size");
+                    let outline = answered(&**sets, node, &Question::by_size(least).with_cells(most)).expect("always asked about the same size");
                     let mut classes: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
                     for (i, times) in times.iter().enumerate() {
                         let code = |a: usize| dictionaries.quasi[a].between(0, node.levels()[a])[rows.quasi(i)[a] as usize];
@@ -363,7 +363,7 @@ proptest! {
                     };
                     let (good, small): (Vec<usize>, Vec<usize>) = (0..truth.len()).partition(is_shown);
                     let left_out: u64 = small.iter().map(|&class| u64::from(truth.rows()[class])).sum();
-                    if let Some(outline) = small(&**sets, node, &Question::by_rule(least, &shown).with_cells(most)) {
+                    if let Some(outline) = answered(&**sets, node, &Question::by_rule(least, &shown).with_cells(most)) {
                         prop_assert_eq!((outline.left_out(), outline.shown()), (left_out, good.len() as u64));
                         if left_out <= most {
                             let mut cells: Vec<Vec<u32>> = outline.cells_left_out().expect("few enough").to_vec();
@@ -435,12 +435,12 @@ fn a_small_change_is_followed() {
         let (node, all) = (Node::new([1]), |_: u32, _: &[Histogram<'_>]| true);
         let question = Question::by_rule(2, &all).with_cells(0);
         let first = counter.store(&quasi);
-        assert!(small(&*first, &node, &question).is_none(), "it was counted in full");
+        assert!(answered(&*first, &node, &question).is_none(), "it was counted in full");
         first.remember(std::slice::from_ref(&node));
         for i in 100..102 {
             counter.add(&rows, i..i + 1);
             let next = counter.store(&quasi);
-            assert_eq!(small(&*next, &node, &question).map(|small| small.shown()), Some(1));
+            assert_eq!(answered(&*next, &node, &question).map(|small| small.shown()), Some(1));
             assert_eq!(next.origins().scanned, 0, "nothing was counted in full");
             assert_eq!(next.set(&node).rows(), [i as u32 + 1]);
             next.remember(std::slice::from_ref(&node));
