@@ -379,7 +379,7 @@ fn commit_metadata() {
             let again = CommitState::parse(&state.to_text(committed), committed);
             assert_eq!(again.as_ref(), Some(&state), "written and read again it is another");
             let needed = state.needed(&state.pending);
-            assert!(needed.iter().all(|(first, last)| first <= last));
+            assert!(needed.iter().all(|run| run.first <= run.last));
             seen.push((
                 committed,
                 state.pending.count().min(3),

@@ -200,6 +200,15 @@ impl Runs {
     }
 }
 
+impl<'a> IntoIterator for &'a Runs {
+    type Item = Span;
+    type IntoIter = std::iter::Copied<std::slice::Iter<'a, Span>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().copied()
+    }
+}
+
 impl FromIterator<Span> for Runs {
     fn from_iter<T: IntoIterator<Item = Span>>(spans: T) -> Self {
         Self::from_unsorted(spans.into_iter().collect())
