@@ -15,7 +15,8 @@ use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{
-    Criterion, Distance, Fallback, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Distance, Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
+    SuppressionLimit,
 };
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
@@ -64,6 +65,7 @@ pub fn policy(criteria: Vec<Criterion>, limit: f64, subjects: bool, loss: Loss) 
         criteria,
         suppression: SuppressionLimit(limit),
         action: SuppressionAction::Drop,
+        recoding: RecodingKind::FullDomain,
         loss,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,

@@ -42,7 +42,8 @@ pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Fai
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().boxed(),
     };
-    let started = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    // A filter of the layer alone was seen to drop the first line of an event.
+    let started = tracing_subscriber::registry().with(filter).with(layer).try_init();
     started.map_err(|_| Failure::Outside("logging has been started already".into()))
 }
 

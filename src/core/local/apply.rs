@@ -9,8 +9,8 @@
 //! 4. Merge: classes with equal labels are one class for a reader, so they get one number. A merged class that satisfies the policy no
 //!    longer (possible where subjects are counted) is left over as a whole.
 //!
-//! Only rules that need nothing but the class are judged here. The caller judges the others on the assembled regions, see
-//! [`apply_checked`], and the gate counts everything again.
+//! Rules about the release as a whole are not judged here: the gate counts everything again, and the caller can start at a coarser
+//! step where it refuses.
 
 use smallvec::SmallVec;
 
@@ -36,24 +36,7 @@ pub fn apply(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize
     let mut draft = Draft::walk(terms, table, schedule, first);
     draft.tighten();
     draft.join(spare);
-    draft.regions(terms, first)
-}
-
-/// Applies the schedule from ever coarser starts until `check` passes, and returns the first regions that pass. `check` judges the rules
-/// that look at more than one class at a time. `None` if even the coarsest node alone fails.
-pub fn apply_checked(
-    terms: &Terms<'_>,
-    table: &Table,
-    schedule: &Schedule,
-    spare: u64,
-    mut check: impl FnMut(&Regions) -> bool,
-) -> Option<Regions> {
-    /// Coarser starts that are tried. More find a finer one, at the cost of a check each.
-    const STARTS: usize = 12;
-    let last = schedule.steps().len().saturating_sub(1);
-    let mut starts: Vec<usize> = (0..=STARTS).map(|at| last * at / STARTS).collect();
-    starts.dedup();
-    starts.into_iter().map(|first| apply(terms, table, schedule, first, spare)).find(|regions| check(regions))
+    draft.regions(terms)
 }
 
 /// Classes on their way to be released.
@@ -185,7 +168,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Gives classes with equal labels one number, and hands over the result.
-    fn regions(mut self, terms: &Terms<'_>, first: usize) -> Regions {
+    fn regions(mut self, terms: &Terms<'_>) -> Regions {
         let (width, ladders) = (self.table.width, &self.ladders.attributes);
         // The numbers of a level follow those of the level below it.
         let mut index = ClassIndex::new(ladders.iter().map(|ladder| ladder.counts.iter().sum()));
@@ -212,7 +195,7 @@ impl<'a> Draft<'a> {
         if classes < self.classes && !self.judge.sizes_only {
             self.dissolve(classes);
         }
-        Regions::new(terms, self.table, &self.class_of, labels, first)
+        Regions::new(terms, self.table, &self.class_of, labels)
     }
 
     /// Leaves over the classes that do not satisfy the policy.

@@ -15,8 +15,8 @@
 //! - `regions`: the result.
 //! - `learn`: the greedy search for a schedule.
 //!
-//! Deliberately absent: rules that look at more than one class at a time. The caller judges them on the assembled [`Regions`]
-//! ([`apply_checked`] tries coarser starts), and the gate counts every release again.
+//! Deliberately absent: rules about the release as a whole. The gate counts every release again; where it refuses, the caller starts
+//! at a coarser step.
 
 mod apply;
 mod count;
@@ -27,7 +27,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{apply, apply_checked};
+pub use apply::apply;
 pub use learn::{Effort, learn};
 pub use regions::Regions;
 pub use table::Table;

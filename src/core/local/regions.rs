@@ -21,12 +21,11 @@ pub struct Regions {
     /// Rows per class, held ones included.
     sizes: Vec<u32>,
     costs: Vec<f64>,
-    first: usize,
 }
 
 impl Regions {
     /// The regions where tuples have the classes `class_of`, or [`LEFT`]. Classes without rows are dropped.
-    pub(super) fn new(terms: &Terms<'_>, table: &Table, class_of: &[u32], labels: Vec<Value>, first: usize) -> Self {
+    pub(super) fn new(terms: &Terms<'_>, table: &Table, class_of: &[u32], labels: Vec<Value>) -> Self {
         let width = table.width;
         let mut names = vec![LEFT; labels.len().checked_div(width).unwrap_or(0)];
         let (mut kept, mut sizes) = (Vec::with_capacity(labels.len()), Vec::new());
@@ -46,7 +45,7 @@ impl Regions {
         }
         let cost = |labels: &[Value]| labels.iter().enumerate().map(|(at, &value)| terms.cost(at, value)).sum();
         let costs = kept.chunks_exact(width.max(1)).map(cost).collect();
-        Self { width, fresh, held, labels: kept, sizes, costs, first }
+        Self { width, fresh, held, labels: kept, sizes, costs }
     }
 
     /// How many classes there are.
@@ -94,11 +93,6 @@ impl Regions {
         let published: f64 = self.sizes.iter().zip(&self.costs).map(|(&size, cost)| f64::from(size) * cost).sum();
         let (shown, left) = (self.sizes.iter().map(|&size| f64::from(size)).sum::<f64>(), self.left() as f64);
         if shown + left > 0.0 { (published + left) / (shown + left) } else { 0.0 }
-    }
-
-    /// The step of the schedule at which the walk began.
-    pub fn first(&self) -> usize {
-        self.first
     }
 }
 

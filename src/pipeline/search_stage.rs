@@ -1,0 +1,132 @@
+//! The search stage: closed windows -> releases, one anonymizer per lane.
+//!
+//! [`SearchStage::run`] takes the items of the window stage, with a method for each kind, and hands releases to the sink. When
+//! nothing arrives for [`TICK`], it accounts for waiting records that have expired. A refusal of the gate ends the run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::window_stage::Closed;
+use super::{Pipeline, PipelineError};
+use crate::anonymizer::{Anonymizers, Closing, Past};
+use crate::failpoint::step;
+use crate::gate::Release;
+use crate::model::release::plan::CommitSpace;
+use crate::source::NewAssignment;
+use crate::window::{ClosedWindow, TooWide, WindowKind};
+
+/// How long an operator's insight into a search may take. Longer costs the stream more than the console may, at one insight in
+/// twenty seconds; shorter finds no trade-off in larger windows.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often waiting records are checked when no window closes. Longer lets them wait beyond `max_hold`; shorter wakes an idle
+/// service more often.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The counts of the search stage.
+#[derive(Default)]
+pub(super) struct Searched {
+    /// Records that still wait at the end.
+    pub(super) waiting: u64,
+    /// Records that were given back to the log.
+    pub(super) returned: u64,
+}
+
+/// The state of the search stage.
+pub(super) struct SearchStage {
+    pipeline: Arc<Pipeline>,
+    anonymizers: Anonymizers,
+    to_sink: mpsc::Sender<Release>,
+    searched: Searched,
+}
+
+impl SearchStage {
+    /// No window searched yet. `space` caps the waiting records, where the source commits them.
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        to_sink: mpsc::Sender<Release>,
+        space: Option<Arc<dyn CommitSpace>>,
+    ) -> Self {
+        let Pipeline { policy, choice, name, seed, .. } = &*pipeline;
+        let anonymizers = Anonymizers::new(Arc::clone(policy), choice.clone(), name.clone(), *seed).within(space);
+        Self { pipeline, anonymizers, to_sink, searched: Searched::default() }
+    }
+
+    /// Makes releases until the window stage ends, or the sink fails.
+    pub(super) fn run(
+        mut self,
+        runtime: &Handle,
+        mut closed: mpsc::Receiver<Closed>,
+    ) -> Result<Searched, PipelineError> {
+        loop {
+            let item = runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await });
+            let closing = match item {
+                Ok(Some(Closed::Window(window))) => Some(self.window(*window)?),
+                Ok(Some(Closed::Reset(assignment))) => self.reset(assignment),
+                Ok(Some(Closed::Past(past))) => self.recall(&past),
+                Ok(None) => {
+                    self.searched.waiting = self.anonymizers.waiting();
+                    return Ok(self.searched);
+                }
+                Err(_) => self.anonymizers.tick((self.pipeline.clock)())?,
+            };
+            let released = matches!(closing, Some(Closing::Release(_)));
+            if !self.send(closing)? {
+                return Ok(self.searched);
+            }
+            if released {
+                // The release is on its way, so nobody waits for what is learnt now.
+                self.anonymizers.learn();
+            }
+        }
+    }
+
+    /// Makes the release of a window.
+    fn window(&mut self, window: ClosedWindow) -> Result<Closing, TooWide> {
+        let Pipeline { telemetry, clock, .. } = &*self.pipeline;
+        telemetry.closed(&window);
+        step("closed");
+        let replayed = matches!(window.kind, WindowKind::Replay(_));
+        let anonymizer = self.anonymizers.of(window.lane);
+        if telemetry.look_due(clock()) {
+            anonymizer.look(LOOK);
+        }
+        let closing = anonymizer.release(window)?;
+        step("gated");
+        if let Some(insight) = anonymizer.take_insight() {
+            telemetry.looked(insight, clock());
+        }
+        if replayed {
+            self.searched.returned += anonymizer.retract_others();
+        }
+        Ok(closing)
+    }
+
+    /// Starts a new assignment: waiting records go back to the log.
+    fn reset(&mut self, assignment: NewAssignment) -> Option<Closing> {
+        self.searched.returned += self.anonymizers.waiting();
+        let last = assignment.last.map(|node| node.levels().to_vec());
+        self.anonymizers.reset(assignment.partitions, last);
+        None
+    }
+
+    /// Tells the anonymizers of its lanes about an earlier release.
+    fn recall(&mut self, past: &Past) -> Option<Closing> {
+        past.lanes.iter().for_each(|&lane| self.anonymizers.of(lane).recall(past));
+        None
+    }
+
+    /// Hands a release to the sink; false if the sink has failed, which reports its error itself.
+    fn send(&self, closing: Option<Closing>) -> Result<bool, PipelineError> {
+        match closing {
+            Some(Closing::Release(release)) => Ok(self.to_sink.blocking_send(*release).is_ok()),
+            Some(Closing::Refused(refusal)) => {
+                self.pipeline.telemetry.refused(&refusal);
+                Err(refusal.into())
+            }
+            None => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The window stage: Event -> Record -> Row -> window. It decodes, encodes and gathers records until a window closes.
+//!
+//! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`Closed`] items to the search
+//! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. At the end of an
+//! input that is not read again, open windows close as they are; with Kafka their records go back to the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::{Pipeline, PipelineError};
+use crate::anonymizer::Past;
+use crate::codec::Decode;
+use crate::encode::{Encoded, Encoder};
+use crate::model::batch::Rows;
+use crate::model::counting::Counting;
+use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
+use crate::source::{NewAssignment, Recalled, Replay, SourceItem};
+use crate::window::{
+    CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, TooWide, WindowId, WindowKind, WindowRules,
+};
+
+/// Runs of records that may be open among closed ones, where a log has to name them. More does not fit the metadata of a
+/// commit; fewer closes event-time windows together that could have stayed apart.
+const MOST_SCATTERED: usize = 200;
+/// How long the stage sleeps when no window waits for the clock; any item wakes it.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// The items of the search stage.
+pub(super) enum Closed {
+    /// A window to release.
+    Window(Box<ClosedWindow>),
+    /// A new assignment.
+    Reset(NewAssignment),
+    /// The rows of an earlier release.
+    Past(Box<Past>),
+}
+
+/// The counts of the window stage.
+#[derive(Default)]
+pub(super) struct Windowed {
+    /// Records that were read.
+    pub(super) read: u64,
+    /// Records that were given back to the log.
+    pub(super) returned: u64,
+}
+
+/// Whether the search stage still takes items.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Yes,
+    /// A later stage has failed, and reports its error itself.
+    No,
+}
+
+/// The state of the window stage.
+pub(super) struct WindowStage {
+    pipeline: Arc<Pipeline>,
+    decoder: Box<dyn Decode>,
+    encoder: Encoder,
+    counting: Arc<Counting>,
+    windows: Lanes,
+    /// Records held before a restart, until a window of their lane closes.
+    held: Rows,
+    epoch: u64,
+    /// True if the source delivers records again that were not finished.
+    rereads: bool,
+    to_search: mpsc::Sender<Closed>,
+    windowed: Windowed,
+}
+
+impl WindowStage {
+    /// No window open yet.
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        decoder: Box<dyn Decode>,
+        to_search: mpsc::Sender<Closed>,
+        rereads: bool,
+    ) -> Self {
+        let counting = Arc::new(pipeline.choice.rules(&pipeline.policy).counting());
+        Self {
+            encoder: Encoder::new(Arc::clone(&pipeline.policy)),
+            windows: no_windows(&pipeline, &counting, rereads),
+            held: no_rows(&pipeline),
+            counting,
+            pipeline,
+            decoder,
+            epoch: 0,
+            rereads,
+            to_search,
+            windowed: Windowed::default(),
+        }
+    }
+
+    /// Gathers records until the source ends, or a later stage fails.
+    pub(super) fn run(
+        mut self,
+        runtime: &Handle,
+        mut events: mpsc::Receiver<SourceItem>,
+    ) -> Result<Windowed, PipelineError> {
+        loop {
+            let wait = self.windows.next_due().map_or(IDLE, |due| until(due, (self.pipeline.clock)()));
+            let item = runtime.block_on(async { tokio::time::timeout(wait, events.recv()).await });
+            let now = (self.pipeline.clock)();
+            let taken = match item {
+                Ok(Some(SourceItem::Events(batch))) => self.events(&batch, now)?,
+                Ok(Some(SourceItem::Held(batch))) => self.held_before(&batch, now)?,
+                Ok(Some(SourceItem::Revoked)) => self.revoked(),
+                Ok(Some(SourceItem::Assigned(assignment))) => self.assigned(assignment),
+                Ok(Some(SourceItem::Replay(replay))) => self.replay(*replay)?,
+                Ok(Some(SourceItem::Recalled(recalled))) => self.recalled(&recalled),
+                Ok(Some(SourceItem::End) | None) => return self.end(now),
+                Err(_) => self.close_due(now)?,
+            };
+            self.pipeline.telemetry.filling(self.windows.len(), self.windows.opened());
+            if taken == Taken::No {
+                return Ok(self.windowed);
+            }
+        }
+    }
+
+    /// Puts events into windows, and closes the windows that are due.
+    fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, TooWide> {
+        self.windowed.read += batch.len() as u64;
+        let mut taken = Taken::Yes;
+        for event in batch {
+            let encoded = self.read(event);
+            self.windows.add(&self.encoder, event.position, now, encoded)?;
+            if self.close_due(now)? == Taken::No {
+                taken = Taken::No;
+            }
+        }
+        self.pipeline.telemetry.read(batch.len());
+        Ok(taken)
+    }
+
+    /// Takes records that were held before a restart. In a sliding window every record waits anyway.
+    fn held_before(&mut self, batch: &[(Event, Option<Millis>)], now: Millis) -> Result<Taken, TooWide> {
+        self.windowed.read += batch.len() as u64;
+        self.pipeline.telemetry.read(batch.len());
+        let sliding = matches!(self.pipeline.windows, WindowRules::Sliding(_));
+        for (event, since) in batch {
+            match self.read(event) {
+                Encoded::Row if !sliding => {
+                    self.held.push(event.position, waiting_since(event, *since, now), self.encoder.row());
+                }
+                other => self.windows.add(&self.encoder, event.position, now, other)?,
+            }
+        }
+        Ok(Taken::Yes)
+    }
+
+    /// No partition is assigned until the next assignment.
+    fn revoked(&self) -> Taken {
+        self.pipeline.telemetry.set_ready(false);
+        Taken::Yes
+    }
+
+    /// Starts a new assignment: drops the open windows, whose records the log delivers again to their owner.
+    fn assigned(&mut self, assignment: NewAssignment) -> Taken {
+        self.return_open();
+        self.held = no_rows(&self.pipeline);
+        self.windows = no_windows(&self.pipeline, &self.counting, self.rereads);
+        self.epoch = assignment.epoch;
+        self.pipeline.telemetry.set_ready(true);
+        self.send(Closed::Reset(assignment))
+    }
+
+    /// Makes the window of a release that was planned before a crash.
+    fn replay(&mut self, replay: Replay) -> Result<Taken, TooWide> {
+        let read = replay.events.iter().filter(|event| replay.plan.is_read(event.position)).count();
+        self.windowed.read += read as u64;
+        self.pipeline.telemetry.read(read);
+        let window = self.planned_window(replay)?;
+        Ok(self.send(Closed::Window(Box::new(window))))
+    }
+
+    /// Hands on the rows of an earlier release.
+    fn recalled(&mut self, recalled: &Recalled) -> Taken {
+        let past = self.past(recalled);
+        self.send(Closed::Past(Box::new(past)))
+    }
+
+    /// Closes the open windows as they are, or gives their records back to a log that delivers them again.
+    fn end(mut self, now: Millis) -> Result<Windowed, PipelineError> {
+        self.pipeline.telemetry.set_ready(false);
+        while !self.rereads
+            && let Some(window) = self.windows.drain(now, &self.encoder)?
+        {
+            if self.send(Closed::Window(Box::new(window))) == Taken::No {
+                break;
+            }
+        }
+        self.return_open();
+        Ok(self.windowed)
+    }
+
+    /// Sends every window that is due, each with the held records of its lane.
+    fn close_due(&mut self, now: Millis) -> Result<Taken, TooWide> {
+        while let Some(mut window) = self.windows.due(now, &self.encoder)? {
+            window.epoch = self.epoch;
+            let (held, scope) = (&self.held, self.pipeline.scope);
+            let own = |i: usize| scope.lane(held.position(i).partition) == window.lane;
+            let others = held.filtered(|i| !own(i));
+            window.held = held.filtered(own);
+            self.held = others;
+            if self.send(Closed::Window(Box::new(window))) == Taken::No {
+                return Ok(Taken::No);
+            }
+        }
+        Ok(Taken::Yes)
+    }
+
+    /// Counts the records of open windows, and the held ones, as given back to the log.
+    fn return_open(&mut self) {
+        self.windowed.returned += (self.windows.unclosed() + self.held.len()) as u64;
+    }
+
+    fn send(&self, item: Closed) -> Taken {
+        if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
+    }
+
+    /// Event -> Record -> Row.
+    fn read(&mut self, event: &Event) -> Encoded {
+        let key = event.key.as_deref();
+        let encoded = match (&event.payload, key) {
+            (Some(payload), _) => match self.decoder.decode(payload) {
+                Ok(record) => self.encoder.encode(&record, event.timestamp),
+                Err(reject) => Encoded::Rejected(reject),
+            },
+            (None, Some(key)) => self.encoder.tombstone(key),
+            (None, None) => Encoded::Rejected(Reject::record(RejectCode::Tombstone)),
+        };
+        let telemetry = &self.pipeline.telemetry;
+        match &encoded {
+            Encoded::Row => self.encoder.set_key(key),
+            Encoded::Rejected(reject) => telemetry.rejected(event.position, reject),
+            Encoded::Tombstone(_) => telemetry.rejected(event.position, &Reject::record(RejectCode::Tombstone)),
+            Encoded::Suppressed => {}
+        }
+        encoded
+    }
+
+    /// The rows of an earlier release. Its records were read before, so they are neither counted nor rejected again.
+    fn past(&mut self, recalled: &Recalled) -> Past {
+        let policy = &self.pipeline.policy;
+        let mut rows = no_rows(&self.pipeline);
+        for event in &recalled.events {
+            let record = event.payload.as_ref().map(|payload| self.decoder.decode(payload));
+            if let Some(Ok(record)) = record
+                && self.encoder.encode(&record, event.timestamp) == Encoded::Row
+            {
+                rows.push(event.position, Millis(0), self.encoder.row());
+            }
+        }
+        if rows.len() < recalled.events.len() {
+            let missing = recalled.events.len() - rows.len();
+            tracing::warn!(missing, "this policy cannot read some records that an earlier release has shown");
+        }
+        let mut lanes: Vec<Partition> = recalled.partitions.iter().map(|&p| self.pipeline.scope.lane(p)).collect();
+        lanes.dedup();
+        Past {
+            lanes,
+            later: recalled.later,
+            recoding: policy.recoding_at(&recalled.levels).filter(|_| recalled.fingerprint == policy.fingerprint),
+            rows,
+            dictionaries: self.encoder.dictionaries(),
+        }
+    }
+
+    /// The window of a planned release, with the rows that were held when it was planned.
+    fn planned_window(&mut self, replay: Replay) -> Result<ClosedWindow, TooWide> {
+        let Replay { plan, events } = replay;
+        let closed = plan.closed.unwrap_or_else(|| (self.pipeline.clock)());
+        let lane = events.first().map(|event| self.pipeline.scope.lane(event.position.partition));
+        let mut window = OpenWindow::new(WindowId(0), closed, &self.encoder, Arc::clone(&self.counting))?;
+        let mut held = no_rows(&self.pipeline);
+        // A plan of another policy is not repeated, so only the records that were read for it matter.
+        let obsolete = plan.fingerprint != self.pipeline.policy.fingerprint;
+        for event in events.iter().filter(|event| !obsolete || plan.is_read(event.position)) {
+            let encoded = match plan.refused.contains(event.position) {
+                true => Encoded::Rejected(Reject::record(RejectCode::UnknownSchema)),
+                false => self.read(event),
+            };
+            if encoded == Encoded::Row && plan.held.contains(event.position) {
+                held.push(event.position, closed, self.encoder.row());
+            } else {
+                window.add(&self.encoder, event.position, closed, encoded)?;
+            }
+        }
+        let mut window = window.close(closed, CloseReason::Replayed, &self.encoder)?;
+        window.epoch = self.epoch;
+        window.lane = lane.unwrap_or(Partition(0));
+        window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
+        Ok(window)
+    }
+}
+
+/// Lanes without an open window. A log that delivers records again bounds how scattered open records may be.
+fn no_windows(pipeline: &Pipeline, counting: &Arc<Counting>, rereads: bool) -> Lanes {
+    let windows = Lanes::new(pipeline.windows.clone(), pipeline.scope, Arc::clone(counting));
+    if rereads { windows.within(MOST_SCATTERED) } else { windows }
+}
+
+fn no_rows(pipeline: &Pipeline) -> Rows {
+    Rows::new(pipeline.policy.quasi.len(), pipeline.policy.schema.sensitive.len())
+}
+
+/// The time since when a record that was held before a restart waits: its own timestamp if that is possible, else the earliest
+/// possible time. So a restart lets no record wait longer.
+fn waiting_since(event: &Event, since: Option<Millis>, now: Millis) -> Millis {
+    let Some(since) = since else { return now };
+    event.timestamp.filter(|time| (since..=now).contains(time)).unwrap_or(since)
+}
+
+fn until(due: Millis, now: Millis) -> Duration {
+    Duration::from_millis(due.0.saturating_sub(now.0).max(0) as u64)
+}
