@@ -18,6 +18,7 @@ use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{Loss, Policy, Sequential, SuppressionAction};
+use veilstream::model::recoding::Recoding;
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
@@ -319,7 +320,7 @@ fn restarted(table: &Table, policy: &Arc<Policy>, told: usize) -> Vec<Vec<Row>> 
         assert!(by_position.iter().all(|&line| planned.contains(Position::new(0, line))));
         assert_eq!(planned.count(), by_position.len() as u64);
         past.push((node.clone(), shown));
-        stream.anonymizer.reset(None, Some(node));
+        stream.anonymizer.reset(None, Some(node.levels()));
         for (later, (node, shown)) in past.iter().rev().take(told).enumerate() {
             let mut rows = Rows::new(3, 1);
             for row in shown {
@@ -327,8 +328,8 @@ fn restarted(table: &Table, policy: &Arc<Policy>, told: usize) -> Vec<Vec<Row>> 
                 rows.push(Position::new(0, row.line as i64), Millis(0), stream.encoder.row());
             }
             let dictionaries = stream.encoder.dictionaries();
-            let levels = Some(node.clone());
-            stream.anonymizer.recall(&Past { lanes: Vec::new(), later, levels, rows, dictionaries });
+            let recoding = Some(Recoding::from(node.clone()));
+            stream.anonymizer.recall(&Past { lanes: Vec::new(), later, recoding, rows, dictionaries });
         }
     }
     past.into_iter().map(|(_, rows)| rows).collect()

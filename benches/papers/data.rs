@@ -12,7 +12,7 @@ use veilstream::model::counting::Facet;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, Render, SuppressionAction, SuppressionLimit,
+    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
@@ -44,6 +44,7 @@ pub fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32, su
         criteria: vec![Criterion::KAnonymity(K(k))],
         suppression: SuppressionLimit(suppression),
         action: SuppressionAction::Hold { max_hold: Duration::ZERO },
+        recoding: RecodingKind::FullDomain,
         loss,
         unknown_value: Fallback::Reject,
         missing_value: Fallback::Reject,
