@@ -257,7 +257,7 @@ fn snapshots(table: &Table, rules: &[Rule], window: &SlideRules, levels: &Levels
         let Some(window) = stream.add(line, NOW) else { continue };
         if !checked {
             anonymizer = fresh();
-            anonymizer.reset(None, snapshots.last().map(|last| Node::new(last.levels.clone())));
+            anonymizer.reset(None, snapshots.last().map(|last| last.levels.as_slice()));
         }
         let release = released(anonymizer.release(window).expect("narrow enough"));
         snapshots.extend(seen(&release, 1));
