@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cpu_time::ProcessTime;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
-use veilstream::local::{Effort, Regions, Schedule, Table, Terms, apply, learn};
+use veilstream::local::{Effort, Regions, Table, Terms, apply, learn};
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
@@ -21,6 +21,7 @@ use veilstream::model::policy::{
     SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
+use veilstream::model::schedule::Schedule;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 
@@ -98,7 +99,7 @@ fn windows(census: &Census, size: usize, effort: &Effort, (target, time): (f64, 
         classes += regions.len();
         judged += 1;
     }
-    let (mean, n) = (|sum: f64| sum / f64::from(judged), judged as usize);
+    let (mean, n) = (|sum: f64| sum / judged as f64, judged);
     println!(
         "  {:<22} {:>7.4} {target:>7.4}       - {:>7} {:>8}         - {:>9.2} {time:>7} {:>9.0}",
         format!("windows of {size}"),

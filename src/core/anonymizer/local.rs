@@ -44,8 +44,9 @@ const MOST_WINDOWS_BETWEEN: u64 = 256;
 const DRIFT: f64 = 1.3;
 /// Coarser starts that are tried where the gate refuses. More find a finer one, at the cost of a count each.
 const STARTS: usize = 12;
-/// The most bytes of a schedule in the commit metadata, one per level. Larger: no space for waiting records. Smaller: coarser schedules.
-const MAX_LEVELS: usize = 900;
+/// The most bits of a schedule where it must be committed with offsets (about 600 of 4,096 characters). Larger: no space for waiting
+/// records. Smaller: coarser schedules.
+const MAX_BITS: usize = 3_600;
 
 /// What is kept of past windows for learning.
 #[derive(Default)]
@@ -160,7 +161,12 @@ impl Anonymizer {
     }
 
     fn effort(&self) -> Effort {
-        Effort { max_steps: (MAX_LEVELS / self.policy.quasi.len().max(1)).max(2), ..Effort::default() }
+        if !self.uncommitted.is_bounded() {
+            return Effort::default();
+        }
+        let highest = self.policy.quasi.iter().map(|quasi| quasi.max_level).max().unwrap_or(0);
+        let bits = (u8::BITS - highest.leading_zeros()).max(1) as usize * self.policy.quasi.len().max(1);
+        Effort { max_steps: (MAX_BITS / bits).max(2), ..Effort::default() }
     }
 
     /// The schedule and its regions as the choice of a search. It satisfies if no more is left over than may be.

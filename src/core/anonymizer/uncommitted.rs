@@ -28,6 +28,11 @@ impl Uncommitted {
         Self { space, earlier: Vec::new() }
     }
 
+    /// True if plans must fit a bounded space.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.space.is_some()
+    }
+
     /// Records a release that finishes these records.
     pub(super) fn made(&mut self, finished: &Spans) {
         if self.space.is_some() {

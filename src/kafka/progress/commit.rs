@@ -1,9 +1,13 @@
 //! Commits: an offset with the text of its metadata.
 //!
 //! Kafka keeps a string with every committed offset. Ours is short, plain ASCII and versioned, and a reader refuses it as a
-//! whole if anything in it is unknown: `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Offsets are relative to the
+//! whole if anything in it is unknown: `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Levels are those of a node, or of
+//! all steps of a schedule one after the other. Offsets are relative to the
 //! committed one; offsets of the journal are relative to each other. [`MAX_WAITING_BYTES`] bounds the held records, so that the
 //! text of the next plan fits beside them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::runs_text;
 use crate::model::event::{Millis, Partition};
@@ -16,6 +20,12 @@ pub const MAX_BYTES: usize = 4096;
 /// The bytes that the metadata may take between two releases. Larger: the plan of the next release, which names held records
 /// once more, does not fit beside them. Smaller: records are suppressed that could have been held.
 pub const MAX_WAITING_BYTES: usize = 1600;
+
+/// More levels than these are packed. Larger: schedules of few steps take more space. Smaller: nodes are harder to read.
+const FEW_LEVELS: usize = 40;
+
+/// The levels of a plan that are those of the last release.
+const AS_LAST: &str = "=";
 
 const VERSION: &str = "3";
 
@@ -101,7 +111,7 @@ impl CommitState {
             text += &format!(";a={}", since.0);
         }
         if let Some(levels) = &self.last {
-            text += &format!(";l={}", join(levels));
+            text += &format!(";l={}", write_levels(levels));
         }
         if !self.journal.is_empty() {
             let earlier = std::iter::once(&0).chain(&self.journal);
@@ -115,7 +125,7 @@ impl CommitState {
                 plan.id,
                 plan.closed.0,
                 plan.fingerprint,
-                join(&plan.levels),
+                if self.last.as_ref() == Some(&plan.levels) { AS_LAST.into() } else { write_levels(&plan.levels) },
                 plan.schema.map(|id| id.to_string()).unwrap_or_default(),
                 plan.home.0,
                 runs_text::write(&plan.members, 0),
@@ -144,9 +154,9 @@ impl CommitState {
                 "d" => state.finished_to = value.parse().ok()?,
                 "p" => state.pending = runs_text::parse(value, committed)?,
                 "a" => state.since = Some(Millis(value.parse().ok()?)),
-                "l" => state.last = Some(split(value)?),
+                "l" => state.last = Some(read_levels(value)?),
                 "j" => state.journal = offsets(value)?,
-                "t" if version == VERSION => state.plan = Some(PlanPart::parse(value, committed)?),
+                "t" if version == VERSION => state.plan = Some(PlanPart::parse(value, committed, state.last.as_ref())?),
                 _ => return None,
             }
         }
@@ -155,7 +165,7 @@ impl CommitState {
 }
 
 impl PlanPart {
-    fn parse(text: &str, committed: i64) -> Option<Self> {
+    fn parse(text: &str, committed: i64, last: Option<&Vec<u8>>) -> Option<Self> {
         let mut fields: Vec<&str> = text.split(',').collect();
         let journal = if fields.len() == 11 { Some(fields.pop()?.parse().ok()?) } else { None };
         let [id, closed, fingerprint, levels, schema, home, members, fresh, held, refused] = fields[..] else {
@@ -165,7 +175,7 @@ impl PlanPart {
             id: u64::from_str_radix(id, 16).ok()?,
             closed: Millis(closed.parse().ok()?),
             fingerprint: fingerprint.to_owned(),
-            levels: split(levels)?,
+            levels: if levels == AS_LAST { last?.clone() } else { read_levels(levels)? },
             schema: if schema.is_empty() { None } else { Some(schema.parse().ok()?) },
             home: Partition(home.parse().ok()?),
             members: runs_text::parse(members, 0)?,
@@ -177,12 +187,33 @@ impl PlanPart {
     }
 }
 
-fn join(levels: &[u8]) -> String {
-    levels.iter().map(u8::to_string).collect::<Vec<_>>().join(".")
+/// Levels: numbers with dots between them, or packed where there are many, as of a schedule: `~BITS.COUNT.BASE64`.
+fn write_levels(levels: &[u8]) -> String {
+    if levels.len() <= FEW_LEVELS {
+        return levels.iter().map(u8::to_string).collect::<Vec<_>>().join(".");
+    }
+    let bits = levels.iter().map(|level| (u8::BITS - level.leading_zeros()) as usize).max().unwrap_or(1).max(1);
+    let mut packed = vec![0u8; (levels.len() * bits).div_ceil(8)];
+    for (at, level) in levels.iter().enumerate() {
+        for bit in (0..bits).filter(|bit| level >> bit & 1 == 1) {
+            let place = at * bits + bit;
+            packed[place / 8] |= 1 << (place % 8);
+        }
+    }
+    format!("~{bits}.{}.{}", levels.len(), URL_SAFE_NO_PAD.encode(packed))
 }
 
-fn split(text: &str) -> Option<Vec<u8>> {
-    text.split('.').map(|level| level.parse().ok()).collect()
+fn read_levels(text: &str) -> Option<Vec<u8>> {
+    let Some(packed) = text.strip_prefix('~') else {
+        return text.split('.').map(|level| level.parse().ok()).collect();
+    };
+    let mut parts = packed.splitn(3, '.');
+    let bits: usize = parts.next()?.parse().ok().filter(|bits| (1..=8).contains(bits))?;
+    let count: usize = parts.next()?.parse().ok().filter(|count| *count <= 8 * MAX_BYTES)?;
+    let packed = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
+    let set = |place: usize| packed[place / 8] >> (place % 8) & 1;
+    let level = |at: usize| (0..bits).map(|bit| set(at * bits + bit) << bit).sum();
+    (packed.len() == (count * bits).div_ceil(8)).then(|| (0..count).map(level).collect())
 }
 
 /// Offsets from the steps between them; each step is positive.
@@ -234,7 +265,8 @@ mod tests {
             committed in 0i64..1 << 40,
             pending in prop::collection::vec(any::<bool>(), 0..50),
             fresh in prop::collection::vec(any::<bool>(), 0..50),
-            levels in prop::collection::vec(any::<u8>(), 1..9),
+            levels in prop_oneof![prop::collection::vec(any::<u8>(), 1..9), prop::collection::vec(0u8..8, 1..400)],
+            moved in any::<bool>(),
             id in any::<u64>(),
             planned in any::<bool>(),
         ) {
@@ -255,7 +287,7 @@ mod tests {
                 finished_to: committed + 60,
                 pending: runs(&pending, committed),
                 since: planned.then_some(Millis(committed)),
-                last: planned.then_some(levels),
+                last: planned.then(|| if moved { vec![1, 2] } else { levels }),
                 journal: runs(&fresh, committed).iter().map(|run| run.first.0).collect(),
                 plan: planned.then_some(plan),
             };
@@ -263,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn odd_text_is_refused_and_never_panics(text in "(2;)?[0-9a-z.,;=-]{0,60}", committed in any::<i64>()) {
+        fn odd_text_is_refused_and_never_panics(text in "([23];)?(l=~[0-9].[0-9]{1,3}.)?[0-9a-zA-Z.,;=~-]{0,60}", committed in any::<i64>()) {
             let _ = CommitState::parse(&text, committed);
         }
     }
