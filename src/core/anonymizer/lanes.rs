@@ -15,6 +15,13 @@ use crate::model::release::plan::CommitSpace;
 use crate::search::choose::Choice;
 use crate::window::TooWide;
 
+/// What a new assignment tells every lane: see [`Anonymizer::reset`].
+#[derive(Clone)]
+struct Assigned {
+    partitions: Option<Vec<Partition>>,
+    last: Option<Vec<Level>>,
+}
+
 /// The anonymizers of an instance.
 pub struct Anonymizers {
     policy: Arc<Policy>,
@@ -23,7 +30,7 @@ pub struct Anonymizers {
     /// The next lane's seed; the first has the run's own.
     next_seed: u64,
     seeds: ChaCha8Rng,
-    assigned: Option<(Option<Vec<Partition>>, Option<Vec<Level>>)>,
+    assigned: Option<Assigned>,
     lanes: BTreeMap<Partition, Anonymizer>,
     ledger: Option<Arc<dyn CommitSpace>>,
 }
@@ -52,7 +59,7 @@ impl Anonymizers {
             let seed = std::mem::replace(next_seed, seeds.next_u64());
             let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
             let mut anonymizer = anonymizer.within(ledger.clone());
-            if let Some((partitions, last)) = assigned.clone() {
+            if let Some(Assigned { partitions, last }) = assigned.clone() {
                 anonymizer.reset(partitions, last.as_deref());
             }
             anonymizer
@@ -69,7 +76,7 @@ impl Anonymizers {
     /// Forgets what waits, in every lane: see [`Anonymizer::reset`].
     pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Vec<Level>>) {
         self.lanes.values_mut().for_each(|anonymizer| anonymizer.reset(partitions.clone(), last.as_deref()));
-        self.assigned = Some((partitions, last));
+        self.assigned = Some(Assigned { partitions, last });
     }
 
     /// Learns schedules for the windows to come, where it is time to: see [`Anonymizer::learn`].

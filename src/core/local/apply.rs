@@ -12,8 +12,6 @@
 //! Rules about the release as a whole are not judged here: the gate counts everything again, and the caller can start at a coarser
 //! step where it refuses.
 
-use smallvec::SmallVec;
-
 use super::count::{Counter, Judge};
 use super::regions::{LEFT, Regions};
 use super::table::Table;
@@ -88,19 +86,21 @@ impl<'a> Draft<'a> {
     /// Finds the labels of all classes.
     fn tighten(&mut self) {
         let (table, width) = (self.table, self.table.width);
-        let bottom: SmallVec<[Level; 16]> = self.ladders.attributes.iter().map(|ladder| ladder.min).collect();
-        self.levels = bottom.iter().copied().cycle().take(width * self.classes).collect();
+        self.levels = vec![0; width * self.classes];
         self.member = vec![LEFT; self.classes];
         self.rows = vec![0; self.classes];
         for (tuple, &class) in self.class_of.iter().enumerate().filter(|(_, class)| **class != LEFT) {
             let (class, tuple) = (class as usize, tuple as u32);
             self.rows[class] += rows(table, tuple);
+            let levels = &mut self.levels[class * width..(class + 1) * width];
             if self.member[class] == LEFT {
                 self.member[class] = tuple;
+                let finest =
+                    self.ladders.attributes.iter().zip(table.cells(tuple)).map(|(ladder, &leaf)| ladder.finest(leaf));
+                levels.iter_mut().zip(finest).for_each(|(level, finest)| *level = finest);
                 continue;
             }
             let (member, cells) = (table.cells(self.member[class]), table.cells(tuple));
-            let levels = &mut self.levels[class * width..(class + 1) * width];
             for (at, ladder) in self.ladders.attributes.iter().enumerate() {
                 if member[at] != cells[at] {
                     levels[at] = ladder.common(levels[at], member[at], cells[at]).unwrap_or(ladder.max);

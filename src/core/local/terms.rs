@@ -79,6 +79,8 @@ pub(super) struct Ladder {
     /// How many numbers each level has.
     pub(super) counts: Vec<usize>,
     pub(super) costs: Vec<Vec<f64>>,
+    /// The leaf that stands for values without a place in the hierarchy, if it occurs.
+    unplaced: Option<u32>,
     /// The place of the numbers in a packed key.
     shift: u32,
 }
@@ -161,7 +163,14 @@ impl Ladder {
             codes.iter().map(value).collect()
         };
         let costs = codes.iter().enumerate().map(cost).collect();
-        Self { min, max, codes, numbers, counts, costs, shift: 0 }
+        let unplaced = view.top_code().and_then(|top| codes[0].iter().position(|&code| code == top));
+        Self { min, max, codes, numbers, counts, costs, unplaced: unplaced.map(|leaf| leaf as u32), shift: 0 }
+    }
+
+    /// The finest level at which a leaf is shown. A value without a place reads like the top at every level, so it is shown at the
+    /// coarsest one: there it is one value with the top.
+    pub(super) fn finest(&self, leaf: u32) -> Level {
+        if self.unplaced == Some(leaf) { self.max } else { self.min }
     }
 
     /// How many bits its numbers take in a key.
