@@ -92,7 +92,11 @@ class Release:
         level, hierarchy = self.recoding[i], self.trial.case.hierarchy(i)
         if not isinstance(level, list):
             return level
-        fitting = [l for l in range(hierarchy.height + 1) if shown in (hierarchy.label(leaf, l), hierarchy.interval(leaf, l))]
+        if isinstance(level, Mixed) and leaf is TOP:
+            return self.trial.case.bounds(i)[1]
+        # By a cut a value can have any level; a class of local recoding has the finest one that is permitted and fits.
+        low = self.trial.case.bounds(i)[0] if isinstance(level, Mixed) else 0
+        fitting = [l for l in range(low, hierarchy.height + 1) if shown in (hierarchy.label(leaf, l), hierarchy.interval(leaf, l))]
         return fitting[0] if fitting else None
 
 

@@ -7,7 +7,8 @@
 //! `sticky` takes it if the old one loses noticeably more, `monotone` and `fixed` stay with the first (a schedule coarsens
 //! sparse regions by itself). Learning counts steps and no time, so that the same windows give the same schedules.
 //!
-//! Rules about a release as a whole (`min-security`) are left to the gate: where it refuses, the finest steps are skipped. The
+//! Rules that look beyond a class (`t-closeness`, `lkc`, `min-security`) hold for a class by itself first. Whether they hold for what is
+//! published together is left to the gate: where it refuses, the finest steps are skipped, and at last nothing is published. The
 //! plan holds the schedule without the steps that were skipped, so a replay applies it once.
 
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ use crate::loss;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
-use crate::privacy::{Rules, Scope};
+use crate::privacy::Rules;
 use crate::search::choose::{Chosen, Levels};
 use crate::search::evaluator::Evaluation;
 use crate::search::{Algorithm, StopReason};
@@ -88,39 +89,59 @@ impl Anonymizer {
         let rules = self.rules.bind(&draft.window.dictionaries.values());
         let domains = draft.window.dictionaries.quasi.clone();
         let terms = Terms::new(&self.policy, &rules, &domains);
-        let table = Table::new(&draft.rows, &draft.held, &self.rules.counting());
+        let mut table = Table::new(&draft.rows, &draft.held, &self.rules.counting());
         let schedule = draft.planned_schedule().or_else(|| self.schedule());
         let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
         let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
-        let last = schedule.steps().len() - 1;
-        let starts = if rules.of(Scope::Release).next().is_some() { STARTS } else { 0 };
-        let mut tried = None;
-        for start in 0..=starts {
-            let first = (last * start).checked_div(starts).unwrap_or(0);
-            if tried == Some(first) {
-                continue;
-            }
-            tried = Some(first);
+        let mut starts = self.starts(&schedule, &rules);
+        let mut first = 0;
+        loop {
             let regions = apply(&terms, &table, &schedule, first, allowed);
             let used = schedule.skip(first);
             draft.introduces_schedule = draft.planned.is_some() || self.learning.introduced.as_ref() != Some(&used);
-            let recoding = Recoding::Local(used.clone());
-            draft.recode_locally(self.chosen_locally(recoding, &regions, allowed, started), &regions);
+            let chosen = self.chosen_locally(Recoding::Local(used.clone()), &regions, allowed, started);
+            draft.recode_locally(chosen, &regions);
             match draft.planned_to_show().cloned() {
                 Some(shown) => draft.show(&shown),
                 None => self.leave_recurring_out(&mut draft, &rules),
             }
-            let closing = self.finish_locally(&mut draft, &rules);
-            if matches!(closing, Closing::Release(_)) || start == starts {
-                let dictionaries = &draft.window.dictionaries;
+            self.uncommitted.fit(&mut draft);
+            let closing = self.pass_gate(&draft);
+            if matches!(closing, Closing::Release(_)) {
                 if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
                     self.learning.introduced = Some(used);
-                    self.learning.remember(table, dictionaries, regions.loss());
+                    self.learning.remember(table, &draft.window.dictionaries, regions.loss());
                 }
                 return closing;
             }
+            if draft.outcomes.leave_held_out() {
+                // Held rows can break a rule about several classes: without them the classes are formed again.
+                table = Table::new(&draft.rows, &draft.held.filtered(|_| false), &self.rules.counting());
+            } else if let Some(next) = starts.pop() {
+                first = next;
+            } else {
+                return self.publish_none(draft);
+            }
         }
+    }
+
+    /// Releases nothing of a window for which even the coarsest levels do not satisfy every rule together.
+    fn publish_none(&mut self, mut draft: Draft) -> Closing {
+        draft.outcomes = Outcomes::none_published(self.policy.action, draft.rows.len());
         self.release_unsearched(draft)
+    }
+
+    /// The later steps to start at where the gate refuses, the coarsest first. None if classes that satisfy the rules satisfy them together.
+    fn starts(&self, schedule: &Schedule, rules: &Rules) -> Vec<usize> {
+        if rules.only_classes() && self.policy.sequential.is_none() {
+            return Vec::new();
+        }
+        let last = schedule.steps().len() - 1;
+        let mut starts: Vec<usize> =
+            (1..=STARTS).map(|start| last * start / STARTS).filter(|&start| start > 0).collect();
+        starts.dedup();
+        starts.reverse();
+        starts
     }
 
     /// Learns a schedule from the windows of late, if it is time to, and takes it if `levels` says so. Takes long; call it when
@@ -196,24 +217,6 @@ impl Anonymizer {
             unmet_bounds: Vec::new(),
             origins: Origins::default(),
         }
-    }
-
-    /// Takes a draft through the commit space and the gate. Where the gate refuses it, tries again without held rows, and with
-    /// `sequential` at last without any rows.
-    fn finish_locally(&mut self, draft: &mut Draft, rules: &Rules) -> Closing {
-        self.uncommitted.fit(draft);
-        let mut closing = self.pass_gate(draft);
-        if matches!(closing, Closing::Refused(_)) && draft.outcomes.leave_held_out() {
-            self.leave_recurring_out(draft, rules);
-            self.uncommitted.fit(draft);
-            closing = self.pass_gate(draft);
-        }
-        let asked = self.policy.sequential.is_some();
-        if matches!(closing, Closing::Refused(_)) && asked && draft.outcomes.leave_all_out(self.policy.action) {
-            self.uncommitted.fit(draft);
-            closing = self.pass_gate(draft);
-        }
-        closing
     }
 }
 

@@ -8,7 +8,7 @@
 //! Sizes decide first. Where the policy asks for more than a number of records, the classes that are large enough are gathered from
 //! their rows, distinct subjects and histograms are counted, and the rules judge each class by itself.
 
-use super::table::Table;
+use super::table::{Everybody, FacetCounts, Table};
 use super::terms::Ladders;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
@@ -181,7 +181,7 @@ pub(super) struct Judge<'a> {
     pairs: Vec<(u64, Code)>,
     values: Vec<Code>,
     /// Per facet the codes and their counts.
-    counts: Vec<(Vec<Code>, Vec<u32>)>,
+    counts: Vec<FacetCounts>,
 }
 
 impl<'a> Judge<'a> {
@@ -214,10 +214,10 @@ impl<'a> Judge<'a> {
         let everybody = table.everybody.get_or_init(|| {
             let all: Vec<u32> = (0..table.len() as u32).collect();
             let mut judge = Judge { least: 0, ..Judge::new(rules) };
-            (judge.tally(table, &all).unwrap_or(0), judge.counts)
+            Everybody { people: judge.tally(table, &all).unwrap_or(0), facets: judge.counts }
         });
-        let release = self::histograms(&everybody.1);
-        holds(&class, &Class { size: everybody.0, facets: &release })
+        let release = self::histograms(&everybody.facets);
+        holds(&class, &Class { size: everybody.people, facets: &release })
     }
 
     /// Counts the people and the facets of some tuples; returns the number of people, or `None` if they are too few.
@@ -265,6 +265,6 @@ fn judged(rules: &Rules) -> impl Iterator<Item = &dyn Rule> {
     rules.iter().filter(|rule| rule.scope() != Scope::Release)
 }
 
-fn histograms(counts: &[(Vec<Code>, Vec<u32>)]) -> Vec<Histogram<'_>> {
+fn histograms(counts: &[FacetCounts]) -> Vec<Histogram<'_>> {
     counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
 }

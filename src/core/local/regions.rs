@@ -63,9 +63,9 @@ impl Regions {
         Some(self.fresh[row]).filter(|&class| class != LEFT)
     }
 
-    /// The class that a held row joins; `None` if it is left over.
+    /// The class that a held row joins; `None` if it is left over, or the table was made without it.
     pub fn held(&self, row: usize) -> Option<u32> {
-        Some(self.held[row]).filter(|&class| class != LEFT)
+        self.held.get(row).copied().filter(|&class| class != LEFT)
     }
 
     /// What a class shows, one value per quasi-identifier.

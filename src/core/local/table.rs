@@ -37,7 +37,16 @@ pub struct Table {
     /// Per facet the codes of the fresh rows, in the order of `fresh.rows`.
     pub(super) facets: Vec<Vec<Code>>,
     /// How many people there are, and per facet the codes they have and how many have each: counted when first asked for.
-    pub(super) everybody: OnceLock<(u32, Vec<(Vec<Code>, Vec<u32>)>)>,
+    pub(super) everybody: OnceLock<Everybody>,
+}
+
+/// Codes of a facet, and how many people have each.
+pub(super) type FacetCounts = (Vec<Code>, Vec<u32>);
+
+/// All people of a table, and what they have by facet.
+pub(super) struct Everybody {
+    pub(super) people: u32,
+    pub(super) facets: Vec<FacetCounts>,
 }
 
 /// Attributes whose cells are looked up together, and what a step in each of them is worth in the number that stands for all cells.
