@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cpu_time::ProcessTime;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
-use veilstream::local::{Effort, Regions, Schedule, Table, Terms, apply, learn};
+use veilstream::local::{Effort, Regions, Table, Terms, apply, learn};
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
@@ -21,6 +21,7 @@ use veilstream::model::policy::{
     SuppressionLimit,
 };
 use veilstream::model::record::{Record, Value};
+use veilstream::model::schedule::Schedule;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 
@@ -83,7 +84,7 @@ fn windows(census: &Census, size: usize, effort: &Effort, (target, time): (f64, 
     let count = census.rows.len() / size;
     let tables: Vec<Table> =
         (0..count).map(|at| Table::new(&census.slice(at * size, (at + 1) * size), &none, &counting)).collect();
-    let (mut loss, mut steps, mut classes, mut judged) = (0.0, 0, 0, 0);
+    let (mut loss, mut steps, mut classes, mut judged) = (0.0, 0, 0, 0_u32);
     let (mut learnt, mut applied) = (0.0, 0.0);
     // Small windows have a history; of the large ones there are only three.
     let first = PAST.min(count / 2);

@@ -13,9 +13,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::draft::Draft;
-use super::grouping::Grouping;
-use super::outcomes::Outcomes;
+use super::draft::{Draft, Grouping, Outcomes};
 use super::{Anonymizer, Closing};
 use crate::encode::Dictionaries;
 use crate::failpoint::defect;
@@ -26,7 +24,7 @@ use crate::loss;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
-use crate::privacy::{Rules, Scope};
+use crate::privacy::{RuleScope, Rules};
 use crate::search::choose::{Chosen, Levels};
 use crate::search::evaluator::Evaluation;
 use crate::search::{Algorithm, StopReason};
@@ -92,7 +90,7 @@ impl Anonymizer {
         let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
         let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
         let last = schedule.steps().len() - 1;
-        let starts = if rules.of(Scope::Release).next().is_some() { STARTS } else { 0 };
+        let starts = if rules.of(RuleScope::Release).next().is_some() { STARTS } else { 0 };
         let mut tried = None;
         for start in 0..=starts {
             let first = if starts == 0 { 0 } else { last * start / starts };
