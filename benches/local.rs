@@ -84,7 +84,7 @@ fn windows(census: &Census, size: usize, effort: &Effort, (target, time): (f64, 
     let count = census.rows.len() / size;
     let tables: Vec<Table> =
         (0..count).map(|at| Table::new(&census.slice(at * size, (at + 1) * size), &none, &counting)).collect();
-    let (mut loss, mut steps, mut classes, mut judged) = (0.0, 0, 0, 0);
+    let (mut loss, mut steps, mut classes, mut judged) = (0.0, 0, 0, 0_usize);
     let (mut learnt, mut applied) = (0.0, 0.0);
     // Small windows have a history; of the large ones there are only three.
     let first = PAST.min(count / 2);

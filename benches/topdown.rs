@@ -25,10 +25,11 @@ use veilstream::model::policy::{
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::search::aim::Scores;
 use veilstream::search::evaluator::Evaluator;
 use veilstream::search::exact::optimal::Optimal;
 use veilstream::search::greedy::subtree::SubtreeBottomUp;
-use veilstream::search::greedy::top_down::{Scores, TopDown};
+use veilstream::search::greedy::top_down::TopDown;
 use veilstream::search::{Budget, Search};
 
 fn main() {

@@ -105,7 +105,7 @@
 //! shutdown   ->
 //! sink       -> codec, files, gate, model
 //! source     -> codec, model
-//! telemetry  -> config, gate, model, plot, privacy, search, window
+//! telemetry  -> config, gate, kafka, model, plot, privacy, search, window
 //! usefulness -> gate, generalize, model
 //! window     -> encode, frequency, model
 //! ```

@@ -26,7 +26,7 @@ use crate::telemetry::Telemetry;
 use crate::window::{Scope, WindowRules};
 
 use search_stage::{SearchStage, Searched};
-use window_stage::{Closed, WindowStage, Windowed};
+use window_stage::{SearchItem, WindowStage, Windowed};
 
 pub use summary::{PipelineError, Summary};
 
@@ -66,7 +66,7 @@ impl Pipeline {
         stop: Stop,
     ) -> Result<Summary, PipelineError> {
         let (to_window, events) = mpsc::channel::<SourceItem>(EVENT_BATCHES);
-        let (to_search, closed) = mpsc::channel::<Closed>(CLOSED_WINDOWS);
+        let (to_search, closed) = mpsc::channel::<SearchItem>(CLOSED_WINDOWS);
         let (to_sink, releases) = mpsc::channel::<Release>(RELEASES);
         let this = Arc::new(self);
         let space = source.commit_space();

@@ -245,7 +245,8 @@ proptest! {
             let kept: Vec<usize> = (0..lines.len()).filter(|&i| published[class(i).unwrap()]).collect();
             let levels: Vec<[u8; 4]> = match &recoding {
                 Recoding::Node(node) => node.levels().iter().map(|&level| [level; 4]).collect(),
-                Recoding::Cuts(_) | Recoding::Local(_) => cuts.iter().map(|&at| CUTS[at]).collect(),
+                Recoding::Cuts(_) => cuts.iter().map(|&at| CUTS[at]).collect(),
+                Recoding::Local(_) => unreachable!("no schedule is among them"),
             };
             for loss in [Loss::Cm, Loss::Score, Loss::Ql, Loss::Entropy] {
                 let engines = loss::metric(loss, &engine.policy, domains, &base).loss(&counted);

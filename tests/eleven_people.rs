@@ -21,7 +21,7 @@ use veilstream::model::policy::{
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::search::evaluator::Evaluator;
-use veilstream::search::evolutionary::granulation_ga::Code;
+use veilstream::search::evolutionary::granulation_ga::NodeBits;
 use veilstream::search::{Algorithm, Budget, StopReason};
 
 const PEOPLE: [[&str; 5]; 11] = [
@@ -130,7 +130,7 @@ fn secure(engine: &Engine, node: &Node) -> bool {
 #[test]
 fn the_lattice_is_the_papers() {
     let engine = engine(vec![Criterion::Confidential(vec![sentence(health("2"), None)])]);
-    let code = Code::new(&engine.policy.lattice());
+    let code = NodeBits::new(&engine.policy.lattice());
     let text: String = code.encode(&paper()).iter().map(|&bit| if bit { '1' } else { '0' }).collect();
     assert_eq!((code.len(), text.as_str()), (8, "01011010"));
 }

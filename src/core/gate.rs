@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::generalize::{GeneralizedBatch, Lineage};
 use crate::model::event::{Position, Reject};
 use crate::model::release::manifest::{Achieved, Manifest, rounded};
-use crate::privacy::{Class, Rule, Rules, Scope};
+use crate::privacy::{Class, Rule, RuleScope, Rules};
 use count::{Count, Groups, Tally};
 
 pub use difference::{Snapshot, verify_next};
@@ -243,15 +243,16 @@ impl Reading<'_> {
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
         let classes = self.count.groups(self.count.everything(), &all);
-        let class_sizes = self.classes(&classes, &all, &[Scope::Class, Scope::Within], &release, &mut weakest)?;
+        let class_sizes =
+            self.classes(&classes, &all, &[RuleScope::Class, RuleScope::Within], &release, &mut weakest)?;
         for l in self.rules.known() {
             let telling = self.count.telling(self.count.everything(), all.len());
             let Some(knowledge) = self.rules.knowledge(&telling, l) else {
-                return Err(self.uncountable(Scope::Known(l)));
+                return Err(self.uncountable(RuleScope::Known(l)));
             };
             for known in knowledge {
                 let groups = self.count.groups(self.count.everything(), &known);
-                self.classes(&groups, &known, &[Scope::Known(l)], &release, &mut weakest)?;
+                self.classes(&groups, &known, &[RuleScope::Known(l)], &release, &mut weakest)?;
             }
         }
         self.whole(&classes, &release, &mut weakest)?;
@@ -274,8 +275,8 @@ impl Reading<'_> {
         let release = release.class(&histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
-        let known = self.rules.known().into_iter().map(Scope::Known);
-        let scopes: Vec<Scope> = [Scope::Class, Scope::Within].into_iter().chain(known).collect();
+        let known = self.rules.known().into_iter().map(RuleScope::Known);
+        let scopes: Vec<RuleScope> = [RuleScope::Class, RuleScope::Within].into_iter().chain(known).collect();
         self.classes(parts, &all, &scopes, &release, &mut weakest)?;
         self.whole(parts, &release, &mut weakest)
     }
@@ -292,7 +293,7 @@ impl Reading<'_> {
 
     /// Everybody who is published, where some rule looks at that: it costs more to count than all classes.
     fn everybody(&self) -> Tally {
-        let compares = self.rules.iter().any(|rule| matches!(rule.scope(), Scope::Within | Scope::Release));
+        let compares = self.rules.iter().any(|rule| matches!(rule.scope(), RuleScope::Within | RuleScope::Release));
         let everybody = if compares { self.count.everything() } else { &[] };
         self.count.tally(everybody, self.rules, self.without_held)
     }
@@ -302,7 +303,7 @@ impl Reading<'_> {
         &self,
         classes: &Groups,
         known: &[usize],
-        scopes: &[Scope],
+        scopes: &[RuleScope],
         release: &Class<'_>,
         weakest: &mut [Option<f64>],
     ) -> Result<BTreeMap<u32, u32>, Refusal> {
@@ -332,7 +333,7 @@ impl Reading<'_> {
 
     /// The rules about the release as a whole: the mean over its people.
     fn whole(&self, classes: &Groups, release: &Class<'_>, weakest: &mut [Option<f64>]) -> Result<(), Refusal> {
-        if self.rules.of(Scope::Release).next().is_none() || release.size == 0 {
+        if self.rules.of(RuleScope::Release).next().is_none() || release.size == 0 {
             return Ok(());
         }
         let mut sums = vec![0.0; weakest.len()];
@@ -345,12 +346,12 @@ impl Reading<'_> {
             let histograms = tally.histograms();
             let class = tally.class(&histograms);
             people += f64::from(class.size);
-            for (rule, sum) in self.rules.iter().zip(&mut sums).filter(|(rule, _)| rule.scope() == Scope::Release) {
+            for (rule, sum) in self.rules.iter().zip(&mut sums).filter(|(rule, _)| rule.scope() == RuleScope::Release) {
                 *sum += f64::from(class.size) * rule.measure(&class, release);
             }
         }
         for ((rule, sum), weakest) in self.rules.iter().zip(sums).zip(weakest) {
-            if rule.scope() != Scope::Release {
+            if rule.scope() != RuleScope::Release {
                 continue;
             }
             let mean = sum / people;
@@ -363,7 +364,7 @@ impl Reading<'_> {
     }
 
     /// Where there is too much to count, nothing is known to hold.
-    fn uncountable(&self, scope: Scope) -> Refusal {
+    fn uncountable(&self, scope: RuleScope) -> Refusal {
         let rule = self.rules.of(scope).next();
         let (criterion, required) = rule.map_or_else(Default::default, |rule| (rule.name(), rule.required()));
         let at_most = rule.is_some_and(|rule| rule.at_most());

@@ -17,7 +17,7 @@ use crate::gate::Release;
 use crate::generalize::GeneralizedBatch;
 use crate::model::domain::{Code, DomainView};
 use crate::model::policy::Policy;
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 
 /// Pairs of attributes that are counted. More takes longer for policies with many attributes; fewer is less of a sample.
 const MOST_PAIRS: usize = 45;
@@ -72,7 +72,7 @@ struct Published<'a> {
     /// Rows of the window that are not published.
     suppressed: usize,
     /// The published value of each class and attribute, class by class.
-    values: Vec<Value>,
+    values: Vec<GeneralizedValue>,
     /// The rows of each class.
     sizes: Vec<u64>,
 }
@@ -103,7 +103,7 @@ impl<'a> Published<'a> {
         self.batch.columns[attribute].view()
     }
 
-    fn value(&self, class: usize, attribute: usize) -> Value {
+    fn value(&self, class: usize, attribute: usize) -> GeneralizedValue {
         self.values[class * self.width() + attribute]
     }
 
@@ -142,14 +142,14 @@ impl<'a> Published<'a> {
         let mut truth: BTreeMap<Code, f64> = BTreeMap::new();
         let rows = &self.batch.fresh;
         (0..rows.len()).for_each(|i| *truth.entry(rows.quasi(i)[attribute]).or_default() += 1.0);
-        let mut told: FxHashMap<Value, f64> = FxHashMap::default();
+        let mut told: FxHashMap<GeneralizedValue, f64> = FxHashMap::default();
         for (class, &rows) in self.sizes.iter().enumerate() {
             *told.entry(self.value(class, attribute)).or_default() += rows as f64;
         }
         let ancestors = ancestors(view);
         let estimate = |leaf: Code| -> f64 {
             let at = |(level, codes): (u8, &Vec<Code>)| {
-                let value = Value { level, code: codes[leaf as usize] };
+                let value = GeneralizedValue { level, code: codes[leaf as usize] };
                 told.get(&value).map_or(0.0, |rows| rows / spread(view, value))
             };
             (0..).zip(&ancestors).map(at).sum()
@@ -170,7 +170,7 @@ impl<'a> Published<'a> {
         for i in 0..rows.len() {
             *truth.entry((rows.quasi(i)[a], rows.quasi(i)[b])).or_default() += 1.0;
         }
-        let mut told: FxHashMap<(Value, Value), f64> = FxHashMap::default();
+        let mut told: FxHashMap<(GeneralizedValue, GeneralizedValue), f64> = FxHashMap::default();
         let mut levels: Vec<(u8, u8)> = Vec::new();
         for (class, &rows) in self.sizes.iter().enumerate() {
             let pair = (self.value(class, a), self.value(class, b));
@@ -183,8 +183,8 @@ impl<'a> Published<'a> {
         let (above_a, above_b) = (ancestors(view_a), ancestors(view_b));
         let estimate = |leaf_a: Code, leaf_b: Code| -> f64 {
             let at = |&(level_a, level_b): &(u8, u8)| {
-                let a = Value { level: level_a, code: above_a[usize::from(level_a)][leaf_a as usize] };
-                let b = Value { level: level_b, code: above_b[usize::from(level_b)][leaf_b as usize] };
+                let a = GeneralizedValue { level: level_a, code: above_a[usize::from(level_a)][leaf_a as usize] };
+                let b = GeneralizedValue { level: level_b, code: above_b[usize::from(level_b)][leaf_b as usize] };
                 told.get(&(a, b)).map_or(0.0, |rows| rows / (spread(view_a, a) * spread(view_b, b)))
             };
             levels.iter().map(at).sum()
@@ -240,7 +240,7 @@ fn ancestors(view: &DomainView) -> Vec<Vec<Code>> {
 }
 
 /// Over how many leaves a reader spreads a value; one at least.
-fn spread(view: &DomainView, value: Value) -> f64 {
+fn spread(view: &DomainView, value: GeneralizedValue) -> f64 {
     view.level(value.level).leaves()[value.code as usize].max(1.0)
 }
 

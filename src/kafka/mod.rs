@@ -57,6 +57,7 @@ pub mod connection;
 mod defects;
 pub mod generate;
 pub mod journal;
+pub mod meter;
 pub mod probe;
 pub mod progress;
 pub mod rebalance;

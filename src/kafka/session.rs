@@ -12,8 +12,8 @@ use super::client::{OnGap, Start};
 use super::progress::Progress;
 use super::progress::found::{AssignmentFault, FoundPartition};
 use super::topics::Topics;
+use crate::kafka::meter::Meter;
 use crate::model::event::Partition;
-use crate::model::meter::Meter;
 use crate::model::release::plan::{CommitSpace, Fit, ReleasePlan};
 use crate::model::release::spans::Spans;
 

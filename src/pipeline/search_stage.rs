@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::window_stage::Closed;
+use super::window_stage::SearchItem;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::{Anonymizers, Closing, Past};
 use crate::failpoint::step;
@@ -58,14 +58,14 @@ impl SearchStage {
     pub(super) fn run(
         mut self,
         runtime: &Handle,
-        mut closed: mpsc::Receiver<Closed>,
+        mut closed: mpsc::Receiver<SearchItem>,
     ) -> Result<Searched, PipelineError> {
         loop {
             let item = runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await });
             let closing = match item {
-                Ok(Some(Closed::Window(window))) => Some(self.window(*window)?),
-                Ok(Some(Closed::Reset(assignment))) => self.reset(assignment),
-                Ok(Some(Closed::Past(past))) => self.recall(&past),
+                Ok(Some(SearchItem::Window(window))) => Some(self.window(*window)?),
+                Ok(Some(SearchItem::Reset(assignment))) => self.reset(assignment),
+                Ok(Some(SearchItem::Past(past))) => self.recall(&past),
                 Ok(None) => {
                     self.searched.waiting = self.anonymizers.waiting();
                     return Ok(self.searched);

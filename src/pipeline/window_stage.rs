@@ -1,6 +1,6 @@
 //! The window stage: Event -> Record -> Row -> window. It decodes, encodes and gathers records until a window closes.
 //!
-//! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`Closed`] items to the search
+//! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`SearchItem`]s to the search
 //! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. At the end of an
 //! input that is not read again, open windows close as they are; with Kafka their records go back to the log.
 
@@ -29,7 +29,7 @@ const MOST_SCATTERED: usize = 200;
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The items of the search stage.
-pub(super) enum Closed {
+pub(super) enum SearchItem {
     /// A window to release.
     Window(Box<ClosedWindow>),
     /// A new assignment.
@@ -67,7 +67,7 @@ pub(super) struct WindowStage {
     epoch: u64,
     /// True if the source delivers records again that were not finished.
     rereads: bool,
-    to_search: mpsc::Sender<Closed>,
+    to_search: mpsc::Sender<SearchItem>,
     windowed: Windowed,
 }
 
@@ -76,7 +76,7 @@ impl WindowStage {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
         decoder: Box<dyn Decode>,
-        to_search: mpsc::Sender<Closed>,
+        to_search: mpsc::Sender<SearchItem>,
         rereads: bool,
     ) -> Self {
         let counting = Arc::new(pipeline.choice.rules(&pipeline.policy).counting());
@@ -165,7 +165,7 @@ impl WindowStage {
         self.windows = no_windows(&self.pipeline, &self.counting, self.rereads);
         self.epoch = assignment.epoch;
         self.pipeline.telemetry.set_ready(true);
-        self.send(Closed::Reset(assignment))
+        self.send(SearchItem::Reset(assignment))
     }
 
     /// Makes the window of a release that was planned before a crash.
@@ -174,13 +174,13 @@ impl WindowStage {
         self.windowed.read += read as u64;
         self.pipeline.telemetry.read(read);
         let window = self.planned_window(replay)?;
-        Ok(self.send(Closed::Window(Box::new(window))))
+        Ok(self.send(SearchItem::Window(Box::new(window))))
     }
 
     /// Hands on the rows of an earlier release.
     fn recalled(&mut self, recalled: &Recalled) -> Taken {
         let past = self.past(recalled);
-        self.send(Closed::Past(Box::new(past)))
+        self.send(SearchItem::Past(Box::new(past)))
     }
 
     /// Closes the open windows as they are, or gives their records back to a log that delivers them again.
@@ -189,7 +189,7 @@ impl WindowStage {
         while !self.rereads
             && let Some(window) = self.windows.drain(now, &self.encoder)?
         {
-            if self.send(Closed::Window(Box::new(window))) == Taken::No {
+            if self.send(SearchItem::Window(Box::new(window))) == Taken::No {
                 break;
             }
         }
@@ -206,7 +206,7 @@ impl WindowStage {
             let others = held.filtered(|i| !own(i));
             window.held = held.filtered(own);
             self.held = others;
-            if self.send(Closed::Window(Box::new(window))) == Taken::No {
+            if self.send(SearchItem::Window(Box::new(window))) == Taken::No {
                 return Ok(Taken::No);
             }
         }
@@ -218,7 +218,7 @@ impl WindowStage {
         self.windowed.returned += (self.windows.unclosed() + self.held.len()) as u64;
     }
 
-    fn send(&self, item: Closed) -> Taken {
+    fn send(&self, item: SearchItem) -> Taken {
         if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
     }
 

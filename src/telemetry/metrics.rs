@@ -10,8 +10,8 @@ use prometheus::{
 };
 
 use crate::gate::Release;
+use crate::kafka::meter::{Meter, Transaction};
 use crate::model::event::{Millis, RejectCode};
-use crate::model::meter::{Meter, Transaction};
 use crate::model::policy::{Loss, Policy};
 use crate::model::release::manifest::{Provenance, UnmetBound, Work};
 use crate::privacy::Rules;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::{Refusal, Release};
+use crate::kafka::meter::Meter;
 use crate::model::event::{Millis, Position, Reject};
-use crate::model::meter::Meter;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::Unmet;
 use crate::privacy::Rules;

@@ -14,9 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::draft::Draft;
-use super::grouping::Grouping;
-use super::outcomes::Outcomes;
+use super::draft::{Draft, Grouping, Outcomes};
 use super::{Anonymizer, Closing};
 use crate::encode::Dictionaries;
 use crate::failpoint::defect;

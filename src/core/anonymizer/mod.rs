@@ -14,12 +14,8 @@
 //! with it.
 
 mod draft;
-mod grouping;
 mod lanes;
-mod left_out;
 mod local;
-mod outcomes;
-mod provenance;
 mod replay;
 mod sequential;
 mod sliding;

@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use super::draft::Draft;
-use super::outcomes::Outcomes;
+use super::draft::{Draft, Outcomes};
 use super::{Anonymizer, Closing};
 use crate::failpoint::defect;
 use crate::model::lattice::Node;

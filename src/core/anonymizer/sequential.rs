@@ -6,9 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Anonymizer;
-use super::draft::Draft;
-use super::grouping::Grouping;
-use super::outcomes::source;
+use super::draft::{Draft, Grouping, source};
 use super::sliding::Counts;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;

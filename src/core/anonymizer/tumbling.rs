@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use super::draft::Draft;
-use super::outcomes::Outcomes;
-use super::{Anonymizer, Closing, left_out};
+use super::draft::{Draft, Outcomes, left_out};
+use super::{Anonymizer, Closing};
 use crate::failpoint::defect;
 use crate::gate;
 use crate::generalize::GeneralizedBatch;

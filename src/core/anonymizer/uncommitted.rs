@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use super::draft::Draft;
-use super::outcomes::Outcomes;
+use super::draft::{Draft, Outcomes};
 use crate::generalize::Lineage;
 use crate::model::release::plan::{CommitSpace, Fit};
 use crate::model::release::spans::Spans;

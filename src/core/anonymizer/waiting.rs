@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::outcomes::Outcomes;
+use super::draft::Outcomes;
 use crate::frequency::counter;
 use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;

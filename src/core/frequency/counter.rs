@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::counts::FinestCounts;
 use super::follow::Follower;
-use super::key::{Key, Layout, Wide, Width};
+use super::key::{ClassKey, Layout, Wide, Width};
 use super::set::Finest;
 use super::store::{FrequencySets, FrequencyStore};
 use crate::model::batch::Rows;
@@ -53,7 +53,7 @@ struct StreamCounter<K> {
     memory: usize,
 }
 
-impl<K: Key> StreamCounter<K> {
+impl<K: ClassKey> StreamCounter<K> {
     fn boxed(layout: Layout, counting: Counting) -> Box<dyn Counter> {
         let state = Mutex::new((FinestCounts::<K>::new(layout.clone(), counting), None));
         Box::new(Self { state, layout, memory: DEFAULT_WARM_MEMORY })
@@ -64,7 +64,7 @@ impl<K: Key> StreamCounter<K> {
     }
 }
 
-impl<K: Key> Counter for StreamCounter<K> {
+impl<K: ClassKey> Counter for StreamCounter<K> {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
         self.counts().add_all(rows, range);
     }

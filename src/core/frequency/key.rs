@@ -14,13 +14,13 @@ pub const MAX_BITS: u32 = 1024;
 
 /// Where a field lives in a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Field {
+pub struct KeyField {
     word: usize,
     shift: u32,
     mask: u64,
 }
 
-impl Field {
+impl KeyField {
     /// Bits of the first word that need not be a code.
     pub(crate) fn digit(shift: u32, bits: u32) -> Self {
         Self { word: 0, shift, mask: (1 << bits) - 1 }
@@ -53,7 +53,7 @@ impl Field {
 }
 
 /// A packed class key.
-pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait ClassKey: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     /// All fields zero.
     const ZERO: Self;
     /// All bits set.
@@ -67,11 +67,11 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     /// The first word.
     fn word(&self) -> u64;
     /// A code in its field, all others zero.
-    fn of(field: Field, code: Code) -> Self;
+    fn of(field: KeyField, code: Code) -> Self;
     /// Reads a field.
-    fn get(&self, field: Field) -> Code;
+    fn get(&self, field: KeyField) -> Code;
     /// Overwrites a field.
-    fn set(&mut self, field: Field, code: Code);
+    fn set(&mut self, field: KeyField, code: Code);
     /// A well mixed hash for open addressing.
     fn mix(&self) -> u64;
 }
@@ -87,7 +87,7 @@ fn scramble(word: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-impl Key for u32 {
+impl ClassKey for u32 {
     const ZERO: Self = 0;
     const ONES: Self = Self::MAX;
     #[inline]
@@ -107,15 +107,15 @@ impl Key for u32 {
         u64::from(*self)
     }
     #[inline]
-    fn of(field: Field, code: Code) -> Self {
+    fn of(field: KeyField, code: Code) -> Self {
         code << field.shift
     }
     #[inline]
-    fn get(&self, field: Field) -> Code {
+    fn get(&self, field: KeyField) -> Code {
         (self >> field.shift) & field.mask as Code
     }
     #[inline]
-    fn set(&mut self, field: Field, code: Code) {
+    fn set(&mut self, field: KeyField, code: Code) {
         *self = (*self & !((field.mask as Code) << field.shift)) | (code << field.shift);
     }
     #[inline]
@@ -124,7 +124,7 @@ impl Key for u32 {
     }
 }
 
-impl Key for u64 {
+impl ClassKey for u64 {
     const ZERO: Self = 0;
     const ONES: Self = Self::MAX;
     #[inline]
@@ -144,15 +144,15 @@ impl Key for u64 {
         *self
     }
     #[inline]
-    fn of(field: Field, code: Code) -> Self {
+    fn of(field: KeyField, code: Code) -> Self {
         u64::from(code) << field.shift
     }
     #[inline]
-    fn get(&self, field: Field) -> Code {
+    fn get(&self, field: KeyField) -> Code {
         ((self >> field.shift) & field.mask) as Code
     }
     #[inline]
-    fn set(&mut self, field: Field, code: Code) {
+    fn set(&mut self, field: KeyField, code: Code) {
         *self = (*self & !(field.mask << field.shift)) | (u64::from(code) << field.shift);
     }
     #[inline]
@@ -161,7 +161,7 @@ impl Key for u64 {
     }
 }
 
-impl<const N: usize> Key for Wide<N> {
+impl<const N: usize> ClassKey for Wide<N> {
     const ZERO: Self = [0; N];
     const ONES: Self = [u64::MAX; N];
     #[inline]
@@ -183,18 +183,18 @@ impl<const N: usize> Key for Wide<N> {
         self[0]
     }
     #[inline]
-    fn of(field: Field, code: Code) -> Self {
+    fn of(field: KeyField, code: Code) -> Self {
         let mut key = Self::ZERO;
         key.set(field, code);
         key
     }
     #[inline]
-    fn get(&self, field: Field) -> Code {
+    fn get(&self, field: KeyField) -> Code {
         ((self[field.word] >> field.shift) & field.mask) as Code
     }
     #[inline]
-    fn set(&mut self, field: Field, code: Code) {
-        self[field.word].set(Field { word: 0, ..field }, code);
+    fn set(&mut self, field: KeyField, code: Code) {
+        self[field.word].set(KeyField { word: 0, ..field }, code);
     }
     #[inline]
     fn mix(&self) -> u64 {
@@ -216,7 +216,7 @@ pub enum Width {
 }
 
 /// The attributes by where their fields are, from the lowest bits up.
-pub(crate) fn upwards(fields: &[Field]) -> SmallVec<[usize; 16]> {
+pub(crate) fn upwards(fields: &[KeyField]) -> SmallVec<[usize; 16]> {
     let mut order: SmallVec<[usize; 16]> = (0..fields.len()).collect();
     order.sort_unstable_by_key(|&attribute| fields[attribute].end());
     order
@@ -225,7 +225,7 @@ pub(crate) fn upwards(fields: &[Field]) -> SmallVec<[usize; 16]> {
 /// Where each attribute's code lives in the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    fields: Vec<Field>,
+    fields: Vec<KeyField>,
     words: usize,
     /// Bits of the last word.
     used: u32,
@@ -241,14 +241,14 @@ impl Layout {
             order.sort_by_key(|&attribute| std::cmp::Reverse(sizes[attribute]));
         }
         let (mut word, mut used) = (0, 0);
-        let mut fields = vec![Field::default(); sizes.len()];
+        let mut fields = vec![KeyField::default(); sizes.len()];
         for attribute in order {
             let bits = bits(sizes[attribute]);
             if used + bits > u64::BITS {
                 word += 1;
                 used = 0;
             }
-            fields[attribute] = Field { word, shift: used, mask: (1 << bits) - 1 };
+            fields[attribute] = KeyField { word, shift: used, mask: (1 << bits) - 1 };
             used += bits;
         }
         (word < MAX_BITS as usize / 64).then_some(Self { fields, words: word + 1, used })
@@ -270,12 +270,12 @@ impl Layout {
     }
 
     /// The field of attribute i.
-    pub fn field(&self, attribute: usize) -> Field {
+    pub fn field(&self, attribute: usize) -> KeyField {
         self.fields[attribute]
     }
 
     /// All fields in policy order.
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[KeyField] {
         &self.fields
     }
 
@@ -287,12 +287,12 @@ impl Layout {
 
     /// Packs one code per attribute.
     #[inline]
-    pub fn pack<K: Key>(&self, codes: &[Code]) -> K {
+    pub fn pack<K: ClassKey>(&self, codes: &[Code]) -> K {
         codes.iter().zip(&self.fields).fold(K::ZERO, |key, (&code, &field)| key.or(K::of(field, code)))
     }
 
     /// Packs the codes of several rows, one row after the other, behind what is in `into`.
-    pub fn pack_rows<K: Key>(&self, codes: &[Code], into: &mut Vec<K>) {
+    pub fn pack_rows<K: ClassKey>(&self, codes: &[Code], into: &mut Vec<K>) {
         /// A loop for each number of attributes, which is three times as fast as one that asks for it row by row.
         macro_rules! by_width {
             ($($width:literal)*) => {
@@ -306,8 +306,8 @@ impl Layout {
         by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
     }
 
-    fn pack_rows_of<K: Key, const N: usize>(&self, codes: &[Code], into: &mut Vec<K>) {
-        let mut fields = [Field::default(); N];
+    fn pack_rows_of<K: ClassKey, const N: usize>(&self, codes: &[Code], into: &mut Vec<K>) {
+        let mut fields = [KeyField::default(); N];
         fields.copy_from_slice(&self.fields);
         let (rows, _) = codes.as_chunks::<N>();
         into.extend(rows.iter().map(|row| (0..N).fold(K::ZERO, |key, at| key.or(K::of(fields[at], row[at])))));
@@ -326,7 +326,7 @@ mod tests {
             let codes: Vec<Code> = sizes.iter().enumerate()
                 .map(|(i, &s)| (seed.rotate_left(i as u32 * 7) % s as u64) as Code).collect();
             prop_assert!(layout.fits(&codes));
-            fn unpack<K: Key>(layout: &Layout, codes: &[Code]) -> Vec<Code> {
+            fn unpack<K: ClassKey>(layout: &Layout, codes: &[Code]) -> Vec<Code> {
                 let key: K = layout.pack(codes);
                 layout.fields().iter().map(|&f| key.get(f)).collect()
             }
@@ -343,7 +343,7 @@ mod tests {
         fn rows_are_packed_as_one_is(width in 1usize..20, codes in prop::collection::vec(0u32..4, 0..200)) {
             let layout = Layout::new(&vec![4; width]).unwrap();
             let rows = codes.chunks_exact(width);
-            fn check<K: Key>(layout: &Layout, codes: &[Code], width: usize) {
+            fn check<K: ClassKey>(layout: &Layout, codes: &[Code], width: usize) {
                 let (mut together, one_by_one) = (vec![K::ONES], codes.chunks_exact(width).map(|row| layout.pack(row)));
                 let one_by_one: Vec<K> = [K::ONES].into_iter().chain(one_by_one).collect();
                 layout.pack_rows(codes, &mut together);

@@ -2,14 +2,14 @@
 //!
 //! Invariant: the result equals a count of the rows at the coarser node, subjects and histograms included.
 
-use super::key::Key;
+use super::key::ClassKey;
 use super::set::{FrequencySet, Origin};
 use super::sum::{Codes, Step, Sums};
 use crate::model::lattice::Node;
 
 /// Rolls `finer` up to `node`; `steps` holds the attributes whose level differs, and `codes` how many codes they have, where that is
 /// known.
-pub(super) fn rollup<K: Key>(
+pub(super) fn rollup<K: ClassKey>(
     finer: &FrequencySet<K>,
     node: &Node,
     steps: &[Step<'_, K>],

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use dashmap::DashMap;
 use smallvec::SmallVec;
 
-use super::key::{Key, Layout};
+use super::key::{ClassKey, Layout};
 use super::rollup::rollup;
 use super::set::{Classes, Entropies, Finest, FrequencySet, Question, SmallClasses};
 use super::sum::{Codes, Step, Sums, in_place};
@@ -100,7 +100,7 @@ struct Held<K> {
     uses: AtomicU32,
 }
 
-impl<K: Key> FrequencyStore<K> {
+impl<K: ClassKey> FrequencyStore<K> {
     /// A store over the finest set.
     pub(super) fn new(finest: Finest<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
         let pairs = |view: &Arc<DomainView>| (usize::from(view.height()) + 1).pow(2);
@@ -243,7 +243,7 @@ impl<K: Key> FrequencyStore<K> {
     }
 }
 
-impl<K: Key> FrequencySets for FrequencyStore<K> {
+impl<K: ClassKey> FrequencySets for FrequencyStore<K> {
     fn base(&self) -> Arc<dyn Classes> {
         Arc::clone(&self.finest) as Arc<dyn Classes>
     }

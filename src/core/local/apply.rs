@@ -12,13 +12,13 @@
 //! Rules about the release as a whole are not judged here: the gate counts everything again, and the caller can start at a coarser
 //! step where it refuses.
 
-use super::count::{Counter, Judge};
+use super::count::{Judge, NodeCounter};
 use super::regions::{LEFT, Regions};
 use super::table::Table;
 use super::terms::{Ladders, Terms};
 use crate::generalize::ClassIndex;
 use crate::model::lattice::Level;
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 use crate::model::schedule::Schedule;
 
 /// The most comparisons of a left-over tuple with a class. More take longer than a window may (about 20 ns each); with fewer, records
@@ -57,7 +57,7 @@ impl<'a> Draft<'a> {
     fn walk(terms: &Terms<'a>, table: &'a Table, schedule: &Schedule, first: usize) -> Self {
         let mut ladders = Ladders::new(terms, table);
         let mut judge = Judge::new(terms.rules);
-        let mut counter = Counter::default();
+        let mut counter = NodeCounter::default();
         let mut class_of = vec![LEFT; table.len()];
         let mut left: Vec<u32> = (0..table.len() as u32).collect();
         let mut classes = 0;
@@ -172,7 +172,7 @@ impl<'a> Draft<'a> {
         let (width, ladders) = (self.table.width, &self.ladders.attributes);
         // The numbers of a level follow those of the level below it.
         let mut index = ClassIndex::new(ladders.iter().map(|ladder| ladder.counts.iter().sum()));
-        let mut labels: Vec<Value> = Vec::new();
+        let mut labels: Vec<GeneralizedValue> = Vec::new();
         let mut numbers: Vec<u32> = Vec::with_capacity(self.classes);
         for class in 0..self.classes {
             let cells = self.table.cells(self.member[class]);

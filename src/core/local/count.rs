@@ -13,11 +13,11 @@ use super::terms::Ladders;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
-use crate::privacy::{Class, Rule, Rules, Scope};
+use crate::privacy::{Class, Rule, RuleScope, Rules};
 
 /// Classes of some tuples at one node. The buffers are used again from node to node.
 #[derive(Default)]
-pub(super) struct Counter {
+pub(super) struct NodeCounter {
     keys: Vec<u64>,
     /// Rows per bucket of keys, up to the largest number.
     buckets: Vec<u16>,
@@ -35,7 +35,7 @@ pub(super) struct Counter {
 
 const EMPTY: u32 = u32::MAX;
 
-impl Counter {
+impl NodeCounter {
     /// Groups `tuples` by what they show at `node`, judges the classes, and returns how many fresh rows the good ones have; 0, and no
     /// class, where classes of sufficient size have fewer than `wanted` rows together.
     pub(super) fn count(
@@ -192,7 +192,7 @@ impl<'a> Judge<'a> {
             rules,
             least: rules.least_size().max(1),
             sizes_only: !counting.subjects && !more,
-            compares: rules.of(Scope::Within).next().is_some(),
+            compares: rules.of(RuleScope::Within).next().is_some(),
             subjects: Vec::new(),
             pairs: Vec::new(),
             values: Vec::new(),
@@ -262,7 +262,7 @@ impl<'a> Judge<'a> {
 /// The rules that classes are judged by: all but those about the release as a whole. A class that satisfies a rule about people who
 /// know some attributes satisfies it whatever they know, for what they see is a union of such classes.
 fn judged(rules: &Rules) -> impl Iterator<Item = &dyn Rule> {
-    rules.iter().filter(|rule| rule.scope() != Scope::Release)
+    rules.iter().filter(|rule| rule.scope() != RuleScope::Release)
 }
 
 fn histograms(counts: &[FacetCounts]) -> Vec<Histogram<'_>> {

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 
 use super::apply::apply;
-use super::count::{Counter, Judge};
+use super::count::{Judge, NodeCounter};
 use super::table::Table;
 use super::terms::{Ladders, Terms};
 use crate::model::lattice::{Lattice, Node};
@@ -73,7 +73,7 @@ struct Window<'a> {
     table: &'a Table,
     ladders: Ladders,
     left: Vec<u32>,
-    counter: Counter,
+    counter: NodeCounter,
 }
 
 struct Learner<'a> {
@@ -119,7 +119,7 @@ impl<'a> Learner<'a> {
             table,
             ladders: Ladders::new(terms, table),
             left: (0..table.len() as u32).filter(|&tuple| table.count(tuple) > 0).collect(),
-            counter: Counter::default(),
+            counter: NodeCounter::default(),
         };
         let records: usize = tables.iter().map(|table| table.records()).sum();
         let bottom = terms.lattice.bottom().clone();

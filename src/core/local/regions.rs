@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::table::Table;
 use super::terms::Terms;
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 
 /// The class of a row that no class may take.
 pub(super) const LEFT: u32 = u32::MAX;
@@ -17,7 +17,7 @@ pub struct Regions {
     width: usize,
     fresh: Vec<u32>,
     held: Vec<u32>,
-    labels: Vec<Value>,
+    labels: Vec<GeneralizedValue>,
     /// Rows per class, held ones included.
     sizes: Vec<u32>,
     costs: Vec<f64>,
@@ -25,7 +25,7 @@ pub struct Regions {
 
 impl Regions {
     /// The regions where tuples have the classes `class_of`, or [`LEFT`]. Classes without rows are dropped.
-    pub(super) fn new(terms: &Terms<'_>, table: &Table, class_of: &[u32], labels: Vec<Value>) -> Self {
+    pub(super) fn new(terms: &Terms<'_>, table: &Table, class_of: &[u32], labels: Vec<GeneralizedValue>) -> Self {
         let width = table.width;
         let mut names = vec![LEFT; labels.len().checked_div(width).unwrap_or(0)];
         let (mut kept, mut sizes) = (Vec::with_capacity(labels.len()), Vec::new());
@@ -43,7 +43,8 @@ impl Regions {
                 sizes[*name as usize] += rows.len() as u32;
             }
         }
-        let cost = |labels: &[Value]| labels.iter().enumerate().map(|(at, &value)| terms.cost(at, value)).sum();
+        let cost =
+            |labels: &[GeneralizedValue]| labels.iter().enumerate().map(|(at, &value)| terms.cost(at, value)).sum();
         let costs = kept.chunks_exact(width.max(1)).map(cost).collect();
         Self { width, fresh, held, labels: kept, sizes, costs }
     }
@@ -69,7 +70,7 @@ impl Regions {
     }
 
     /// What a class shows, one value per quasi-identifier.
-    pub fn labels(&self, class: u32) -> &[Value] {
+    pub fn labels(&self, class: u32) -> &[GeneralizedValue] {
         &self.labels[class as usize * self.width..(class as usize + 1) * self.width]
     }
 

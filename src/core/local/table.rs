@@ -27,7 +27,7 @@ pub struct Table {
     /// Tuple by tuple, one cell per attribute.
     pub(super) cells: Vec<u32>,
     /// Attributes whose cells are looked up together.
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<CellGroup>,
     /// Tuple by tuple, one number per group: its cells as digits.
     joint: Vec<u32>,
     pub(super) fresh: Grouped,
@@ -51,7 +51,7 @@ pub(super) struct Everybody {
 
 /// Attributes whose cells are looked up together, and what a step in each of them is worth in the number that stands for all cells.
 #[derive(Debug, Clone)]
-pub(super) struct Group {
+pub(super) struct CellGroup {
     pub(super) attributes: Vec<(usize, usize)>,
     /// How many numbers there are.
     pub(super) size: usize,
@@ -97,8 +97,8 @@ impl Table {
             fresh_rows.rows.iter().map(|row| facet.code(fresh, of(row))).collect()
         };
         let leaves: Vec<Vec<Code>> = leaves.into_iter().map(|occurring| occurring.codes).collect();
-        let groups = Group::of(&leaves);
-        let digits = |cells: &[u32], group: &Group| -> u32 {
+        let groups = CellGroup::of(&leaves);
+        let digits = |cells: &[u32], group: &CellGroup| -> u32 {
             group.attributes.iter().map(|&(at, worth)| cells[at] * worth as u32).sum()
         };
         let joint =
@@ -151,7 +151,7 @@ impl Table {
     }
 }
 
-impl Group {
+impl CellGroup {
     /// Puts attributes into as few groups as a simple rule finds: each into the first group with room, those with many leaves first.
     fn of(leaves: &[Vec<Code>]) -> Vec<Self> {
         let mut order: Vec<usize> = (0..leaves.len()).collect();

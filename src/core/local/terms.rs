@@ -11,11 +11,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::table::{Group, Table};
+use super::table::{CellGroup, Table};
 use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::{Lattice, Level, Node};
 use crate::model::policy::{Loss, Policy};
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 use crate::privacy::Rules;
 
 /// The terms under which windows are recoded.
@@ -50,7 +50,7 @@ impl<'a> Terms<'a> {
     }
 
     /// What a cell costs that is published as `value`, weighted: a record of which nothing is left costs 1 in all.
-    pub fn cost(&self, attribute: usize, value: Value) -> f64 {
+    pub fn cost(&self, attribute: usize, value: GeneralizedValue) -> f64 {
         let view = &self.domains[attribute];
         let loss = if self.by_level {
             f64::from(value.level) / f64::from(view.height().max(1))
@@ -87,7 +87,7 @@ pub(super) struct Ladder {
 
 /// Parts of keys by the number of a group's cells, for the levels that were asked for.
 struct Lookup {
-    group: Group,
+    group: CellGroup,
     parts: FxHashMap<SmallVec<[Level; 16]>, Arc<[u64]>>,
 }
 
@@ -110,7 +110,7 @@ impl Ladders {
             }
         }
         rounds.push(first..table.groups.len());
-        let lookup = |group: &Group| Lookup { group: group.clone(), parts: FxHashMap::default() };
+        let lookup = |group: &CellGroup| Lookup { group: group.clone(), parts: FxHashMap::default() };
         Self { attributes, lookups: table.groups.iter().map(lookup).collect(), rounds }
     }
 
@@ -127,7 +127,7 @@ impl Ladders {
 
 impl Lookup {
     fn parts(&mut self, ladders: &[Ladder], node: &Node) -> Arc<[u64]> {
-        let Group { attributes, size } = &self.group;
+        let CellGroup { attributes, size } = &self.group;
         let levels = attributes.iter().map(|&(at, _)| node.levels()[at]).collect();
         let make = |_: &SmallVec<[Level; 16]>| -> Arc<[u64]> {
             let mut parts = Vec::with_capacity(*size);
@@ -159,7 +159,7 @@ impl Ladder {
         }
         let (numbers, counts) = codes.iter().map(|codes| numbered(codes)).unzip();
         let cost = |(level, codes): (usize, &Vec<Code>)| {
-            let value = |&code: &Code| terms.cost(at, Value { level: level as Level, code });
+            let value = |&code: &Code| terms.cost(at, GeneralizedValue { level: level as Level, code });
             codes.iter().map(value).collect()
         };
         let costs = codes.iter().enumerate().map(cost).collect();
@@ -179,8 +179,8 @@ impl Ladder {
     }
 
     /// The published value of a leaf at a level.
-    pub(super) fn value(&self, level: Level, leaf: u32) -> Value {
-        Value { level, code: self.codes[usize::from(level)][leaf as usize] }
+    pub(super) fn value(&self, level: Level, leaf: u32) -> GeneralizedValue {
+        GeneralizedValue { level, code: self.codes[usize::from(level)][leaf as usize] }
     }
 
     /// The lowest level from `level` on at which two leaves have the same ancestor; `None` if no permitted level has one.

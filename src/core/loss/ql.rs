@@ -14,7 +14,7 @@ use crate::model::domain::DomainView;
 use crate::model::hierarchy::Hierarchy;
 use crate::model::lattice::{Level, Node};
 use crate::model::policy::{Policy, QuasiIdentifier};
-use crate::model::recoding::{Column, Value};
+use crate::model::recoding::{Column, GeneralizedValue};
 
 /// The quality of every node of a policy.
 pub struct Quality {
@@ -36,7 +36,7 @@ impl Quality {
     }
 
     /// ql of what these columns show; `shown` are the values that occur, attribute by attribute.
-    pub(super) fn of_columns(&self, columns: &[Arc<Column>], shown: impl Fn(usize) -> Vec<Value>) -> f64 {
+    pub(super) fn of_columns(&self, columns: &[Arc<Column>], shown: impl Fn(usize) -> Vec<GeneralizedValue>) -> f64 {
         let of = |(at, (own, column)): (usize, (&Attribute, &Arc<Column>))| match column.values() {
             None => own.weight * own.hierarchy.quality(column.value(0).level),
             Some(cut) if own.hierarchy.leaves().is_some() => own.kept_by(&cut, column.view()),
@@ -53,12 +53,12 @@ impl Quality {
 
 impl Attribute {
     /// What the cut with these published values keeps: each of the domain's values the entropy of its own block.
-    fn kept_by(&self, values: &[Value], view: &DomainView) -> f64 {
+    fn kept_by(&self, values: &[GeneralizedValue], view: &DomainView) -> f64 {
         let coarsest = values.iter().map(|value| value.level).max().unwrap_or(0);
         let size = self.hierarchy.size().unwrap_or(f64::INFINITY);
-        let leaves = |value: Value| view.level(value.level).leaves()[value.code as usize];
-        let kept = |value: Value| leaves(value) / size * ((size / leaves(value)).ln() / size.ln());
-        let gained = |&value: &Value| {
+        let leaves = |value: GeneralizedValue| view.level(value.level).leaves()[value.code as usize];
+        let kept = |value: GeneralizedValue| leaves(value) / size * ((size / leaves(value)).ln() / size.ln());
+        let gained = |&value: &GeneralizedValue| {
             let within = ancestor(value, coarsest, view);
             kept(value) - leaves(value) / leaves(within) * kept(within)
         };
@@ -68,7 +68,7 @@ impl Attribute {
     }
 }
 
-fn ancestor(mut value: Value, level: Level, view: &DomainView) -> Value {
+fn ancestor(mut value: GeneralizedValue, level: Level, view: &DomainView) -> GeneralizedValue {
     while value.level < level {
         value.code = view.level(value.level).parent()[value.code as usize];
         value.level += 1;
@@ -90,7 +90,8 @@ impl Ql {
             Some(cut) => {
                 let mut occurs = vec![false; cut.len()];
                 (0..classes.len()).for_each(|class| occurs[classes.code(class, attribute) as usize] = true);
-                let met: Vec<Value> = cut.iter().zip(occurs).filter(|(_, occurs)| *occurs).map(|(v, _)| *v).collect();
+                let met: Vec<GeneralizedValue> =
+                    cut.iter().zip(occurs).filter(|(_, occurs)| *occurs).map(|(v, _)| *v).collect();
                 own.kept_by(&met, &self.domains[attribute])
             }
         }

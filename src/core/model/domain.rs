@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::hierarchy::Hierarchy;
 pub use super::hierarchy::table::{Code, LevelTable};
-use super::hierarchy::table::{Index, Labels, hash_of};
+use super::hierarchy::table::{Index, LabelTable, hash_of};
 use super::lattice::Level;
 
 /// The leaves seen so far under one hierarchy, and their generalizations. Hierarchies that list their leaves are complete from
@@ -227,7 +227,7 @@ const MAX_SPELLING: usize = 64;
 /// Codes of texts that are not the label of their leaf. When full it starts anew.
 #[derive(Default)]
 struct Spellings {
-    texts: Labels,
+    texts: LabelTable,
     index: Index,
     codes: Vec<Code>,
 }

@@ -7,7 +7,6 @@ pub mod domain;
 pub mod event;
 pub mod hierarchy;
 pub mod lattice;
-pub mod meter;
 pub mod policy;
 pub mod recoding;
 pub mod record;

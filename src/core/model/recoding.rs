@@ -30,7 +30,7 @@ pub struct Cut(Arc<[Level]>);
 
 /// A published value: a code of some level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Value {
+pub struct GeneralizedValue {
     /// The level.
     pub level: Level,
     /// The code at that level.
@@ -48,7 +48,7 @@ pub struct Column {
 #[derive(Debug, Clone)]
 enum Kind {
     Level(Level),
-    Cut(Arc<[Value]>),
+    Cut(Arc<[GeneralizedValue]>),
     /// The codes of all levels, one level after the other: where each level begins, and the end.
     Mixed(Arc<[Code]>),
 }
@@ -134,14 +134,14 @@ impl Cut {
         if let Some(level) = self.uniform() {
             return Column::at_level(view, level);
         }
-        let mut codes: FxHashMap<Value, Code> = FxHashMap::default();
+        let mut codes: FxHashMap<GeneralizedValue, Code> = FxHashMap::default();
         let mut values = Vec::new();
         let mut map = vec![0; self.0.len()];
         let (min, max) = self.range();
         for level in min..=max {
             let ancestors = view.between(0, level);
             for leaf in (0..self.0.len()).filter(|&leaf| self.0[leaf] == level) {
-                let value = Value { level, code: ancestors[leaf] };
+                let value = GeneralizedValue { level, code: ancestors[leaf] };
                 map[leaf] = *codes.entry(value).or_insert_with(|| {
                     values.push(value);
                     values.len() as Code - 1
@@ -254,7 +254,7 @@ impl Column {
     }
 
     /// The published code of a value of a [`Column::mixed`] column.
-    pub fn code(&self, value: Value) -> Option<Code> {
+    pub fn code(&self, value: GeneralizedValue) -> Option<Code> {
         match &self.kind {
             Kind::Mixed(starts) => Some(starts[usize::from(value.level)] + value.code),
             Kind::Level(_) | Kind::Cut(_) => None,
@@ -265,7 +265,7 @@ impl Column {
     pub fn shows(&self, leaf: Code, code: Code) -> bool {
         match &self.kind {
             Kind::Mixed(_) => {
-                let Value { level, code } = self.value(code);
+                let GeneralizedValue { level, code } = self.value(code);
                 self.view.between(0, level)[leaf as usize] == code
             }
             Kind::Level(_) | Kind::Cut(_) => self.map[leaf as usize] == code,
@@ -286,7 +286,7 @@ impl Column {
     }
 
     /// The values behind the published codes; `None` where they are the codes of one level.
-    pub fn values(&self) -> Option<Arc<[Value]>> {
+    pub fn values(&self) -> Option<Arc<[GeneralizedValue]>> {
         match &self.kind {
             Kind::Level(_) => None,
             Kind::Cut(values) => Some(Arc::clone(values)),
@@ -295,13 +295,13 @@ impl Column {
     }
 
     /// What a published code stands for.
-    pub fn value(&self, code: Code) -> Value {
+    pub fn value(&self, code: Code) -> GeneralizedValue {
         match &self.kind {
-            Kind::Level(level) => Value { level: *level, code },
+            Kind::Level(level) => GeneralizedValue { level: *level, code },
             Kind::Cut(values) => values[code as usize],
             Kind::Mixed(starts) => {
                 let level = starts.partition_point(|&start| start <= code) - 1;
-                Value { level: level as Level, code: code - starts[level] }
+                GeneralizedValue { level: level as Level, code: code - starts[level] }
             }
         }
     }
@@ -322,13 +322,13 @@ impl Column {
 
     /// The text of a published code.
     pub fn label(&self, code: Code) -> &str {
-        let Value { level, code } = self.value(code);
+        let GeneralizedValue { level, code } = self.value(code);
         self.view.level(level).label(code)
     }
 
     /// The GLM loss of a cell published as this code.
     pub fn loss(&self, code: Code) -> f64 {
-        let Value { level, code } = self.value(code);
+        let GeneralizedValue { level, code } = self.value(code);
         self.view.level(level).loss()[code as usize]
     }
 
@@ -390,7 +390,7 @@ mod tests {
         let of_first: Vec<&str> =
             column.leaves().filter(|(leaf, _)| *leaf == 0).map(|(_, code)| column.label(code)).collect();
         assert_eq!(of_first, ["000", "00*", "0**", "***"]);
-        assert_eq!(Column::at_level(&view, 1).code(Value { level: 1, code: 0 }), None);
+        assert_eq!(Column::at_level(&view, 1).code(GeneralizedValue { level: 1, code: 0 }), None);
     }
 
     #[test]

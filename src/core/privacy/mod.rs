@@ -1,6 +1,6 @@
 //! Privacy criteria: one per file. Each says when it holds, and whether it is monotone.
 //!
-//! A criterion of the policy becomes one or more [`Rule`]s, one per figure that it asks for. A rule's [`Scope`] says what
+//! A criterion of the policy becomes one or more [`Rule`]s, one per figure that it asks for. A rule's [`RuleScope`] says what
 //! it is judged on: a class alone, a class within the whole release, the classes of somebody who knows only some
 //! attributes, or the release as a whole. Whoever judges (the evaluator from frequency sets, the gate from rows) brings the
 //! counts; the rules bring the meaning.
@@ -31,7 +31,7 @@ pub struct Class<'a> {
 
 /// What a rule is judged on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum RuleScope {
     /// Each class by itself.
     Class,
     /// Each class within everything that is published.
@@ -57,8 +57,8 @@ pub trait Rule: Send + Sync {
     /// The criterion as a user would write it, for manifests and reports.
     fn name(&self) -> String;
     /// What it is judged on.
-    fn scope(&self) -> Scope {
-        Scope::Class
+    fn scope(&self) -> RuleScope {
+        RuleScope::Class
     }
     /// True if a node above a satisfying node always satisfies too.
     fn monotone(&self, setting: Setting) -> bool;
@@ -166,14 +166,14 @@ impl Rules {
     }
 
     /// The rules of one scope.
-    pub fn of(&self, scope: Scope) -> impl Iterator<Item = &dyn Rule> {
+    pub fn of(&self, scope: RuleScope) -> impl Iterator<Item = &dyn Rule> {
         self.iter().filter(move |rule| rule.scope() == scope)
     }
 
     /// The different numbers of attributes that somebody may know, by the policy.
     pub fn known(&self) -> Vec<usize> {
         let known = |rule: &dyn Rule| match rule.scope() {
-            Scope::Known(l) => Some(l),
+            RuleScope::Known(l) => Some(l),
             _ => None,
         };
         let mut numbers: Vec<usize> = self.iter().filter_map(known).collect();
@@ -223,7 +223,7 @@ impl Rules {
 
     /// True if every rule that needs nothing but the class holds for it.
     pub fn hold_alone(&self, class: &Class<'_>) -> bool {
-        self.of(Scope::Class).all(|rule| rule.meets(rule.measure(class, class)))
+        self.of(RuleScope::Class).all(|rule| rule.meets(rule.measure(class, class)))
     }
 
     /// How many people every class must have, by the rules that look at nothing else.
@@ -234,12 +234,12 @@ impl Rules {
     /// The rules that need nothing but the class, and more of it than its size: those that are monotone, or the others.
     pub fn alone(&self, suppression: bool, monotone: bool) -> impl Iterator<Item = &dyn Rule> {
         let setting = Setting { suppression, subjects: self.subjects };
-        self.of(Scope::Class).filter(move |rule| rule.least_size().is_none() && rule.monotone(setting) == monotone)
+        self.of(RuleScope::Class).filter(move |rule| rule.least_size().is_none() && rule.monotone(setting) == monotone)
     }
 
     /// True if no rule needs more than the class.
     pub fn only_classes(&self) -> bool {
-        self.iter().all(|rule| rule.scope() == Scope::Class)
+        self.iter().all(|rule| rule.scope() == RuleScope::Class)
     }
 
     /// True if every rule is monotone. Rules that are so with suppression hold whoever joins a class, so what is published

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{Class, Rule, Scope, Setting};
+use super::{Class, Rule, RuleScope, Setting};
 use crate::model::confidential::{MAX_SENTENCES, Profile};
 use crate::model::counting::{Histogram, Values};
 use crate::model::policy::Policy;
@@ -33,8 +33,8 @@ impl Rule for Security {
         "min-security".into()
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Release
+    fn scope(&self) -> RuleScope {
+        RuleScope::Release
     }
 
     fn monotone(&self, _setting: Setting) -> bool {

@@ -10,18 +10,18 @@
 use std::sync::Arc;
 
 use super::k_anonymity::KAnonymity;
-use super::{Class, Rule, Scope, Setting};
+use super::{Class, Rule, RuleScope, Setting};
 use crate::model::policy::K;
 
 /// The rules of `alpha-k`.
 pub(super) fn alpha_k(k: K, alpha: f64, field: String, facet: usize) -> Vec<Arc<dyn Rule>> {
-    let share = Share { name: format!("alpha-k/{field}/alpha"), facet, most: alpha, scope: Scope::Class };
-    vec![Arc::new(KAnonymity::part("alpha-k/k", k, Scope::Class)), Arc::new(share)]
+    let share = Share { name: format!("alpha-k/{field}/alpha"), facet, most: alpha, scope: RuleScope::Class };
+    vec![Arc::new(KAnonymity::part("alpha-k/k", k, RuleScope::Class)), Arc::new(share)]
 }
 
 /// The rules of `lkc`.
 pub(super) fn lkc(l: usize, k: K, c: f64, fields: impl Iterator<Item = (String, usize)>) -> Vec<Arc<dyn Rule>> {
-    let scope = Scope::Known(l);
+    let scope = RuleScope::Known(l);
     let mut rules: Vec<Arc<dyn Rule>> = vec![Arc::new(KAnonymity::part("lkc/k", k, scope))];
     for (field, facet) in fields {
         rules.push(Arc::new(Share { name: format!("lkc/{field}/c"), facet, most: c, scope }));
@@ -33,14 +33,14 @@ struct Share {
     name: String,
     facet: usize,
     most: f64,
-    scope: Scope,
+    scope: RuleScope,
 }
 
 impl Rule for Share {
     fn name(&self) -> String {
         self.name.clone()
     }
-    fn scope(&self) -> Scope {
+    fn scope(&self) -> RuleScope {
         self.scope
     }
     fn monotone(&self, setting: Setting) -> bool {

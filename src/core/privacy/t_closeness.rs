@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Class, ROUNDING, Rule, Scope, Setting};
+use super::{Class, ROUNDING, Rule, RuleScope, Setting};
 use crate::model::counting::{Histogram, Values};
 use crate::model::domain::DomainView;
 use crate::model::hierarchy::{Decimal, Hierarchy};
@@ -72,8 +72,8 @@ impl Rule for TCloseness {
         format!("t-closeness/{}/{distance}", self.place.name)
     }
 
-    fn scope(&self) -> Scope {
-        Scope::Within
+    fn scope(&self) -> RuleScope {
+        RuleScope::Within
     }
 
     fn monotone(&self, setting: Setting) -> bool {

@@ -6,7 +6,7 @@
 
 use crate::frequency::set::{Classes, GONE};
 use crate::model::counting::Histogram;
-use crate::privacy::{Class, Rule, Rules, Scope};
+use crate::privacy::{Class, Rule, RuleScope, Rules};
 
 /// The verdict on one node.
 pub(super) struct Verdict {
@@ -37,7 +37,7 @@ pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64, in_time: &dy
             verdict.given_up = true;
         }
     }
-    if rules.security().is_some() || rules.of(Scope::Release).next().is_some() {
+    if rules.security().is_some() || rules.of(RuleScope::Release).next().is_some() {
         let release = set.seen_by(&verdict.published, &[]).classes;
         let mut release = View::new(&*release, rules);
         let mean = |rule: &dyn Rule, classes: &mut View<'_>, release: &mut View<'_>| {
@@ -49,7 +49,7 @@ pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64, in_time: &dy
             }
             if people > 0.0 { sum / people } else { 1.0 }
         };
-        let whole = rules.of(Scope::Release).all(|rule| rule.meets(mean(rule, &mut classes, &mut release)));
+        let whole = rules.of(RuleScope::Release).all(|rule| rule.meets(mean(rule, &mut classes, &mut release)));
         let security = rules.security().map_or(1.0, |rule| mean(rule, &mut classes, &mut release));
         (verdict.whole, verdict.security) = (whole, security);
     }
@@ -94,12 +94,13 @@ fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, 
     if !before.contains(&true) {
         return false;
     }
-    if rules.of(Scope::Within).next().is_some() {
+    if rules.of(RuleScope::Within).next().is_some() {
         let release = set.seen_by(&before, &[]).classes;
         let (mut classes, mut release) = (View::new(set, rules), View::new(&*release, rules));
         for class in (0..set.len()).filter(|&class| before[class]) {
             let (class_counts, release) = (classes.class(class), release.class(0));
-            published[class] = rules.of(Scope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
+            published[class] =
+                rules.of(RuleScope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
         }
     }
     for l in rules.known() {
@@ -116,7 +117,7 @@ fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, 
             let mut merged = View::new(&*seen.classes, rules);
             let mut holds = |class: usize| {
                 let class = merged.class(class);
-                rules.of(Scope::Known(l)).all(|rule| rule.meets(rule.measure(&class, &class)))
+                rules.of(RuleScope::Known(l)).all(|rule| rule.meets(rule.measure(&class, &class)))
             };
             let good: Vec<bool> = (0..seen.classes.len()).map(&mut holds).collect();
             for (published, &class) in published.iter_mut().zip(&seen.class_of).filter(|(_, class)| **class != GONE) {

@@ -44,7 +44,7 @@ pub enum OutputError {
 }
 
 /// The rows' encoder for one release.
-pub struct Rows {
+pub struct RowMessages {
     /// The id of the output's schema, to be planned with the release; `None` without a registry.
     pub schema_id: Option<u32>,
     /// The encoder.
@@ -127,7 +127,7 @@ impl Output {
 
     /// The encoder for a release whose records were written with `writers`; its schema is registered. `writers` matter in
     /// the Confluent format only.
-    pub async fn encoder(&mut self, writers: &[Arc<AvroSchema>]) -> Result<Rows, OutputError> {
+    pub async fn encoder(&mut self, writers: &[Arc<AvroSchema>]) -> Result<RowMessages, OutputError> {
         let Some(registry) = self.registry.clone() else { return self.plain() };
         let writers: Vec<&AvroSchema> = writers.iter().map(Arc::as_ref).collect();
         let output = OutputSchema::derive(&self.schema, &writers)?;
@@ -137,7 +137,7 @@ impl Output {
     }
 
     /// The encoder of a release that was planned with this schema id.
-    pub async fn encoder_of(&mut self, schema_id: Option<u32>) -> Result<Rows, OutputError> {
+    pub async fn encoder_of(&mut self, schema_id: Option<u32>) -> Result<RowMessages, OutputError> {
         let (Some(registry), Some(id)) = (&self.registry, schema_id) else { return self.plain() };
         let output = match self.known.get(&id) {
             Some(output) => output.clone(),
@@ -149,7 +149,7 @@ impl Output {
                 output
             }
         };
-        Ok(Rows { schema_id: Some(id), encoder: Box::new(ConfluentEncoder::new(id, output)) })
+        Ok(RowMessages { schema_id: Some(id), encoder: Box::new(ConfluentEncoder::new(id, output)) })
     }
 
     /// The value of a manifest's message.
@@ -162,12 +162,12 @@ impl Output {
         self.dead_letter.message(&self.format, letter)
     }
 
-    fn plain(&self) -> Result<Rows, OutputError> {
+    fn plain(&self) -> Result<RowMessages, OutputError> {
         let encoder: Box<dyn MessageEncoder> = match &self.format {
             MessageFormat::Json => Box::new(JsonEncoder::new(&self.schema)),
             MessageFormat::Avro(published) => Box::new(OutputSchema::derive(&self.schema, &[published.as_ref()])?),
             MessageFormat::ConfluentAvro => return Err(OutputError::NoRegistry),
         };
-        Ok(Rows { schema_id: None, encoder })
+        Ok(RowMessages { schema_id: None, encoder })
     }
 }

@@ -11,7 +11,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::fault::Fault;
-use super::output::{Output, OutputError, Rows};
+use super::output::{Output, OutputError, RowMessages};
 use super::producer::{CALL, PATIENCE, Transactions};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::step;
@@ -39,7 +39,7 @@ pub(super) struct Publisher {
     /// The schemas of the input, where there is a registry.
     pub(super) schemas: Option<Arc<SchemaCache>>,
     /// The encoder for the rows of the release.
-    pub(super) rows: Option<Rows>,
+    pub(super) rows: Option<RowMessages>,
     pub(super) schema: Arc<Schema>,
     /// The number of partitions of the output.
     pub(super) partitions: i32,

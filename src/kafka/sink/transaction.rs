@@ -13,9 +13,9 @@ use super::producer::Transactions;
 use super::publisher::{Publisher, blocking};
 use crate::failpoint::step;
 use crate::gate::Release;
+use crate::kafka::meter::Transaction;
 use crate::kafka::{defects, journal};
 use crate::model::event::Millis;
-use crate::model::meter::Transaction;
 use crate::model::release::dead_letter::DeadLetter;
 use crate::sink::{SinkError, journal_entry};
 

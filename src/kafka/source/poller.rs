@@ -44,14 +44,14 @@ pub(super) struct Poller {
     sender: mpsc::Sender<Result<SourceItem, SourceError>>,
     /// Resolves the schemas of messages in the Confluent wire format.
     pub(super) schemas: Option<Schemas>,
-    pub(super) batch: Batch,
+    pub(super) batch: Polled,
     pub(super) reading: Reading,
     group: Group,
 }
 
 /// Events that were polled and not handed on yet.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct Polled {
     /// The epoch that they were polled in.
     epoch: u64,
     pub(super) events: Vec<Event>,
@@ -82,7 +82,7 @@ impl Poller {
         consumer: Arc<GroupConsumer>,
         sender: mpsc::Sender<Result<SourceItem, SourceError>>,
     ) -> Self {
-        let (batch, reading, group) = (Batch::default(), Reading::Nothing, Group::Member);
+        let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Member);
         Self { config, journal, session, consumer, sender, schemas: None, batch, reading, group }
     }
 
@@ -160,7 +160,7 @@ impl Poller {
         let polled = self.consumer.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
         let epoch = self.session.epoch();
         if self.batch.epoch != epoch {
-            self.batch = Batch { epoch, events: Vec::new() };
+            self.batch = Polled { epoch, events: Vec::new() };
             if self.session.leave() {
                 self.consumer.unsubscribe();
                 self.group = Group::Left(Instant::now() + REJOIN);

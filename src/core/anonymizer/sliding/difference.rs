@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use crate::anonymizer::grouping::Grouping;
+use crate::anonymizer::draft::Grouping;
 use crate::generalize::Numbers;
 use crate::model::batch::Rows;
 use crate::model::counting::{Facet, Histogram};
 use crate::model::domain::Code;
-use crate::privacy::{Class, Rules, Scope};
+use crate::privacy::{Class, RuleScope, Rules};
 
 /// A row's standing between the last snapshot and the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Candidates<'_> {
 
     /// True if some rule looks at everything that is published.
     fn compares(&self) -> bool {
-        self.rules.of(Scope::Within).next().is_some()
+        self.rules.of(RuleScope::Within).next().is_some()
     }
 
     /// Everybody, where some rule looks at that.
@@ -171,7 +171,7 @@ impl Candidates<'_> {
         let counts = Counts::new(self.rows, rows, self.rules);
         let (own, all) = (counts.histograms(), release.histograms());
         let (class, release) = (counts.class(&own), release.class(&all));
-        let mut rules = self.rules.iter().filter(|rule| rule.scope() != Scope::Release);
+        let mut rules = self.rules.iter().filter(|rule| rule.scope() != RuleScope::Release);
         rules.all(|rule| rule.meets(rule.measure(&class, &release)))
     }
 }
@@ -257,7 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::anonymizer::sliding::Numbering;
+    use crate::anonymizer::draft::Numbering;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::lattice::Node;
     use crate::model::policy::{Criterion, Distance, Diversity, K, Policy};

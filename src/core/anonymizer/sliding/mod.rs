@@ -8,19 +8,16 @@
 //! After a restart the log delivers only records that no snapshot has shown, so snapshots from before and after have no row in
 //! common and cannot be subtracted. A snapshot that was planned before a crash is made again of the rows that its plan lists.
 //!
-//! `difference.rs` decides which rows a snapshot may show, `numbering.rs` keeps the classes of rows from slide to slide.
+//! `difference.rs` decides which rows a snapshot may show.
 
 mod difference;
-mod numbering;
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::draft::Draft;
-use super::grouping::Grouping;
-use super::outcomes::Outcomes;
-use super::{Anonymizer, Closing, left_out};
+use super::draft::{Draft, Grouping, Numbering, Outcomes, left_out};
+use super::{Anonymizer, Closing};
 use crate::failpoint::defect;
 use crate::gate::{self, Release, Snapshot};
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
@@ -38,7 +35,6 @@ use crate::window::{CloseReason, ClosedWindow, Slide};
 use difference::{Candidates, Settled, Standing};
 
 pub(super) use difference::Counts;
-pub(super) use numbering::Numbering;
 
 /// The number of windows within which finer levels must make up for the rows that snapshots leave out for them. More moves to
 /// finer levels for less gain and leaves more rows out; fewer stays coarse for longer.

@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::index::Index;
+use super::index::KeyIndex;
 use crate::model::domain::Code;
 
 /// The number of a distinct combination of a tuple and its facet codes.
@@ -15,14 +15,14 @@ pub(crate) type Entry = u32;
 pub(crate) struct Entries {
     /// One per facet: (tuple, code of the first), (the number of that, code of the second), and so on. The numbers of the last
     /// are the entries.
-    numbers: Vec<Index<u64>>,
+    numbers: Vec<KeyIndex<u64>>,
     parts: Vec<(u32, SmallVec<[Code; 4]>)>,
 }
 
 impl Entries {
     /// None yet.
     pub(crate) fn new(facets: usize) -> Self {
-        Self { numbers: (0..facets).map(|_| Index::new()).collect(), parts: Vec::new() }
+        Self { numbers: (0..facets).map(|_| KeyIndex::new()).collect(), parts: Vec::new() }
     }
 
     /// Different combinations, ascending.
@@ -39,12 +39,12 @@ impl Entries {
             });
             parts.push((tuple, codes));
         }
-        Self { numbers: lists.into_iter().map(Index::of).collect(), parts }
+        Self { numbers: lists.into_iter().map(KeyIndex::of).collect(), parts }
     }
 
     /// The entry of a tuple with these codes, a new one if there is none yet.
     pub(crate) fn number(&mut self, tuple: u32, codes: impl Iterator<Item = Code> + Clone) -> Entry {
-        let of = |number: u32, (index, code): (&mut Index<u64>, Code)| index.number(pair(number, code));
+        let of = |number: u32, (index, code): (&mut KeyIndex<u64>, Code)| index.number(pair(number, code));
         let entry = self.numbers.iter_mut().zip(codes.clone()).fold(tuple, of);
         if !self.numbers.is_empty() && entry as usize == self.parts.len() {
             self.parts.push((tuple, codes.collect()));

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use super::changes::{Belongings, Touched};
 use super::entries::{Entries, Entry};
-use super::index::Index;
+use super::index::KeyIndex;
 use super::sorted;
-use crate::frequency::key::{Key, Layout};
+use crate::frequency::key::{ClassKey, Layout};
 use crate::model::batch::Rows;
 use crate::model::counting::{Counting, Facet};
 use crate::model::domain::Code;
@@ -27,7 +27,7 @@ const WORTH_SORTING: usize = 1 << 12;
 pub(crate) struct FinestCounts<K> {
     pub(crate) layout: Layout,
     pub(crate) counting: Counting,
-    pub(crate) tuples: Index<K>,
+    pub(crate) tuples: KeyIndex<K>,
     pub(crate) entries: Entries,
     /// By entry.
     pub(crate) rows: Vec<u32>,
@@ -37,12 +37,12 @@ pub(crate) struct FinestCounts<K> {
     pub(crate) touched: Option<Touched>,
 }
 
-impl<K: Key> FinestCounts<K> {
+impl<K: ClassKey> FinestCounts<K> {
     /// Nothing counted yet.
     pub(crate) fn new(layout: Layout, counting: Counting) -> Self {
         Self {
             layout,
-            tuples: Index::new(),
+            tuples: KeyIndex::new(),
             entries: Entries::new(counting.facets.len()),
             counting,
             rows: Vec::new(),
@@ -75,7 +75,7 @@ impl<K: Key> FinestCounts<K> {
             let mut keys = Vec::with_capacity(range.len());
             self.layout.pack_rows::<K>(rows.quasi_of(range), &mut keys);
             let (keys, counts) = sorted::counted(keys, bits);
-            (self.tuples, self.rows) = (Index::of(keys), counts);
+            (self.tuples, self.rows) = (KeyIndex::of(keys), counts);
             return true;
         }
         let facets = &self.counting.facets;
@@ -108,7 +108,7 @@ impl<K: Key> FinestCounts<K> {
         });
         self.entries = Entries::ascending(facets.len(), parts);
         self.rows = counts;
-        self.tuples = Index::of(tuples.into_iter().map(K::of_word).collect());
+        self.tuples = KeyIndex::of(tuples.into_iter().map(K::of_word).collect());
         true
     }
 
@@ -218,7 +218,7 @@ mod tests {
     type Histograms = Vec<Vec<(Code, u32)>>;
 
     /// Tuples with their records and histograms, sorted.
-    fn counts<K: Key>(base: &FinestCounts<K>) -> Vec<(K, u32, Histograms)> {
+    fn counts<K: ClassKey>(base: &FinestCounts<K>) -> Vec<(K, u32, Histograms)> {
         let set = base.snapshot(Node::new([0, 0]));
         let histogram = |facet: usize, class: usize| {
             let Histogram { codes, counts } = set.histogram(facet, class);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Many rows at once, before and after which others come and go, against one at a time.
-    fn at_once_is_one_by_one<K: Key>(sizes: [usize; 2], subjects: bool, facets: &[Facet]) {
+    fn at_once_is_one_by_one<K: ClassKey>(sizes: [usize; 2], subjects: bool, facets: &[Facet]) {
         let mut rows = Rows::new(2, 1);
         let mut state = 7u32;
         for i in 0..3 * WORTH_SORTING {

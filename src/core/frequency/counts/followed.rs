@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use super::changes::{Belongings, Changes, Touched};
 use super::entries::Entry;
 use super::finest_counts::{FinestCounts, present};
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::Code;
 
-impl<K: Key> FinestCounts<K> {
+impl<K: ClassKey> FinestCounts<K> {
     /// From now on notes who changes and what they had before, for at most so many.
     pub(crate) fn follow(&mut self, most: usize) {
         self.touched = Some(Touched::new(most));

@@ -3,12 +3,12 @@
 //! Invariant: at most half of the slots are taken. Removal is deliberately absent: a tuple whose rows have gone keeps its
 //! number.
 
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 use crate::frequency::sum::probe::{home, place, shift};
 
 /// Keys with their numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Index<K> {
+pub(crate) struct KeyIndex<K> {
     /// The key, and its number plus one; zero where the slot is free.
     slots: Vec<(K, u32)>,
     /// By number.
@@ -21,7 +21,7 @@ const FIRST_SLOTS: usize = 1 << 10;
 /// How many times larger a table becomes when it is half full. More wastes memory, less moves keys more often.
 const GROWTH: usize = 4;
 
-impl<K: Key> Index<K> {
+impl<K: ClassKey> KeyIndex<K> {
     pub(crate) fn new() -> Self {
         Self { slots: Vec::new(), keys: Vec::new() }
     }
@@ -102,7 +102,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_counts_as_a_map_does(batches in prop::collection::vec(prop::collection::vec(0u64..3000, 0..900), 1..8)) {
-            let mut index = Index::new();
+            let mut index = KeyIndex::new();
             let mut counts = Vec::new();
             let mut twin: HashMap<u64, u32> = HashMap::new();
             for (round, batch) in batches.iter().enumerate() {
@@ -123,7 +123,7 @@ mod tests {
                 prop_assert_eq!(&held, &twin);
                 prop_assert_eq!(index.keys().len(), counts.len());
             }
-            let mut index = Index::of(index.keys().to_vec());
+            let mut index = KeyIndex::of(index.keys().to_vec());
             for number in 0..index.keys().len() {
                 prop_assert_eq!(index.number(index.keys()[number]) as usize, number);
             }

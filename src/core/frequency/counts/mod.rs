@@ -13,4 +13,4 @@ mod sorted;
 
 pub(super) use changes::{Belongings, Changes};
 pub(super) use finest_counts::FinestCounts;
-pub(super) use index::Index;
+pub(super) use index::KeyIndex;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::entries::Entry;
 use super::finest_counts::FinestCounts;
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
 
-impl<K: Key> FinestCounts<K> {
+impl<K: ClassKey> FinestCounts<K> {
     /// The counts as they are now, as the frequency set of `bottom` (all levels 0).
     pub(crate) fn snapshot(&self, bottom: Node) -> FrequencySet<K> {
         let tuple_rows = self.by_tuple();

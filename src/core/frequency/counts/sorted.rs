@@ -1,7 +1,7 @@
 //! Counts many keys at once: sorted digit by digit, equal ones lie together. Unlike a table it waits for no cache, and what is
 //! rolled up from sorted classes finds most of its places near the last.
 
-use crate::frequency::key::{Field, Key};
+use crate::frequency::key::{ClassKey, KeyField};
 
 /// Bits of a digit. More make more runs than the caches follow, fewer more passes.
 const DIGIT: u32 = 11;
@@ -10,8 +10,8 @@ const DIGIT: u32 = 11;
 const BATCH: usize = 512;
 
 /// The different keys of a single word of `bits` bits, ascending, and how often each occurs.
-pub(crate) fn counted<K: Key>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>) {
-    let digits: Vec<Field> = (0..bits.div_ceil(DIGIT)).map(|digit| Field::digit(digit * DIGIT, DIGIT)).collect();
+pub(crate) fn counted<K: ClassKey>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>) {
+    let digits: Vec<KeyField> = (0..bits.div_ceil(DIGIT)).map(|digit| KeyField::digit(digit * DIGIT, DIGIT)).collect();
     let mut times = vec![[0u32; 1 << DIGIT]; digits.len()];
     for keys in keys.chunks(BATCH) {
         for (times, &digit) in times.iter_mut().zip(&digits) {
@@ -31,7 +31,7 @@ pub(crate) fn counted<K: Key>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>)
 }
 
 /// The keys in the order of a digit, of which each value occurs so often; equal ones stay in their order.
-fn by_digit<K: Key>(keys: &[K], digit: Field, times: &mut [u32; 1 << DIGIT], into: &mut [K]) {
+fn by_digit<K: ClassKey>(keys: &[K], digit: KeyField, times: &mut [u32; 1 << DIGIT], into: &mut [K]) {
     let (mut start, starts) = (0, times);
     for times in starts.iter_mut() {
         start += std::mem::replace(times, start);
@@ -45,12 +45,12 @@ fn by_digit<K: Key>(keys: &[K], digit: Field, times: &mut [u32; 1 << DIGIT], int
 
 /// The value of a digit. Nothing is left to check where it is looked up.
 #[inline]
-fn value<K: Key>(key: &K, digit: Field) -> usize {
+fn value<K: ClassKey>(key: &K, digit: KeyField) -> usize {
     key.get(digit) as usize & ((1 << DIGIT) - 1)
 }
 
 /// The different ones of some keys of which equal ones lie together, and how often each occurs.
-fn counted_in_order<K: Key>(keys: &[K]) -> (Vec<K>, Vec<u32>) {
+fn counted_in_order<K: ClassKey>(keys: &[K]) -> (Vec<K>, Vec<u32>) {
     let Some(&last) = keys.last() else { return Default::default() };
     let different = 1 + keys.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let (mut all, mut ends) = (vec![last; different], vec![keys.len() as u32; different]);

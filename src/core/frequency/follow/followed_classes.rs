@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::frequency::key::Key;
-use crate::frequency::set::{Classes, FrequencySet, GONE, Origin, Question, Seen, SmallClasses, Tally};
+use crate::frequency::key::ClassKey;
+use crate::frequency::set::{ClassTally, Classes, FrequencySet, GONE, Origin, Question, SeenClasses, SmallClasses};
 use crate::frequency::store::FrequencyStore;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
@@ -23,7 +23,7 @@ pub(crate) struct FollowedClasses<K> {
     subjects: bool,
 }
 
-impl<K: Key> FollowedClasses<K> {
+impl<K: ClassKey> FollowedClasses<K> {
     pub(crate) fn new(set: FrequencySet<K>, store: Arc<FrequencyStore<K>>, subjects: bool) -> Self {
         Self { set, store, subjects }
     }
@@ -37,7 +37,7 @@ impl<K: Key> FollowedClasses<K> {
     }
 }
 
-impl<K: Key> Classes for FollowedClasses<K> {
+impl<K: ClassKey> Classes for FollowedClasses<K> {
     fn node(&self) -> &Node {
         self.set.node()
     }
@@ -65,18 +65,18 @@ impl<K: Key> Classes for FollowedClasses<K> {
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set.histogram(facet, class)
     }
-    fn tallies(&self) -> Vec<Tally> {
+    fn tallies(&self) -> Vec<ClassTally> {
         if !self.subjects {
             return self.set.tallies();
         }
         let (complete, places) = self.complete();
-        let mut all: Vec<Option<Tally>> = complete.tallies().into_iter().map(Some).collect();
+        let mut all: Vec<Option<ClassTally>> = complete.tallies().into_iter().map(Some).collect();
         places.into_iter().map(|at| all[at].take().unwrap_or_default()).collect()
     }
     fn origin(&self) -> Origin {
         Origin::RolledUp
     }
-    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         if !self.subjects {
             return self.set.seen_by(published, known);
         }
@@ -85,6 +85,6 @@ impl<K: Key> Classes for FollowedClasses<K> {
         places.iter().zip(published).for_each(|(&at, &published)| shown[at] = published);
         let seen = complete.seen_by(&shown, known);
         let class_of = places.iter().map(|&at| seen.class_of.get(at).copied().unwrap_or(GONE)).collect();
-        Seen { classes: seen.classes, class_of }
+        SeenClasses { classes: seen.classes, class_of }
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::followed_classes::FollowedClasses;
 use super::node_counts::NodeCounts;
 use crate::frequency::counts::Changes;
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 use crate::frequency::set::{Classes, Entropies, Question};
 use crate::frequency::store::{Answer, FrequencySets, FrequencyStore, Origins};
 use crate::frequency::sum::Sums;
@@ -33,7 +33,7 @@ const MOST: usize = 512;
 const MAX_UNASKED: usize = 8;
 
 /// What changed before a store.
-pub(crate) struct Past<K> {
+pub(crate) struct PastChanges<K> {
     /// What changed since the last store.
     pub(crate) news: Arc<Changes<K>>,
     /// The sets of the last full count; `None` if that is this store's own.
@@ -48,7 +48,7 @@ pub(crate) struct FollowedStore<K> {
     counting: Counting,
     /// How many bytes the node counts may take.
     memory: usize,
-    past: Past<K>,
+    past: PastChanges<K>,
     followed: Mutex<Followed<K>>,
 }
 
@@ -69,11 +69,11 @@ struct Followed<K> {
     sums: Sums<K>,
 }
 
-impl<K: Key> FollowedStore<K> {
+impl<K: ClassKey> FollowedStore<K> {
     /// The store after `last`.
     pub(crate) fn after(
         last: Option<Arc<Self>>,
-        past: Past<K>,
+        past: PastChanges<K>,
         rollups: FrequencyStore<K>,
         counting: Counting,
         memory: usize,
@@ -173,7 +173,7 @@ impl<K: Key> FollowedStore<K> {
     }
 }
 
-impl<K: Key> FrequencySets for FollowedStore<K> {
+impl<K: ClassKey> FrequencySets for FollowedStore<K> {
     fn base(&self) -> Arc<dyn Classes> {
         self.rollups.base()
     }

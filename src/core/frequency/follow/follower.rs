@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::followed_store::{FollowedStore, Past};
+use super::followed_store::{FollowedStore, PastChanges};
 use crate::frequency::counts::{Belongings, Changes, FinestCounts};
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 use crate::frequency::set::{Classes, Finest, Totals};
 use crate::frequency::store::FrequencyStore;
 use crate::model::domain::DomainView;
@@ -54,7 +54,7 @@ struct Pause {
 
 impl Pause {
     /// After a store that could answer all questions from its node counts, or could not.
-    fn after<K: Key>(self, store: &FollowedStore<K>) -> Self {
+    fn after<K: ClassKey>(self, store: &FollowedStore<K>) -> Self {
         let last = (self.last * 2).clamp(1, MAX_PAUSE);
         match store {
             _ if self.left > 0 => Self { left: self.left - 1, ..self },
@@ -65,7 +65,7 @@ impl Pause {
     }
 }
 
-impl<K: Key> Follower<K> {
+impl<K: ClassKey> Follower<K> {
     /// The next store over `counts`, which `place` has followed so far.
     pub(crate) fn next(
         place: &mut Option<Self>,
@@ -90,7 +90,7 @@ impl<K: Key> Follower<K> {
         }
         let finest = Finest::made(counts.snapshot(Node::new(domains.iter().map(|_| 0))));
         let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec());
-        let past = Past { news: Arc::new(news), origin: None, since: Vec::new() };
+        let past = PastChanges { news: Arc::new(news), origin: None, since: Vec::new() };
         let store = Arc::new(FollowedStore::after(last, past, rollups, counts.counting.clone(), memory));
         let full = (pause.left == 0).then(|| FullCount::new(store.rollups(), counts));
         match full {
@@ -102,7 +102,7 @@ impl<K: Key> Follower<K> {
     }
 }
 
-impl<K: Key> FullCount<K> {
+impl<K: ClassKey> FullCount<K> {
     fn new(sets: &Arc<FrequencyStore<K>>, counts: &FinestCounts<K>) -> Self {
         let finest = sets.finest();
         Self {
@@ -141,7 +141,7 @@ impl<K: Key> FullCount<K> {
         };
         let finest = Finest::later(bottom, self.totals.clone(), Box::new(make));
         let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec());
-        let past = Past { news, origin: Some(Arc::clone(&self.sets)), since: self.since.clone() };
+        let past = PastChanges { news, origin: Some(Arc::clone(&self.sets)), since: self.since.clone() };
         FollowedStore::after(Some(last), past, rollups, counts.counting.clone(), memory)
     }
 

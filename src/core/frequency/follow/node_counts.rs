@@ -10,8 +10,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::histograms::Histograms;
-use crate::frequency::counts::{Changes, Index};
-use crate::frequency::key::{Field, Key};
+use crate::frequency::counts::{Changes, KeyIndex};
+use crate::frequency::key::{ClassKey, KeyField};
 use crate::frequency::set::{Classes, FacetCounts, Facets, FrequencySet, Origin, Question, SmallClasses, cells};
 use crate::model::counting::{Counting, Histogram};
 use crate::model::domain::Code;
@@ -24,8 +24,8 @@ const GONE_BY: usize = 2;
 #[derive(Debug)]
 pub(crate) struct NodeCounts<K> {
     node: Node,
-    fields: Vec<Field>,
-    keys: Index<K>,
+    fields: Vec<KeyField>,
+    keys: KeyIndex<K>,
     classes: Vec<Class>,
     /// Classes that have records.
     present: usize,
@@ -46,14 +46,14 @@ struct Class {
     pending: bool,
 }
 
-impl<K: Key> NodeCounts<K> {
+impl<K: ClassKey> NodeCounts<K> {
     /// The classes of a set.
     pub(crate) fn of(set: &FrequencySet<K>) -> Self {
         let class = |(&rows, &size): (&u32, &u32)| Class { rows, size, ..Class::default() };
         Self {
             node: set.node.clone(),
             fields: set.fields.clone(),
-            keys: Index::of(set.keys.clone()),
+            keys: KeyIndex::of(set.keys.clone()),
             classes: set.rows.iter().zip(set.sizes()).map(class).collect(),
             present: set.keys.len(),
             facets: set.facets.get().iter().map(Histograms::of).collect(),

@@ -1,11 +1,11 @@
 //! [`Classes`]: the view of a frequency set that criteria, losses and searches have. It hides the key type.
 
 use super::small_classes::{Question, SmallClasses};
-use super::tally::Tally;
+use super::tally::ClassTally;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 
 /// Where a frequency set came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub trait Classes: Send + Sync {
     fn node(&self) -> &Node;
     /// What the codes of an attribute stand for where it is published by a cut; `None` where they are the codes of the
     /// node's level.
-    fn values(&self, _attribute: usize) -> Option<&[Value]> {
+    fn values(&self, _attribute: usize) -> Option<&[GeneralizedValue]> {
         None
     }
     /// How many classes there are.
@@ -53,16 +53,16 @@ pub trait Classes: Send + Sync {
     /// The histogram of one facet in one class.
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
     /// The counts of every class, to be merged class by class.
-    fn tallies(&self) -> Vec<Tally>;
+    fn tallies(&self) -> Vec<ClassTally>;
     /// How it was made.
     fn origin(&self) -> Origin;
     /// The published classes as somebody sees them who knows only the attributes `known`; with none, that is one class of
     /// everything published. Exact for subjects too.
-    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen;
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses;
 }
 
 /// Published classes, merged where somebody cannot tell them apart.
-pub struct Seen {
+pub struct SeenClasses {
     /// What they see.
     pub classes: Box<dyn Classes>,
     /// For each class, the one that it is part of there; [`GONE`](super::subjects::GONE) if it is not published.

@@ -7,11 +7,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::classes::{Classes, Origin, Seen};
+use super::classes::{Classes, Origin, SeenClasses};
 use super::frequency_set::FrequencySet;
 use super::small_classes::{Question, SmallClasses};
-use super::tally::Tally;
-use crate::frequency::key::{Field, Key};
+use super::tally::ClassTally;
+use crate::frequency::key::{ClassKey, KeyField};
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -27,7 +27,7 @@ pub(crate) struct Finest<K> {
     set: OnceLock<Arc<FrequencySet<K>>>,
 }
 
-impl<K: Key> Finest<K> {
+impl<K: ClassKey> Finest<K> {
     /// At hand.
     pub(crate) fn made(set: FrequencySet<K>) -> Self {
         Self { node: set.node.clone(), later: None, set: OnceLock::from(Arc::new(set)) }
@@ -69,7 +69,7 @@ impl<K> fmt::Debug for Finest<K> {
     }
 }
 
-impl<K: Key> Classes for Finest<K> {
+impl<K: ClassKey> Classes for Finest<K> {
     fn node(&self) -> &Node {
         &self.node
     }
@@ -100,13 +100,13 @@ impl<K: Key> Classes for Finest<K> {
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set().histogram(facet, class)
     }
-    fn tallies(&self) -> Vec<Tally> {
+    fn tallies(&self) -> Vec<ClassTally> {
         self.set().tallies()
     }
     fn origin(&self) -> Origin {
         Origin::Scanned
     }
-    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.set().seen_by(published, known)
     }
 }
@@ -123,7 +123,7 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Records more or less of a tuple.
-    pub(crate) fn count<K: Key>(&mut self, key: &K, fields: &[Field], by: i32) {
+    pub(crate) fn count<K: ClassKey>(&mut self, key: &K, fields: &[KeyField], by: i32) {
         self.records = self.records.wrapping_add_signed(i64::from(by));
         for (marginal, &field) in self.marginals.iter_mut().zip(fields) {
             let code = key.get(field) as usize;

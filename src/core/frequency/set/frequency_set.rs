@@ -5,27 +5,27 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::classes::{Classes, Origin, Seen};
+use super::classes::{Classes, Origin, SeenClasses};
 use super::facets::Facets;
 use super::marginals;
 use super::small_classes::{self, Question, SmallClasses};
 use super::subjects::{GONE, Subjects};
-use super::tally::{self, Tally};
-use crate::frequency::key::{Field, Key};
-use crate::frequency::sum::{Input, Summed, Sums};
+use super::tally::{self, ClassTally};
+use crate::frequency::key::{ClassKey, KeyField};
+use crate::frequency::sum::{FinerClasses, Summed, Sums};
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
-use crate::model::recoding::Value;
+use crate::model::recoding::GeneralizedValue;
 
 /// The classes of one node.
 #[derive(Debug)]
 pub(crate) struct FrequencySet<K> {
     pub(crate) node: Node,
     /// Per attribute the values of its cut; empty for a node.
-    pub(crate) values: Vec<Option<Arc<[Value]>>>,
+    pub(crate) values: Vec<Option<Arc<[GeneralizedValue]>>>,
     pub(crate) origin: Origin,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<KeyField>,
     pub(crate) keys: Vec<K>,
     pub(crate) rows: Vec<u32>,
     /// Distinct subjects; absent where they are not counted, and records are.
@@ -38,9 +38,9 @@ pub(crate) struct FrequencySet<K> {
     pub(crate) ascends: OnceLock<u32>,
 }
 
-impl<K: Key> FrequencySet<K> {
+impl<K: ClassKey> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
-    pub(crate) fn of_records(node: Node, origin: Origin, fields: Vec<Field>, keys: Vec<K>, rows: Vec<u32>) -> Self {
+    pub(crate) fn of_records(node: Node, origin: Origin, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
         let (sizes, subjects, facets) = (None, None, Arc::default());
         let (small, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let values = Vec::new();
@@ -59,8 +59,8 @@ impl<K: Key> FrequencySet<K> {
     }
 
     /// The classes to be added up.
-    pub(crate) fn input(&self) -> Input<'_, K> {
-        Input { fields: &self.fields, keys: &self.keys, rows: &self.rows, ascends_from: self.ascends_from() }
+    pub(crate) fn input(&self) -> FinerClasses<'_, K> {
+        FinerClasses { fields: &self.fields, keys: &self.keys, rows: &self.rows, ascends_from: self.ascends_from() }
     }
 
     /// The coarser classes that those of `finer` were added up to.
@@ -73,7 +73,7 @@ impl<K: Key> FrequencySet<K> {
     }
 
     /// The published classes with all attributes made one that are not `known`.
-    fn merged(&self, published: &[bool], known: &[usize]) -> Seen {
+    fn merged(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         let shown = || (0..self.keys.len()).filter(|&class| published[class]);
         let mut keep = K::ZERO;
         known
@@ -81,13 +81,13 @@ impl<K: Key> FrequencySet<K> {
             .for_each(|&attribute| keep = keep.or(K::of(self.fields[attribute], self.fields[attribute].ones())));
         let keys: Vec<K> = shown().map(|class| self.keys[class].and(keep)).collect();
         let rows: Vec<u32> = shown().map(|class| self.rows[class]).collect();
-        let input = Input { fields: &self.fields, keys: &keys, rows: &rows, ascends_from: u32::MAX };
+        let input = FinerClasses { fields: &self.fields, keys: &keys, rows: &rows, ascends_from: u32::MAX };
         let Summed { keys, rows, class_of: seen } = Sums::default().sum(&input, &[], None, true);
         let mut class_of = vec![GONE; self.keys.len()];
         shown().zip(seen).for_each(|(class, seen)| class_of[class] = seen);
         let summed = Summed { keys, rows, class_of: class_of.clone() };
         let classes = Self::merged_of(self, self.node.clone(), Origin::RolledUp, summed);
-        Seen { classes: Box::new(classes), class_of }
+        SeenClasses { classes: Box::new(classes), class_of }
     }
 
     /// About how many bytes it holds.
@@ -97,11 +97,11 @@ impl<K: Key> FrequencySet<K> {
     }
 }
 
-impl<K: Key> Classes for FrequencySet<K> {
+impl<K: ClassKey> Classes for FrequencySet<K> {
     fn node(&self) -> &Node {
         &self.node
     }
-    fn values(&self, attribute: usize) -> Option<&[Value]> {
+    fn values(&self, attribute: usize) -> Option<&[GeneralizedValue]> {
         self.values.get(attribute)?.as_deref()
     }
     fn len(&self) -> usize {
@@ -147,13 +147,13 @@ impl<K: Key> Classes for FrequencySet<K> {
         let range = facet.range(class);
         Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
     }
-    fn tallies(&self) -> Vec<Tally> {
+    fn tallies(&self) -> Vec<ClassTally> {
         tally::tallies(&self.rows, self.sizes(), self.subjects.as_ref(), self.facets.get())
     }
     fn origin(&self) -> Origin {
         self.origin
     }
-    fn seen_by(&self, published: &[bool], known: &[usize]) -> Seen {
+    fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.merged(published, known)
     }
 }

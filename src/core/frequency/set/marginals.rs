@@ -1,13 +1,13 @@
 //! Marginals: the records by the codes of each attribute. Neighbouring attributes are counted together, by their bits in the key, so that a
 //! key is looked at a few times and not once per attribute.
 
-use crate::frequency::key::{Field, Key, upwards};
+use crate::frequency::key::{ClassKey, KeyField, upwards};
 
 /// The most bits that are counted together. More do not stay in the nearest cache, fewer look at a key more often.
 const SHARED_BITS: u32 = 13;
 
 /// Records by attribute and code of classes with their keys and records; `codes` says how many codes an attribute has.
-pub(crate) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], codes: &[usize]) -> Vec<Vec<u64>> {
+pub(crate) fn marginals<K: ClassKey>(fields: &[KeyField], keys: &[K], rows: &[u32], codes: &[usize]) -> Vec<Vec<u64>> {
     let mut marginals: Vec<Vec<u64>> = codes.iter().map(|&codes| vec![0; codes]).collect();
     let order = upwards(fields);
     let mut first = 0;
@@ -40,7 +40,7 @@ pub(crate) fn marginals<K: Key>(fields: &[Field], keys: &[K], rows: &[u32], code
 
 /// The records by the value of a field, which has so many; its bits may hold far more. Two tables by turns, so that the same value twice
 /// in a row does not wait for itself.
-fn counted<K: Key>(keys: &[K], rows: &[u32], field: Field, values: usize) -> Vec<u32> {
+fn counted<K: ClassKey>(keys: &[K], rows: &[u32], field: KeyField, values: usize) -> Vec<u32> {
     // No window holds more records than a count of 32 bits.
     let (mut even, mut odd) = (vec![0u32; values], vec![0u32; values]);
     let ((keys, last_key), (rows, last_rows)) = (keys.as_chunks::<2>(), rows.as_chunks::<2>());

@@ -14,7 +14,7 @@ mod small_classes;
 mod subjects;
 mod tally;
 
-pub use classes::{Classes, Origin, Seen};
+pub use classes::{Classes, Origin, SeenClasses};
 pub use entropies::Entropies;
 pub(super) use facets::{FacetCounts, Facets};
 pub(super) use finest::{Finest, Totals};
@@ -23,4 +23,4 @@ pub(super) use small_classes::cells;
 pub use small_classes::{Question, Shown, SmallClasses};
 pub use subjects::GONE;
 pub(super) use subjects::Subjects;
-pub use tally::Tally;
+pub use tally::ClassTally;

@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 
-use crate::frequency::key::{Field, Key};
+use crate::frequency::key::{ClassKey, KeyField};
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
 
@@ -136,7 +136,13 @@ pub(crate) struct Following<'a> {
 impl Following<'_> {
     /// Follows a class from its records, and whether it was shown, to what they become.
     #[inline]
-    pub(crate) fn judged<K: Key>(&mut self, key: &K, fields: &[Field], before: (u32, bool), after: (u32, bool)) {
+    pub(crate) fn judged<K: ClassKey>(
+        &mut self,
+        key: &K,
+        fields: &[KeyField],
+        before: (u32, bool),
+        after: (u32, bool),
+    ) {
         let of = |(rows, shown): (u32, bool)| rows * u32::from(!shown);
         let (was, is) = (of(before), of(after));
         self.more += i64::from(after.1) - i64::from(before.1);
@@ -160,7 +166,7 @@ impl Drop for Following<'_> {
 }
 
 /// The records of some classes, by attribute and code.
-pub(crate) fn cells<K: Key>(fields: &[Field], classes: impl Iterator<Item = (K, u32)>) -> Vec<Vec<u32>> {
+pub(crate) fn cells<K: ClassKey>(fields: &[KeyField], classes: impl Iterator<Item = (K, u32)>) -> Vec<Vec<u32>> {
     let mut cells = vec![Vec::new(); fields.len()];
     for (key, rows) in classes {
         cells.iter_mut().zip(fields).for_each(|(cells, &field)| *at(cells, key.get(field)) += rows);

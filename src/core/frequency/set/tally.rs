@@ -1,4 +1,4 @@
-//! A [`Tally`]: the counts of one class in a form that merges class by class, for searches that do not work node by node.
+//! A [`ClassTally`]: the counts of one class in a form that merges class by class, for searches that do not work node by node.
 //!
 //! Invariant: merging never adds up distinct counts. A subject in one finest class only is a number; one in several is
 //! kept by its own number, so that it counts once however the classes merge.
@@ -36,14 +36,14 @@ impl Members {
 
 /// The counts of one class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ClassTally {
     rows: u32,
     members: Members,
     /// Per facet its codes, ascending.
     facets: SmallVec<[Vec<(Code, Members)>; 2]>,
 }
 
-impl Tally {
+impl ClassTally {
     /// Records.
     pub fn rows(&self) -> u32 {
         self.rows
@@ -95,9 +95,14 @@ impl Tally {
 }
 
 /// One tally per class.
-pub(crate) fn tallies(rows: &[u32], sizes: &[u32], subjects: Option<&Subjects>, facets: &[FacetCounts]) -> Vec<Tally> {
-    let mut tallies: Vec<Tally> = (slots(sizes, subjects).into_iter().zip(rows))
-        .map(|(members, &rows)| Tally { rows, members, facets: SmallVec::new() })
+pub(crate) fn tallies(
+    rows: &[u32],
+    sizes: &[u32],
+    subjects: Option<&Subjects>,
+    facets: &[FacetCounts],
+) -> Vec<ClassTally> {
+    let mut tallies: Vec<ClassTally> = (slots(sizes, subjects).into_iter().zip(rows))
+        .map(|(members, &rows)| ClassTally { rows, members, facets: SmallVec::new() })
         .collect();
     for facet in facets {
         let mut entries = facet.codes.iter().copied().zip(slots(&facet.counts, facet.subjects.as_ref()));

@@ -5,7 +5,7 @@
 //! Invariant: every slot is free between two uses.
 
 use super::probe;
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 
 /// The table, and what it returns.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ const ROOM: usize = 3;
 /// spreads few classes over much memory.
 const SHRINKS: usize = 6;
 
-impl<K: Key> Hashed<K> {
+impl<K: ClassKey> Hashed<K> {
     /// Sums `counts` by their keys, and with `CLASSES` notes the class of each. At most about `most` keys differ. Returns
     /// the classes in order of first appearance.
     pub(crate) fn sum<const CLASSES: bool>(&mut self, mapped: &[K], counts: &[u32], most: usize) -> (Vec<K>, Vec<u32>) {

@@ -19,4 +19,4 @@ mod step;
 mod sums;
 
 pub(super) use step::{Step, in_place};
-pub(super) use sums::{Codes, Input, Summed, Sums};
+pub(super) use sums::{Codes, FinerClasses, Summed, Sums};

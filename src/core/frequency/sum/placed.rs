@@ -3,7 +3,7 @@
 //! Invariant: all places are zero between two uses.
 
 use super::places::Places;
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 
 /// Up to how many places there are two tables, for keys by turns, so that the same place twice in a row does not wait for
 /// itself. More do not stay in the nearest cache, and seldom are the same twice.
@@ -20,7 +20,7 @@ pub(crate) struct Placed {
 
 impl Placed {
     /// The classes of `keys` in the order of their places in `target`.
-    pub(crate) fn sum<K: Key>(&mut self, target: &Places, keys: &[K], counts: &[u32]) -> (Vec<K>, Vec<u32>) {
+    pub(crate) fn sum<K: ClassKey>(&mut self, target: &Places, keys: &[K], counts: &[u32]) -> (Vec<K>, Vec<u32>) {
         let few = target.places();
         let odd = if few <= BY_TURNS { few } else { 0 };
         self.rows.resize((few + odd).max(self.rows.len()), 0);

@@ -5,7 +5,7 @@
 //! Invariant: different classes of the node that agree above a bit have different places, all below [`Places::places`].
 
 use super::step::Step;
-use crate::frequency::key::{Field, Key, upwards};
+use crate::frequency::key::{ClassKey, KeyField, upwards};
 use crate::model::domain::Code;
 
 /// The most bits that attributes may share a look-up with. More make tables that are slow to fill, fewer more look-ups.
@@ -36,7 +36,7 @@ pub(crate) fn places(values: impl Iterator<Item = usize>) -> usize {
 
 /// Where keys are looked up for their places.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Aim<'a> {
+pub(crate) struct PlaceSizes<'a> {
     /// By attribute, how many codes there are.
     pub(crate) from: &'a [usize],
     /// The same of the coarser classes.
@@ -55,11 +55,11 @@ pub(crate) struct Places {
     tables: Vec<u32>,
     places: usize,
     /// The attributes that places tell apart, the fastest first, and how many codes they have.
-    digits: Vec<(Field, usize)>,
+    digits: Vec<(KeyField, usize)>,
 }
 
 /// The keys of all places of some digits in their order: each of the second list with each of the first, which are the fastest.
-pub(crate) fn keys_of<K: Key>(digits: &[(Field, usize)]) -> (Vec<K>, Vec<K>) {
+pub(crate) fn keys_of<K: ClassKey>(digits: &[(KeyField, usize)]) -> (Vec<K>, Vec<K>) {
     let (mut low, mut high) = (vec![K::ZERO], vec![K::ZERO]);
     for &(field, codes) in digits {
         let list = if high.len() == 1 && low.len() * codes <= LOW { &mut low } else { &mut high };
@@ -76,7 +76,7 @@ pub(crate) fn keys_of<K: Key>(digits: &[(Field, usize)]) -> (Vec<K>, Vec<K>) {
 /// Attributes that share a look-up, and where its table is.
 #[derive(Debug, Clone, Copy)]
 struct Group {
-    field: Field,
+    field: KeyField,
     start: usize,
 }
 
@@ -87,7 +87,7 @@ impl Places {
     }
 
     /// From keys of some fields; `steps` are those that change.
-    pub(crate) fn aim<K: Key>(&mut self, fields: &[Field], aim: Aim<'_>, steps: &[Step<'_, K>]) {
+    pub(crate) fn aim<K: ClassKey>(&mut self, fields: &[KeyField], aim: PlaceSizes<'_>, steps: &[Step<'_, K>]) {
         self.groups.clear();
         self.tables.clear();
         self.digits.clear();
@@ -140,12 +140,12 @@ impl Places {
     }
 
     /// The keys of all places, as of [`keys_of`].
-    pub(crate) fn keys<K: Key>(&self) -> (Vec<K>, Vec<K>) {
+    pub(crate) fn keys<K: ClassKey>(&self) -> (Vec<K>, Vec<K>) {
         keys_of(&self.digits)
     }
 
     /// The places of `keys`, batch by batch.
-    pub(crate) fn each<K: Key>(&self, keys: &[K], see: impl FnMut(&[u32])) {
+    pub(crate) fn each<K: ClassKey>(&self, keys: &[K], see: impl FnMut(&[u32])) {
         match self.groups.len() {
             0..=2 => self.each_of::<K, 2>(keys, see),
             3 => self.each_of::<K, 3>(keys, see),
@@ -158,8 +158,8 @@ impl Places {
     }
 
     /// With fewer groups the others have one place, 0.
-    fn each_of<K: Key, const N: usize>(&self, keys: &[K], mut see: impl FnMut(&[u32])) {
-        let mut fields = [Field::default(); N];
+    fn each_of<K: ClassKey, const N: usize>(&self, keys: &[K], mut see: impl FnMut(&[u32])) {
+        let mut fields = [KeyField::default(); N];
         let mut tables: [&[u32]; N] = [&[0]; N];
         for (at, (field, table)) in self.lookups().enumerate() {
             (fields[at], tables[at]) = (field, table);
@@ -173,7 +173,7 @@ impl Places {
         }
     }
 
-    fn each_of_many<K: Key>(&self, keys: &[K], mut see: impl FnMut(&[u32])) {
+    fn each_of_many<K: ClassKey>(&self, keys: &[K], mut see: impl FnMut(&[u32])) {
         let mut places = [0; BATCH];
         for keys in keys.chunks(BATCH) {
             let places = &mut places[..keys.len()];
@@ -185,7 +185,7 @@ impl Places {
         }
     }
 
-    fn lookups(&self) -> impl Iterator<Item = (Field, &[u32])> {
+    fn lookups(&self) -> impl Iterator<Item = (KeyField, &[u32])> {
         let ends = self.groups.iter().skip(1).map(|group| group.start).chain([self.tables.len()]);
         self.groups.iter().zip(ends).map(|(group, end)| (group.field, &self.tables[group.start..end]))
     }
@@ -201,7 +201,7 @@ mod tests {
     use crate::model::domain::Code;
 
     /// The place of each key, and how many there are.
-    fn places<K: Key>(
+    fn places<K: ClassKey>(
         layout: &Layout,
         sizes: &[(usize, usize, usize)],
         maps: &[Vec<Code>],
@@ -217,9 +217,9 @@ mod tests {
         let keys: Vec<K> = rows.iter().map(|codes| layout.pack(codes)).collect();
         let (from, to): (Vec<usize>, Vec<usize>) = sizes.iter().map(|size| (size.0, size.1)).unzip();
         let mut target = Places::default();
-        let one = Aim { from: &[3], to: &[2], below: u32::MAX, keys: 9 };
+        let one = PlaceSizes { from: &[3], to: &[2], below: u32::MAX, keys: 9 };
         target.aim(&layout.fields()[..1], one, &[Step { field: layout.field(0), map: &[] as &[K] }]);
-        target.aim(layout.fields(), Aim { from: &from, to: &to, below, keys: keys.len() }, &steps);
+        target.aim(layout.fields(), PlaceSizes { from: &from, to: &to, below, keys: keys.len() }, &steps);
         let mut all = Vec::new();
         target.each(&keys, |places| all.extend_from_slice(places));
         (all, target.places())

@@ -5,11 +5,11 @@
 //! what is there either: each key is written behind the last class, and counts as a class or is overwritten by the next.
 
 use super::places::Places;
-use crate::frequency::key::Key;
+use crate::frequency::key::ClassKey;
 
 /// Its memory is kept from one use to the next.
 #[derive(Debug)]
-pub(crate) struct Runs<K> {
+pub(crate) struct KeyRuns<K> {
     /// By place the last class that was there, counted through all uses from one on, and below that its rows.
     last: Vec<u64>,
     /// The next class.
@@ -19,13 +19,13 @@ pub(crate) struct Runs<K> {
     rows: Vec<u32>,
 }
 
-impl<K> Default for Runs<K> {
+impl<K> Default for KeyRuns<K> {
     fn default() -> Self {
         Self { last: Vec::new(), met: 1, first: Vec::new(), rows: Vec::new() }
     }
 }
 
-impl<K: Key> Runs<K> {
+impl<K: ClassKey> KeyRuns<K> {
     /// Sums `counts` by the places of `keys`, of which those that agree in all bits from `below` on lie together, and with `CLASSES`
     /// notes the class of each. Returns of each class the first key and the rows.
     pub(crate) fn sum<const CLASSES: bool>(
@@ -77,7 +77,7 @@ struct Run {
 
 impl Run {
     /// A batch. A loop of its own, with all it needs at hand: what is read must not wait for what was just written elsewhere.
-    fn sum<K: Key, const CLASSES: bool>(
+    fn sum<K: ClassKey, const CLASSES: bool>(
         &mut self,
         places: &[u32],
         (keys, counts): (&[K], &[u32]),
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::frequency::key::Layout;
-    use crate::frequency::sum::places::Aim;
+    use crate::frequency::sum::places::PlaceSizes;
     use crate::frequency::sum::step::Step;
 
     proptest! {
@@ -125,7 +125,7 @@ mod tests {
             uses in prop::collection::vec((prop::collection::vec((0u32..5, 0u32..7, 0u32..3, 1u32..9), 1..700), 0u32..4), 1..5), many in any::<bool>(),
         ) {
             let layout = Layout::new(&[5, 7, 3]).unwrap();
-            let mut runs = Runs::<u32> { met: if many { u32::MAX - 400 } else { 1 }, ..Runs::default() };
+            let mut runs = KeyRuns::<u32> { met: if many { u32::MAX - 400 } else { 1 }, ..KeyRuns::default() };
             for (rows, fields) in uses {
                 let mut order = layout.fields().to_vec();
                 order.sort_by_key(|field| field.end());
@@ -135,7 +135,7 @@ mod tests {
                 let (keys, counts): (Vec<u32>, Vec<u32>) = keys.into_iter().unzip();
                 let mut target = Places::default();
                 let sizes = [5, 7, 3];
-                target.aim::<u32>(layout.fields(), Aim { from: &sizes, to: &sizes, below, keys: keys.len() }, &[] as &[Step<'_, u32>]);
+                target.aim::<u32>(layout.fields(), PlaceSizes { from: &sizes, to: &sizes, below, keys: keys.len() }, &[] as &[Step<'_, u32>]);
                 let mut class_of = vec![0; keys.len()];
                 let mut twin: BTreeMap<u32, u32> = BTreeMap::new();
                 keys.iter().zip(&counts).for_each(|(&key, &count)| *twin.entry(key).or_default() += count);

@@ -1,19 +1,19 @@
 //! A [`Step`]: how the code of one attribute changes from a finer set to a coarser one.
 
-use crate::frequency::key::{Field, Key};
+use crate::frequency::key::{ClassKey, KeyField};
 use crate::model::domain::Code;
 
 /// One attribute that changes: where its code lives, and the map from the finer level's codes to the coarser one's.
 pub(crate) struct Step<'a, K> {
     /// The attribute's field.
-    pub(crate) field: Field,
+    pub(crate) field: KeyField,
     /// The parent map, composed over all levels in between: by finer code the coarser one, already in its place in a key.
     /// Empty where all become code 0.
     pub(crate) map: &'a [K],
 }
 
 /// The map of a [`Step`] from one by codes.
-pub(crate) fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
+pub(crate) fn in_place<K: ClassKey>(field: KeyField, codes: &[Code]) -> Vec<K> {
     if codes.iter().all(|code| *code == 0) {
         return Vec::new();
     }
@@ -21,7 +21,7 @@ pub(crate) fn in_place<K: Key>(field: Field, codes: &[Code]) -> Vec<K> {
 }
 
 /// Maps `keys`, attribute by attribute: one look-up each, and nothing else in the loop.
-pub(crate) fn map_keys<K: Key>(keys: &[K], steps: &[Step<'_, K>], into: &mut Vec<K>) {
+pub(crate) fn map_keys<K: ClassKey>(keys: &[K], steps: &[Step<'_, K>], into: &mut Vec<K>) {
     let mut stays = K::ONES;
     steps.iter().for_each(|step| stays.set(step.field, 0));
     into.clear();

@@ -2,14 +2,14 @@
 
 use super::hashed::Hashed;
 use super::placed::Placed;
-use super::places::{Aim, Places, is_flat, places};
-use super::runs::Runs;
+use super::places::{PlaceSizes, Places, is_flat, places};
+use super::runs::KeyRuns;
 use super::step::{Step, map_keys};
-use crate::frequency::key::{Field, Key};
+use crate::frequency::key::{ClassKey, KeyField};
 
 /// The finer classes.
-pub(crate) struct Input<'a, K> {
-    pub(crate) fields: &'a [Field],
+pub(crate) struct FinerClasses<'a, K> {
+    pub(crate) fields: &'a [KeyField],
     pub(crate) keys: &'a [K],
     pub(crate) rows: &'a [u32],
     /// From which bit on the keys ascend.
@@ -36,23 +36,23 @@ pub(crate) struct Sums<K> {
     mapped: Vec<K>,
     target: Places,
     placed: Placed,
-    runs: Runs<K>,
+    runs: KeyRuns<K>,
     hashed: Hashed<K>,
 }
 
 impl<K> Default for Sums<K> {
     fn default() -> Self {
         let (target, placed) = (Places::default(), Placed::default());
-        Self { mapped: Vec::new(), target, placed, runs: Runs::default(), hashed: Hashed::default() }
+        Self { mapped: Vec::new(), target, placed, runs: KeyRuns::default(), hashed: Hashed::default() }
     }
 }
 
-impl<K: Key> Sums<K> {
+impl<K: ClassKey> Sums<K> {
     /// Adds up the classes that are one after some steps, and with `note` says which class each became. Without `codes` nothing is known
     /// of the result.
     pub(crate) fn sum(
         &mut self,
-        input: &Input<'_, K>,
+        input: &FinerClasses<'_, K>,
         steps: &[Step<'_, K>],
         codes: Option<Codes<'_>>,
         note: bool,
@@ -71,7 +71,7 @@ impl<K: Key> Sums<K> {
         }
         let few = !note && all <= keys;
         let below = if few { u32::MAX } else { below };
-        self.target.aim(input.fields, Aim { from, to, below, keys }, steps);
+        self.target.aim(input.fields, PlaceSizes { from, to, below, keys }, steps);
         match (few, note) {
             (true, _) => {
                 let (keys, rows) = self.placed.sum(&self.target, input.keys, input.rows);
@@ -88,7 +88,7 @@ impl<K: Key> Sums<K> {
         &self.mapped
     }
 
-    fn hashed(&mut self, input: &Input<'_, K>, steps: &[Step<'_, K>], most: usize, note: bool) -> Summed<K> {
+    fn hashed(&mut self, input: &FinerClasses<'_, K>, steps: &[Step<'_, K>], most: usize, note: bool) -> Summed<K> {
         map_keys(input.keys, steps, &mut self.mapped);
         let sum = if note { Hashed::sum::<true> } else { Hashed::sum::<false> };
         let (keys, rows) = sum(&mut self.hashed, &self.mapped, input.rows, most);
@@ -96,7 +96,12 @@ impl<K: Key> Sums<K> {
         Summed { keys, rows, class_of }
     }
 
-    fn in_runs<const NOTE: bool>(&mut self, input: &Input<'_, K>, steps: &[Step<'_, K>], below: u32) -> Summed<K> {
+    fn in_runs<const NOTE: bool>(
+        &mut self,
+        input: &FinerClasses<'_, K>,
+        steps: &[Step<'_, K>],
+        below: u32,
+    ) -> Summed<K> {
         let mut class_of = vec![0; if NOTE { input.keys.len() } else { 0 }];
         let (first, rows) = self.runs.sum::<NOTE>(&self.target, input.keys, input.rows, below, &mut class_of);
         let mut keys = Vec::with_capacity(first.len());

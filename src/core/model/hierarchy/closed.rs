@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::table::{Code, Index, Labels, LevelTable, hash_of};
+use super::table::{Code, Index, LabelTable, LevelTable, hash_of};
 use super::{Errors, HierarchyError};
 use crate::model::lattice::Level;
 use crate::model::record::canonical_number;
@@ -75,7 +75,7 @@ pub(super) struct Builder {
 
 #[derive(Default)]
 struct Column {
-    labels: Labels,
+    labels: LabelTable,
     index: Index,
     parent: Vec<Code>,
     /// Where each label came first; 0 where there are no lines.

@@ -14,12 +14,12 @@ pub type Code = u32;
 
 /// Strings by code, in one allocation: cloning is two copies of memory.
 #[derive(Clone, Default)]
-pub(crate) struct Labels {
+pub(crate) struct LabelTable {
     text: String,
     ends: Vec<u32>,
 }
 
-impl Labels {
+impl LabelTable {
     /// Appends a label and returns its code; `None` when 4 GiB of text or 2^32 labels are full.
     pub(crate) fn push(&mut self, label: &str) -> Option<Code> {
         let code = Code::try_from(self.ends.len()).ok()?;
@@ -54,18 +54,18 @@ impl Labels {
     }
 }
 
-/// Finds the code of a label in the [`Labels`] it was built over.
+/// Finds the code of a label in the [`LabelTable`] it was built over.
 #[derive(Clone, Default)]
 pub(crate) struct Index(HashTable<Code>);
 
 impl Index {
     #[inline]
-    pub(crate) fn find(&self, labels: &Labels, hash: u64, label: &str) -> Option<Code> {
+    pub(crate) fn find(&self, labels: &LabelTable, hash: u64, label: &str) -> Option<Code> {
         self.0.find(hash, |&code| labels.get(code) == label).copied()
     }
 
     /// Adds a code whose label is in `labels` and not yet in the index.
-    pub(crate) fn insert(&mut self, labels: &Labels, hash: u64, code: Code) {
+    pub(crate) fn insert(&mut self, labels: &LabelTable, hash: u64, code: Code) {
         self.0.insert_unique(hash, code, |&code| hash_of(labels.get(code)));
     }
 
@@ -87,7 +87,7 @@ pub(crate) fn hash_of(text: &str) -> u64 {
 /// One level of a domain: label, parent and loss of every code.
 #[derive(Clone, Default)]
 pub struct LevelTable {
-    pub(crate) labels: Labels,
+    pub(crate) labels: LabelTable,
     pub(crate) parent: Vec<Code>,
     pub(crate) loss: Vec<f64>,
     pub(crate) leaves: Vec<f64>,

@@ -9,8 +9,8 @@ use rand::{Rng, RngExt as _};
 
 use crate::loss::Quality;
 use crate::model::lattice::{Lattice, Level, Node};
-use crate::search::aim::Aim;
-use crate::search::evaluator::{Evaluation, Evaluator};
+use crate::search::aim::{Aim, security_times_quality};
+use crate::search::evaluator::Evaluator;
 use crate::search::front::objectives::Front;
 use crate::search::{Budget, Candidate, Outcome, Search, StopReason, keep_best};
 
@@ -34,7 +34,7 @@ impl Default for GranulationGa {
 impl Search for GranulationGa {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let mut breeding = Breeding {
-            code: Code::new(lattice),
+            code: NodeBits::new(lattice),
             quality: Quality::new(evaluator.policy()),
             evaluator,
             budget,
@@ -56,26 +56,15 @@ impl Search for GranulationGa {
     }
 }
 
-/// What the search maximises: sf * ql, records that are left out having no quality.
-pub(crate) fn security_times_quality(
-    quality: &Quality,
-    evaluator: &Evaluator<'_>,
-    node: &Node,
-    evaluation: &Evaluation,
-) -> f64 {
-    let published = 1.0 - evaluation.suppressed as f64 / evaluator.records().max(1) as f64;
-    evaluation.security.max(0.0) * quality.of(node) * published
-}
-
 /// How nodes are written in bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Code {
+pub struct NodeBits {
     bottom: Node,
     /// How many partitions each attribute has.
     counts: Vec<u32>,
 }
 
-impl Code {
+impl NodeBits {
     /// The code of a lattice's nodes.
     pub fn new(lattice: &Lattice) -> Self {
         let levels = lattice.bottom().levels().iter().zip(lattice.top().levels());
@@ -123,7 +112,7 @@ impl Code {
 }
 
 struct Breeding<'a, 'e> {
-    code: Code,
+    code: NodeBits,
     quality: Quality,
     evaluator: &'a Evaluator<'e>,
     budget: &'a Budget,
@@ -221,7 +210,7 @@ mod tests {
     /// Date of birth by 3 partitions or 4, zip by 6, height by 5: the paper's 2 + 3 + 3 bits.
     #[test]
     fn the_papers_codes() {
-        let code = Code::new(&Lattice::from_heights(&[3, 5, 4]));
+        let code = NodeBits::new(&Lattice::from_heights(&[3, 5, 4]));
         assert_eq!(text(&code.encode(&Node::new([1, 3, 2]))), "01011010");
         let repaired = |indices: [u32; 3]| text(&code.encode(&code.decode(&code.bits(indices))));
         assert_eq!(repaired([1, 0, 5]), "01000000");
@@ -231,7 +220,7 @@ mod tests {
     #[test]
     fn every_node_has_a_code_of_its_own() {
         let lattice = Lattice::new(Node::new([1, 0, 2]), Node::new([3, 0, 5]));
-        let code = Code::new(&lattice);
+        let code = NodeBits::new(&lattice);
         assert_eq!(code.len(), 4);
         for node in lattice.nodes() {
             assert_eq!(code.decode(&code.encode(&node)), node);

@@ -23,7 +23,7 @@ use crate::model::counting::Facet;
 use crate::model::domain::DomainView;
 use crate::model::lattice::{Lattice, Level, Node};
 use crate::model::policy::Loss;
-use crate::model::recoding::{Cut, Recoding, Value};
+use crate::model::recoding::{Cut, GeneralizedValue, Recoding};
 use crate::search::aim::Aim;
 use crate::search::evaluator::Evaluator;
 use crate::search::exact::optimal::Optimal;
@@ -313,14 +313,14 @@ fn occurring(base: &dyn Classes, attribute: usize, view: &DomainView) -> Vec<boo
 fn glm_rise(base: &dyn Classes, attribute: usize, view: &DomainView, taxonomy: &Taxonomy, weight: f64) -> Vec<f64> {
     let mut records = vec![0.0; taxonomy.len()];
     for (class, &rows) in base.rows().iter().enumerate() {
-        let leaf = taxonomy.id(Value { level: 0, code: base.code(class, attribute) });
+        let leaf = taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, attribute) });
         records[leaf as usize] += f64::from(rows);
     }
     let mut rise = vec![0.0; taxonomy.len()];
     // Children have smaller numbers than their parents, so they are summed up before they are needed.
     for value in 0..taxonomy.len() as ValueId {
         let cost = |id: ValueId| {
-            let Value { level, code } = taxonomy.value(id);
+            let GeneralizedValue { level, code } = taxonomy.value(id);
             view.level(level).loss()[code as usize]
         };
         let children = taxonomy.children(value);
@@ -337,7 +337,7 @@ fn glm_rise(base: &dyn Classes, attribute: usize, view: &DomainView, taxonomy: &
 fn entropy_loss(base: &dyn Classes, attribute: usize, facet: usize, taxonomy: &Taxonomy) -> Vec<f64> {
     let mut counts: Vec<Vec<f64>> = vec![Vec::new(); taxonomy.len()];
     for class in 0..base.len() {
-        let leaf = taxonomy.id(Value { level: 0, code: base.code(class, attribute) });
+        let leaf = taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, attribute) });
         let histogram = base.histogram(facet, class);
         for (&code, &count) in histogram.codes.iter().zip(histogram.counts) {
             let own = &mut counts[leaf as usize];

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::frequency::set::{Classes, Tally};
+use crate::frequency::set::{ClassTally, Classes};
 use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::Level;
-use crate::model::recoding::{Cut, Value};
+use crate::model::recoding::{Cut, GeneralizedValue};
 use crate::privacy::{Class, Rules};
 
 /// A value of a taxonomy, numbered over all levels.
@@ -43,7 +43,7 @@ impl Taxonomy {
         for level in 0..view.height() {
             let mut above = vec![false; view.level(level + 1).len()];
             for code in (0..occurs.len()).filter(|&code| occurs[code]) {
-                let value = taxonomy.id(Value { level, code: code as Code });
+                let value = taxonomy.id(GeneralizedValue { level, code: code as Code });
                 above[view.level(level).parent()[code] as usize] = true;
                 if let Some(parent) = taxonomy.parent(value) {
                     taxonomy.children[parent as usize].push(value);
@@ -60,21 +60,21 @@ impl Taxonomy {
     }
 
     /// The number of a value.
-    pub(super) fn id(&self, value: Value) -> ValueId {
+    pub(super) fn id(&self, value: GeneralizedValue) -> ValueId {
         self.starts[usize::from(value.level)] + value.code
     }
 
     /// The value of a number.
-    pub(super) fn value(&self, id: ValueId) -> Value {
+    pub(super) fn value(&self, id: ValueId) -> GeneralizedValue {
         let level = self.starts.partition_point(|&start| start <= id) - 1;
-        Value { level: level as Level, code: id - self.starts[level] }
+        GeneralizedValue { level: level as Level, code: id - self.starts[level] }
     }
 
     /// The value one level up; `None` at the top.
     pub(super) fn parent(&self, id: ValueId) -> Option<ValueId> {
-        let Value { level, code } = self.value(id);
+        let GeneralizedValue { level, code } = self.value(id);
         let parent = *self.view.level(level).parent().get(code as usize)?;
-        Some(self.id(Value { level: level + 1, code: parent }))
+        Some(self.id(GeneralizedValue { level: level + 1, code: parent }))
     }
 
     /// The values above, from the parent to the top.
@@ -90,7 +90,8 @@ impl Taxonomy {
     /// The value that each leaf code has in a cut.
     pub(super) fn ids(&self, cut: &Cut) -> Vec<ValueId> {
         let maps: Vec<Vec<Code>> = (0..=self.view.height()).map(|level| self.view.between(0, level)).collect();
-        let id = |(leaf, &level): (usize, &Level)| self.id(Value { level, code: maps[usize::from(level)][leaf] });
+        let id =
+            |(leaf, &level): (usize, &Level)| self.id(GeneralizedValue { level, code: maps[usize::from(level)][leaf] });
         cut.levels().iter().enumerate().map(id).collect()
     }
 }
@@ -100,7 +101,7 @@ struct TreeNode {
     value: ValueId,
     children: FxHashMap<ValueId, NodeId>,
     /// At leaves only.
-    tally: Option<Tally>,
+    tally: Option<ClassTally>,
     alive: bool,
 }
 
@@ -294,7 +295,7 @@ impl<'a> Tea<'a> {
         if attribute == self.taxonomies.len() {
             let tallies = || nodes.iter().filter_map(|&node| self.nodes[node as usize].tally.as_ref());
             tallies().for_each(|tally| *change.gone.entry(tally.size()).or_default() += 1);
-            change.new = change.new.into_iter().chain([Tally::merged_size(tallies())]).min();
+            change.new = change.new.into_iter().chain([ClassTally::merged_size(tallies())]).min();
             return;
         }
         let mut same: FxHashMap<ValueId, SmallVec<[NodeId; 4]>> = FxHashMap::default();
@@ -347,7 +348,7 @@ impl<'a> Tea<'a> {
         }
     }
 
-    fn holds(&self, tally: &Tally) -> bool {
+    fn holds(&self, tally: &ClassTally) -> bool {
         tally.with_histograms(|facets| self.rules.hold_alone(&Class { size: tally.size(), facets }))
     }
 
@@ -403,7 +404,7 @@ mod tests {
             let leaves = (0..self.nodes.len()).filter(|&n| self.nodes[n].alive && self.nodes[n].tally.is_some());
             let label = |leaf: usize, attribute: usize| {
                 let taxonomy = &self.taxonomies[attribute];
-                let Value { level, code } = taxonomy.value(self.value_of(leaf as NodeId, attribute));
+                let GeneralizedValue { level, code } = taxonomy.value(self.value_of(leaf as NodeId, attribute));
                 taxonomy.view.level(level).label(code).to_owned()
             };
             leaves
@@ -424,7 +425,7 @@ mod tests {
         fn named(&self, attribute: usize, label: &str) -> ValueId {
             let taxonomy = &self.taxonomies[attribute];
             let is = |&id: &ValueId| {
-                let Value { level, code } = taxonomy.value(id);
+                let GeneralizedValue { level, code } = taxonomy.value(id);
                 level > 0 && taxonomy.view.level(level).label(code) == label
             };
             (0..taxonomy.len() as ValueId).find(is).unwrap()
@@ -543,7 +544,7 @@ mod tests {
             let order: Vec<usize> = (0..taxonomies.len()).collect();
             let mut tea = Tea::new(&*base, &order, &taxonomies, &start, &table.rules);
             let mut in_cut: Vec<BTreeSet<ValueId>> = taxonomies.iter().enumerate().map(|(a, taxonomy)| {
-                (0..base.len()).map(|class| taxonomy.id(Value { level: 0, code: base.code(class, a) })).collect()
+                (0..base.len()).map(|class| taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, a) })).collect()
             }).collect();
             for step in steps {
                 let possible: Vec<(usize, ValueId)> = taxonomies.iter().enumerate().flat_map(|(a, taxonomy)| {
@@ -570,9 +571,9 @@ mod tests {
                 let mut naive: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
                 for i in 0..table.rows.len() {
                     let labels = taxonomies.iter().enumerate().map(|(a, taxonomy)| {
-                        let leaf = taxonomy.id(Value { level: 0, code: table.rows.quasi(i)[a] });
+                        let leaf = taxonomy.id(GeneralizedValue { level: 0, code: table.rows.quasi(i)[a] });
                         let id = std::iter::once(leaf).chain(taxonomy.above(leaf)).find(|v| in_cut[a].contains(v)).unwrap();
-                        let Value { level, code } = taxonomy.value(id);
+                        let GeneralizedValue { level, code } = taxonomy.value(id);
                         taxonomy.view.level(level).label(code).to_owned()
                     }).collect();
                     naive.entry(labels).or_default().push(i);

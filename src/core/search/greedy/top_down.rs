@@ -10,13 +10,11 @@
 //! all of those fail. Minimises no loss: the node of best score is returned with whatever the policy's loss says of it.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use rand::Rng;
 
-use crate::model::domain::DomainView;
 use crate::model::lattice::{Lattice, Level, Node};
-use crate::search::aim::Aim;
+use crate::search::aim::{Aim, Scores};
 use crate::search::evaluator::Evaluator;
 use crate::search::front::objectives::Front;
 use crate::search::tags::Tags;
@@ -61,51 +59,6 @@ impl Search for TopDown {
 
     fn aim(&self, evaluator: &Evaluator<'_>, _front: Option<&Front>) -> Aim {
         Aim::Score(Scores::new(evaluator))
-    }
-}
-
-/// The paper's score, from how many values each attribute shows at each level.
-pub struct Scores {
-    /// Per attribute and level: priority times distinct values.
-    parts: Vec<Vec<u64>>,
-    priorities: Vec<u64>,
-}
-
-impl Scores {
-    /// The scores of one window.
-    pub fn new(evaluator: &Evaluator<'_>) -> Self {
-        let base = evaluator.sets().base();
-        let part = |(attribute, view): (usize, &Arc<DomainView>)| {
-            let mut codes: Vec<u32> = (0..base.len()).map(|class| base.code(class, attribute)).collect();
-            let priority = u64::from(evaluator.policy().quasi[attribute].priority.max(1));
-            (0..=view.height())
-                .map(|level| {
-                    codes.sort_unstable();
-                    codes.dedup();
-                    let distinct = codes.len() as u64;
-                    if level < view.height() {
-                        let parent = view.level(level).parent();
-                        codes.iter_mut().for_each(|code| *code = parent[*code as usize]);
-                    }
-                    priority * distinct
-                })
-                .collect()
-        };
-        Self {
-            parts: evaluator.sets().domains().iter().enumerate().map(part).collect(),
-            priorities: evaluator.policy().quasi.iter().map(|quasi| u64::from(quasi.priority.max(1))).collect(),
-        }
-    }
-
-    /// How many classes a node could have, as a logarithm.
-    fn cells(&self, node: &Node) -> f64 {
-        let values = node.levels().iter().zip(&self.parts).map(|(&level, parts)| parts[usize::from(level)]);
-        values.zip(&self.priorities).map(|(part, priority)| ((part / priority).max(1) as f64).ln()).sum()
-    }
-
-    /// The score of a node; higher is better.
-    pub fn of(&self, node: &Node) -> u64 {
-        node.levels().iter().zip(&self.parts).map(|(&level, parts)| parts[usize::from(level)]).sum()
     }
 }
 

@@ -11,31 +11,31 @@ use crate::model::policy::SuppressionAction;
 
 /// Rows by outcome.
 #[derive(Clone, Default)]
-pub(super) struct Outcomes {
-    pub(super) published: Vec<RowRef>,
+pub(in crate::anonymizer) struct Outcomes {
+    pub(in crate::anonymizer) published: Vec<RowRef>,
     /// Fresh rows that wait for a later release.
-    pub(super) held: Vec<u32>,
+    pub(in crate::anonymizer) held: Vec<u32>,
     /// Fresh rows that are suppressed.
-    pub(super) suppressed: Vec<u32>,
+    pub(in crate::anonymizer) suppressed: Vec<u32>,
     /// Held rows that are suppressed because the commit metadata has no space for them.
-    pub(super) expired: Vec<u32>,
+    pub(in crate::anonymizer) expired: Vec<u32>,
 }
 
 impl Outcomes {
     /// Leaves all of `rows` fresh rows out.
-    pub(super) fn none_published(action: SuppressionAction, rows: usize) -> Self {
+    pub(in crate::anonymizer) fn none_published(action: SuppressionAction, rows: usize) -> Self {
         let mut outcomes = Self::default();
         (0..rows as u32).for_each(|i| outcomes.leave_out(action, i));
         outcomes
     }
 
     /// Suppresses all of `rows` fresh rows.
-    pub(super) fn all_suppressed(rows: usize) -> Self {
+    pub(in crate::anonymizer) fn all_suppressed(rows: usize) -> Self {
         Self { suppressed: (0..rows as u32).collect(), ..Self::default() }
     }
 
     /// Leaves fresh row i out, as the policy says.
-    pub(super) fn leave_out(&mut self, action: SuppressionAction, i: u32) {
+    pub(in crate::anonymizer) fn leave_out(&mut self, action: SuppressionAction, i: u32) {
         match action {
             SuppressionAction::Drop => self.suppressed.push(i),
             SuppressionAction::Hold { .. } => self.held.push(i),
@@ -43,14 +43,14 @@ impl Outcomes {
     }
 
     /// Lets all held rows go on waiting; false if none was to be published.
-    pub(super) fn leave_held_out(&mut self) -> bool {
+    pub(in crate::anonymizer) fn leave_held_out(&mut self) -> bool {
         let before = self.published.len();
         self.published.retain(|row| matches!(row, RowRef::Fresh(_)));
         self.published.len() < before
     }
 
     /// Leaves all rows out; false if none was to be published.
-    pub(super) fn leave_all_out(&mut self, action: SuppressionAction) -> bool {
+    pub(in crate::anonymizer) fn leave_all_out(&mut self, action: SuppressionAction) -> bool {
         let published = std::mem::take(&mut self.published);
         for row in &published {
             if let RowRef::Fresh(i) = row {
@@ -61,7 +61,7 @@ impl Outcomes {
     }
 
     /// For each held row whether it goes on waiting.
-    pub(super) fn still_held(&self, held: usize) -> Vec<bool> {
+    pub(in crate::anonymizer) fn still_held(&self, held: usize) -> Vec<bool> {
         let mut stays = vec![true; held];
         let published = self.published.iter().filter_map(|row| if let RowRef::Held(i) = row { Some(*i) } else { None });
         published.chain(self.expired.iter().copied()).for_each(|i| stays[i as usize] = false);
@@ -69,7 +69,7 @@ impl Outcomes {
     }
 
     /// The rows that wait after the release, the oldest first.
-    pub(super) fn waiting(&self, rows: &Rows, held: &Rows) -> Vec<RowRef> {
+    pub(in crate::anonymizer) fn waiting(&self, rows: &Rows, held: &Rows) -> Vec<RowRef> {
         let stays = self.still_held(held.len());
         let held_still = (0..held.len() as u32).filter(|&i| stays[i as usize]).map(RowRef::Held);
         let mut waiting: Vec<RowRef> = held_still.chain(self.held.iter().map(|&i| RowRef::Fresh(i))).collect();
@@ -79,7 +79,7 @@ impl Outcomes {
     }
 
     /// The same outcomes, but with some of the waiting rows suppressed.
-    pub(super) fn suppressing(&self, oldest: &[RowRef]) -> Self {
+    pub(in crate::anonymizer) fn suppressing(&self, oldest: &[RowRef]) -> Self {
         let mut outcomes = self.clone();
         let mut fresh = Vec::new();
         for row in oldest {
@@ -96,7 +96,7 @@ impl Outcomes {
 }
 
 /// The rows that `row` refers to, and its index there.
-pub(super) fn source<'r>(row: RowRef, rows: &'r Rows, held: &'r Rows) -> (&'r Rows, usize) {
+pub(in crate::anonymizer) fn source<'r>(row: RowRef, rows: &'r Rows, held: &'r Rows) -> (&'r Rows, usize) {
     match row {
         RowRef::Fresh(i) => (rows, i as usize),
         RowRef::Held(i) => (held, i as usize),

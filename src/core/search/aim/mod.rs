@@ -3,15 +3,18 @@
 //! A search returns the best recoding by its aim; [`choose`](super::choose) asks the same aim whether the last recoding is as
 //! good, so that stickiness follows the search and not the policy's loss behind its back.
 
+mod scores;
+
 use super::evaluator::{Evaluation, Evaluator};
-use super::evolutionary::granulation_ga::security_times_quality;
 use super::front::objectives::Objectives;
 use super::front::preference::{Preference, Rank};
-use super::greedy::top_down::Scores;
 use crate::loss::Quality;
+use crate::model::lattice::Node;
 use crate::model::policy::Loss;
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::UnmetBound;
+
+pub use scores::Scores;
 
 /// What a search is after.
 pub enum Aim {
@@ -58,4 +61,15 @@ impl Aim {
             _ => Vec::new(),
         }
     }
+}
+
+/// The security factor times the quality of a node; records that are left out have no quality.
+pub(crate) fn security_times_quality(
+    quality: &Quality,
+    evaluator: &Evaluator<'_>,
+    node: &Node,
+    evaluation: &Evaluation,
+) -> f64 {
+    let published = 1.0 - evaluation.suppressed as f64 / evaluator.records().max(1) as f64;
+    evaluation.security.max(0.0) * quality.of(node) * published
 }

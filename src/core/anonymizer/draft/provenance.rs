@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::Draft;
+use super::Draft;
 use super::left_out;
 use super::outcomes::source;
 use crate::frequency::store::Origins;
@@ -17,7 +17,7 @@ use crate::window::ClosedWindow;
 
 impl Draft {
     /// The provenance of the rows to publish; losses are added when the rows are generalized.
-    pub(super) fn provenance(&self) -> Provenance {
+    pub(in crate::anonymizer) fn provenance(&self) -> Provenance {
         let Self { window, outcomes, chosen, .. } = self;
         let chosen = chosen.as_ref();
         let released_held = outcomes.published.iter().filter(|row| matches!(row, RowRef::Held(_))).count();

@@ -13,21 +13,26 @@ use crate::generalize::{ClassIndex, Numbers, RowRef};
 use crate::local::Regions;
 use crate::model::batch::Rows;
 use crate::model::domain::Code;
-use crate::model::recoding::{Column, Recoding, Value};
+use crate::model::recoding::{Column, GeneralizedValue, Recoding};
 use crate::search::evaluator::Evaluator;
 
-use super::sliding::Numbering;
+use super::numbering::Numbering;
 
 /// Classes of rows, with the labels of their codes.
 #[derive(Clone)]
-pub(super) struct Grouping {
-    pub(super) numbers: Arc<Numbers>,
-    pub(super) columns: Vec<Arc<Column>>,
+pub(in crate::anonymizer) struct Grouping {
+    pub(in crate::anonymizer) numbers: Arc<Numbers>,
+    pub(in crate::anonymizer) columns: Vec<Arc<Column>>,
 }
 
 impl Grouping {
     /// The classes of fresh and held rows by a recoding.
-    pub(super) fn of(recoding: &Recoding, rows: &Rows, held: &Rows, dictionaries: &Dictionaries) -> Self {
+    pub(in crate::anonymizer) fn of(
+        recoding: &Recoding,
+        rows: &Rows,
+        held: &Rows,
+        dictionaries: &Dictionaries,
+    ) -> Self {
         let columns = columns(recoding, dictionaries);
         let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
         let mut number = |rows: &Rows| {
@@ -40,10 +45,15 @@ impl Grouping {
     }
 
     /// The classes of fresh and held rows by the regions of a schedule. Rows that are left over have a class of their own at the top.
-    pub(super) fn of_regions(regions: &Regions, rows: &Rows, held: &Rows, dictionaries: &Dictionaries) -> Self {
+    pub(in crate::anonymizer) fn of_regions(
+        regions: &Regions,
+        rows: &Rows,
+        held: &Rows,
+        dictionaries: &Dictionaries,
+    ) -> Self {
         let columns: Vec<Arc<Column>> = dictionaries.quasi.iter().map(|view| Arc::new(Column::mixed(view))).collect();
         let left_over = regions.len() as u32;
-        let code = |(column, &value): (&Arc<Column>, &Value)| column.code(value).unwrap_or_default();
+        let code = |(column, &value): (&Arc<Column>, &GeneralizedValue)| column.code(value).unwrap_or_default();
         let mut cells: Vec<Code> =
             (0..left_over).flat_map(|class| columns.iter().zip(regions.labels(class)).map(code)).collect();
         cells.extend(columns.iter().map(|column| column.len() as Code - 1));
@@ -54,12 +64,12 @@ impl Grouping {
     }
 
     /// The columns of a recoding, for a draft that publishes no rows.
-    pub(super) fn without_rows(recoding: &Recoding, dictionaries: &Dictionaries) -> Self {
+    pub(in crate::anonymizer) fn without_rows(recoding: &Recoding, dictionaries: &Dictionaries) -> Self {
         Self { numbers: Arc::default(), columns: columns(recoding, dictionaries) }
     }
 
     /// The classes of the rows of a sliding window; `numbering` looks up only rows that came since its last call.
-    pub(super) fn followed(
+    pub(in crate::anonymizer) fn followed(
         numbering: &mut Numbering,
         recoding: &Recoding,
         rows: &Arc<Rows>,
@@ -71,7 +81,7 @@ impl Grouping {
 
     /// For each class whether the policy lets it be published, by the counts of the evaluator. Classes of held rows only are not
     /// counted there, so they are never published.
-    pub(super) fn publishable(&self, recoding: &Recoding, evaluator: &Evaluator<'_>) -> Vec<bool> {
+    pub(in crate::anonymizer) fn publishable(&self, recoding: &Recoding, evaluator: &Evaluator<'_>) -> Vec<bool> {
         let mut index = ClassIndex::new(self.columns.iter().map(|column| column.len()));
         let width = self.columns.len();
         for class in 0..self.numbers.count {
@@ -89,7 +99,7 @@ impl Grouping {
     }
 
     /// The places in `rows` class by class, classes in the order of their first row.
-    pub(super) fn members(&self, rows: &[RowRef]) -> Vec<Vec<usize>> {
+    pub(in crate::anonymizer) fn members(&self, rows: &[RowRef]) -> Vec<Vec<usize>> {
         let mut order = vec![usize::MAX; self.numbers.count];
         let mut classes: Vec<Vec<usize>> = Vec::new();
         for (at, &row) in rows.iter().enumerate() {
@@ -104,12 +114,12 @@ impl Grouping {
     }
 
     /// The published code of a class in one attribute.
-    pub(super) fn code(&self, class: u32, attribute: usize) -> Code {
+    pub(in crate::anonymizer) fn code(&self, class: u32, attribute: usize) -> Code {
         self.numbers.cells[class as usize * self.columns.len() + attribute]
     }
 
     /// The class of a row.
-    pub(super) fn number(&self, row: RowRef) -> u32 {
+    pub(in crate::anonymizer) fn number(&self, row: RowRef) -> u32 {
         match row {
             RowRef::Fresh(i) => self.numbers.fresh[i as usize],
             RowRef::Held(i) => self.numbers.held[i as usize],

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::event::Millis;
+use crate::model::event::Millis;
 
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

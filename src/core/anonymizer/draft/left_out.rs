@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::draft::Draft;
+use super::Draft;
 use crate::model::domain::{Code, DomainView};
 use crate::model::policy::{Policy, QuasiIdentifier};
 use crate::model::release::manifest::{Group, Unmet};
@@ -23,7 +23,7 @@ const FEWEST_PEOPLE: u32 = 5;
 const MOST_GROUPS: usize = 20;
 
 /// Why nothing is published by the recoding that was chosen.
-pub(super) fn unmet(chosen: &Chosen) -> Unmet {
+pub(in crate::anonymizer) fn unmet(chosen: &Chosen) -> Unmet {
     match chosen.stop {
         _ if chosen.evaluation.satisfies => Unmet::Forbidden,
         StopReason::Budget | StopReason::Deadline | StopReason::Cancelled => Unmet::Unfound,
@@ -33,7 +33,7 @@ pub(super) fn unmet(chosen: &Chosen) -> Unmet {
 
 /// The number of counted records of a window, and for each attribute how many of them have the top instead of a value without
 /// a place.
-pub(super) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Arc<str>, u64)>) {
+pub(in crate::anonymizer) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Arc<str>, u64)>) {
     let base = window.sets.base();
     let count = |(attribute, (quasi, view)): (usize, (&QuasiIdentifier, &Arc<DomainView>))| {
         let at_top = |&class: &usize| Some(base.code(class, attribute)) == view.top_code();
@@ -46,7 +46,7 @@ pub(super) fn fallbacks(policy: &Policy, window: &ClosedWindow) -> (u64, Vec<(Ar
 
 /// The values of which half or more of the records was left out, with enough people each. None for a release whose plan lists
 /// the shown records: the operator was told when it was planned.
-pub(super) fn groups(draft: &Draft) -> Vec<Group> {
+pub(in crate::anonymizer) fn groups(draft: &Draft) -> Vec<Group> {
     let Draft { policy, rows, outcomes, grouping, .. } = draft;
     let least = u64::from(policy.k().0.max(FEWEST_PEOPLE));
     let left_out: Vec<usize> = outcomes.suppressed.iter().chain(&outcomes.held).map(|&i| i as usize).collect();

@@ -5,12 +5,19 @@
 //! [`Uncommitted::fit`](super::uncommitted::Uncommitted::fit) suppresses waiting records that cannot be committed,
 //! [`Draft::generalize`] makes the batch for the gate. A draft owns its inputs, so the gate can refuse it and it can be changed
 //! and tried again; the state of the anonymizer changes only after the gate.
+//!
+//! `grouping.rs` turns a recoding into classes, and `numbering.rs` keeps the classes of a sliding window from slide to slide;
+//! `outcomes.rs` holds the outcome of each row; `provenance.rs` and `left_out.rs` describe the release for manifest and operator.
+
+mod grouping;
+pub(super) mod left_out;
+mod numbering;
+mod outcomes;
+mod provenance;
 
 use std::sync::Arc;
 
 use super::Anonymizer;
-use super::grouping::Grouping;
-use super::outcomes::{Outcomes, source};
 use crate::failpoint::defect;
 use crate::frequency::store::FrequencySets;
 use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
@@ -26,6 +33,10 @@ use crate::render::render;
 use crate::search::choose::Chosen;
 use crate::search::evaluator::Evaluator;
 use crate::window::{ClosedWindow, TooWide};
+
+pub(super) use grouping::Grouping;
+pub(super) use numbering::Numbering;
+pub(super) use outcomes::{Outcomes, source};
 
 /// A release before the gate.
 pub(super) struct Draft {
