@@ -19,7 +19,7 @@ use crate::codec::{Encode as _, PublishedRow};
 use crate::config::{Config, Purpose, SourceConfig};
 use crate::gate::Release;
 use crate::model::policy::{Policy, RecodingKind};
-use crate::model::release::manifest::Manifest;
+use crate::model::release::manifest::{Manifest, rounded};
 use crate::pipeline::Summary;
 use crate::privacy::Rules;
 use crate::sink::{Delivery, Sink, SinkError};
@@ -68,8 +68,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
         object["seed"] = json!(args.seed);
         object["elapsed_ms"] = json!(elapsed.as_millis() as u64);
         object["recoding"] = json!(config.policy.recoding.as_str());
-        object["mean_loss"] = json!(recodings.map(|(own, _)| own));
-        object["mean_loss_with_local"] = json!(local);
+        object["mean_loss"] = json!(recodings.map(|(own, _)| rounded(own)));
+        object["mean_loss_with_local"] = json!(local.map(rounded));
         object["per_release"] = Value::Array(releases);
         print(&object.to_string())?;
     } else {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::shared::{Batch, ReleaseReport};
 use crate::gate::Release;
-use crate::model::policy::{Policy, QuasiIdentifier};
+use crate::model::policy::{Policy, QuasiIdentifier, RecodingKind};
 use crate::model::release::manifest::{AttributeLevel, Provenance};
 use crate::model::schema::Role;
 use crate::plot::{count, figure};
@@ -126,7 +126,11 @@ fn attributes(report: &ReleaseReport, batch: &Batch, release: &Release, insight:
     let insight = insight.filter(|_| !release.is_empty());
     html.raw("<div class=\"cards\"><div>");
     let levels: Vec<u8> = from.recoding.iter().map(|level| level.level).collect();
-    html.picture(pictures::levels(policy, &levels), "Nothing was generalized.").raw("</div><div>");
+    // With levels of their own for each record there is no single one to draw.
+    if from.recoding.iter().all(|level| level.finest.is_none_or(|finest| finest == level.level)) {
+        html.picture(pictures::levels(policy, &levels), "Nothing was generalized.");
+    }
+    html.raw("</div><div>");
     if let Some(insight) = insight {
         html.picture(pictures::attribute_losses(policy, insight), "");
     }
@@ -287,6 +291,11 @@ fn sizes(release: &Release, html: &mut Html) {
 }
 
 fn search(from: &Provenance, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
+    if policy.recoding == RecodingKind::Local {
+        let how = "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
+        html.text("p", &format!("{how} {} ms.", figure(from.search_ms)));
+        return;
+    }
     let said = format!(
         "By {}, which counted {} of {} generalizations in {} ms and ended because: {}.",
         from.algorithm,
