@@ -48,7 +48,8 @@
 //! - *hierarchy*: the values of one attribute on levels; level 0 is the value itself, the top is one value for everything.
 //! - *node*: one level per quasi-identifier; all nodes are the [`Lattice`](model::lattice::Lattice).
 //! - *cut*: one generalized value per leaf of a hierarchy, on levels that may differ.
-//! - *recoding*: how a release is generalized, a node or one cut per quasi-identifier.
+//! - *recoding*: how a release is generalized, a node, one cut per quasi-identifier, or a schedule.
+//! - *schedule*: nodes from fine to coarse; each record has the levels of the first one at which its class is large enough.
 //! - *class*: the rows that share all their generalized values. *Block*: the rows that share that of one attribute.
 //! - *frequency set*: the classes of a node with their sizes. *Rollup*: a coarser set added up from a finer one.
 //! - *criterion*: a condition that every class must meet. *Policy*: all criteria, fields, limits and the loss.
@@ -84,7 +85,7 @@
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
 //! anonymizer -> encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search, window
-//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, window
+//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, usefulness, window
 //! codec      -> model
 //! config     -> codec, kafka, model, privacy, search, window
 //! encode     -> model

@@ -38,6 +38,10 @@ fn demo_in_a_pipe_is_plain_lines_that_add_up() {
     let desk = Desk::new();
     let left = desk.run(&["demo", "--records", "6000", "--rate", "0"]).expect(0);
     assert!(left.out.contains("6,000 records in = "), "{}", left.out);
+    assert!(left.out.contains("Recoding: full-domain."), "{}", left.out);
+    let compared = left.out.lines().find(|line| line.starts_with("with recoding: local the same windows would lose "));
+    let figures: Vec<f64> = compared.unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(matches!(figures[..], [local, own] if 0.0 < local && local < own), "{compared:?}");
     assert!(!left.out.contains('\u{1b}') && left.err.is_empty(), "no colours and no progress: {:?}", left.err);
 }
 
@@ -241,6 +245,103 @@ fn search_tells_what_it_found() {
     assert!(table.out.contains("glm") && table.out.contains("age "), "{}", table.out);
     let unknown = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", "magic"]).expect(2);
     assert!(unknown.err.contains("optimal"), "{}", unknown.err);
+}
+
+/// A policy for the people of `generate`, with a label, and 2,000 of them.
+fn generated(desk: &Desk, more: &str) {
+    desk.write("in.csv", desk.run(&["generate", "--records", "2000", "--format", "csv", "--seed", "3"]).expect(0).out);
+    desk.write(
+        "policy.yaml",
+        format!(
+            "policy:
+  quasi_identifiers:
+    - {{ name: age, hierarchy: {{ intervals: {{ widths: [5, 10, 20], min: 0, max: 120 }} }} }}
+    - {{ name: sex, hierarchy: trivial }}
+    - {{ name: zip, hierarchy: {{ prefix: {{ length: 5 }} }} }}
+  sensitive: [{{ name: occupation }}]
+  label: occupation
+  subject: user_id
+  privacy: [{{ k-anonymity: 5 }}]
+{more}"
+        ),
+    );
+}
+
+#[test]
+fn recodings_are_shown_side_by_side() {
+    let desk = Desk::new();
+    for own in ["full-domain", "subtree", "local"] {
+        generated(&desk, &format!("  recoding: {own}\n"));
+        let json = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--json"]).expect(0).json();
+        for key in REPORT_KEYS {
+            assert!(json.get(key).is_some(), "{key} in {json}");
+        }
+        let recodings = json["recodings"].as_array().unwrap();
+        let of = |key: &str| recodings.iter().map(|one| one[key].clone()).collect::<Vec<_>>();
+        assert_eq!(of("recoding"), ["full-domain", "subtree", "local"]);
+        let asked: Vec<&Value> = recodings.iter().filter(|one| one["asked"] == true).collect();
+        assert_eq!((asked.len(), &asked[0]["recoding"]), (1, &own.into()));
+        assert_eq!(asked[0]["loss"], json["loss"]["glm"], "the object is that of the policy's own recoding");
+        let losses: Vec<f64> = of("loss").iter().map(|loss| loss.as_f64().unwrap()).collect();
+        assert!(losses[0] >= losses[1] && losses[1] > losses[2], "{losses:?}");
+        for one in recodings {
+            assert!(one["k_achieved"].as_u64() >= Some(5) && one["satisfies"] == true, "{one}");
+            let useful = &one["usefulness"];
+            let share = |key: &str| useful[key].as_f64().filter(|share| (0.0..=1.0).contains(share)).unwrap();
+            assert!(share("loss_median") <= share("loss_p95"), "{one}");
+            assert!(share("counts_by_one") >= share("counts_by_two"), "{one}");
+            assert_eq!(useful["loss_by_attribute"].as_object().unwrap().len(), 3, "{one}");
+            assert!(useful["classifier"]["published"].is_f64(), "{one}");
+        }
+        let shown = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0).out;
+        let mark = |name: &str| shown.lines().any(|line| line.trim_start().starts_with(&format!("{name} *")));
+        assert!(mark(own) && shown.matches(" *").count() == 1, "{shown}");
+        assert!(shown.contains("local: age 0 to ") && shown.contains("  loss: age "), "{shown}");
+    }
+}
+
+#[test]
+fn a_recoding_that_the_policy_rules_out_is_left_out() {
+    let desk = Desk::new();
+    generated(&desk, "  loss: entropy\n");
+    let json = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--json"]).expect(0).json();
+    assert!(json["recodings"][2]["left_out"].as_str().unwrap().contains("`entropy`"), "{json}");
+    let shown = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0).out;
+    assert!(shown.contains("local: left out"), "{shown}");
+    generated(&desk, "");
+    desk.write("few.csv", desk.read("in.csv").lines().take(4).map(|line| format!("{line}\n")).collect::<String>());
+    let none = desk.run(&["search", "-c", "policy.yaml", "few.csv"]).expect(1);
+    assert!(none.out.contains("local: publishes nothing"), "{}", none.out);
+    // An explicit search is the full-domain or subtree one, whatever the policy asks for.
+    generated(&desk, "  recoding: local\n");
+    let one = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--json", "--algorithm", "optimal"]).expect(0).json();
+    assert_eq!((&one["algorithm"], one["recoding"]["age"].is_u64()), (&"optimal".into(), true), "{one}");
+    let arguments = ["anonymize", "-c", "policy.yaml", "in.csv", "-o", "out.csv", "--algorithm", "optimal"];
+    assert!(desk.run(&arguments).expect(2).err.contains("remove --algorithm"));
+}
+
+#[test]
+fn reports_tell_what_a_release_is_still_good_for() {
+    let desk = Desk::new();
+    generated(&desk, "  recoding: local\n");
+    let search = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--json"]).expect(0).json();
+    let anonymize = |report: &str| {
+        desk.run(&["anonymize", "-c", "policy.yaml", "in.csv", "-o", "out.csv", "--report", report]).expect(0);
+        desk.read(report)
+    };
+    let report: Value = serde_json::from_str(&anonymize("report.json")).unwrap();
+    assert_eq!(report["usefulness"], search["recodings"][2]["usefulness"]);
+    let page = anonymize("report.html");
+    for wanted in [
+        "What the release is still good for",
+        "loss of the record in the middle",
+        "counts by two attributes",
+        "classifier of the label",
+        "With recoding: local.",
+        "record by record",
+    ] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
 }
 
 #[test]

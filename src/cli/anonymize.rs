@@ -13,6 +13,7 @@ use super::shared::{Batch, Failure, InputArgs, ReleaseReport, algorithm, is_stan
 use crate::codec::{Encode, EncodeError, Format};
 use crate::files::{FileError, ReplacedFile};
 use crate::gate::Release;
+use crate::model::policy::RecodingKind;
 use crate::plot::figure;
 use crate::search::Algorithm;
 use crate::source::Preamble;
@@ -52,6 +53,12 @@ pub(super) struct AnonymizeArgs {
 
 pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     let config = args.input.load()?;
+    if let (RecodingKind::Local, Some(algorithm)) = (config.policy.recoding, args.algorithm) {
+        return Err(Failure::Usage(format!(
+            "`recoding: local` follows a schedule that it learns, and `{}` finds none: remove --algorithm",
+            algorithm.as_str()
+        )));
+    }
     let format = announced(&args.output)?;
     refuse_same_file(&args.input.input, &args.output, "is the file that is read")?;
     if let Some(report) = &args.report {
@@ -66,7 +73,10 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     let page = args.report.as_deref().is_some_and(is_page);
     let (release, insight) = batch.release_with_insight(choice, seed, page.then_some(INSIGHT_TIME))?;
     batch.finish();
-    let report = ReleaseReport::new(&release);
+    let report = match &args.report {
+        Some(_) => ReleaseReport::measured(&batch.policy, &release),
+        None => ReleaseReport::new(&release),
+    };
     let mut report_file = None;
     if let Some(path) = &args.report {
         let text = match page {

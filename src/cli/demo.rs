@@ -1,6 +1,7 @@
 //! `veilstream demo`: runs the whole pipeline on synthetic records, without a broker and without files.
 //!
-//! Decoding, windows, searches, the gate and the accounting are those of the service; only the records are made up.
+//! Decoding, windows, searches, the gate and the accounting are those of the service; only the records are made up. A second run
+//! of the same records with `recoding: local`, as fast as it can and without a table, gives the loss for comparison.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -17,8 +18,8 @@ use crate::codec::json::JsonEncoder;
 use crate::codec::{Encode as _, PublishedRow};
 use crate::config::{Config, Purpose, SourceConfig};
 use crate::gate::Release;
-use crate::model::policy::Policy;
-use crate::model::release::manifest::Manifest;
+use crate::model::policy::{Policy, RecodingKind};
+use crate::model::release::manifest::{Manifest, rounded};
 use crate::pipeline::Summary;
 use crate::privacy::Rules;
 use crate::sink::{Delivery, Sink, SinkError};
@@ -33,8 +34,8 @@ const REFRESH: Duration = Duration::from_millis(100);
 /// Runs the whole pipeline on synthetic records and shows every release
 ///
 /// Generates records of a skewed population, in which people return and the mix changes half way, and sends them through the
-/// real pipeline. Prints one line per release, then the outcome of all records. Needs no broker and no file, and ends by
-/// itself.
+/// real pipeline. Prints one line per release, then the outcome of all records and what the same windows would lose with
+/// `recoding: local`. Needs no broker and no file, and ends by itself.
 #[derive(Debug, Args)]
 pub(super) struct DemoArgs {
     /// The seed; the same seed gives the same records
@@ -56,16 +57,42 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let (summary, releases, sample) = runtime()?.block_on(flow(args, &config))?;
     let elapsed = started.elapsed();
+    // After a signal there is nothing to compare.
+    let local = (summary.records_in == args.records && summary.not_met().is_none())
+        .then(|| loss_with_local(args, &config))
+        .transpose()?
+        .flatten();
+    let recodings = mean_loss(&config.policy, &releases).zip(local);
     if args.json {
         let mut object = json!(summary);
         object["seed"] = json!(args.seed);
         object["elapsed_ms"] = json!(elapsed.as_millis() as u64);
+        object["recoding"] = json!(config.policy.recoding.as_str());
+        object["mean_loss"] = json!(recodings.map(|(own, _)| rounded(own)));
+        object["mean_loss_with_local"] = json!(local.map(rounded));
         object["per_release"] = Value::Array(releases);
         print(&object.to_string())?;
     } else {
-        print(&closing(&summary, elapsed, &sample))?;
+        print(&closing(&summary, elapsed, recodings, &sample))?;
     }
     summary.not_met().map_or(Ok(()), |reason| Err(Failure::not_met(reason)))
+}
+
+/// The mean loss of the same windows with `recoding: local`.
+fn loss_with_local(args: &DemoArgs, config: &Config) -> Result<Option<f64>, Failure> {
+    let mut local = config.clone();
+    local.policy.recoding = RecodingKind::Local;
+    let quick = DemoArgs { rate: 0.0, json: true, ..*args };
+    let (_, releases, _) = runtime()?.block_on(flow(&quick, &local))?;
+    Ok(mean_loss(&local.policy, &releases))
+}
+
+/// The mean loss of the records of all releases; a suppressed record loses everything.
+fn mean_loss(policy: &Policy, releases: &[Value]) -> Option<f64> {
+    let records = |release: &Value| release["records_in"].as_f64();
+    let lost = |release: &Value| Some(records(release)? * release["loss"][policy.loss.as_str()].as_f64()?);
+    let (all, lost): (Option<f64>, Option<f64>) = (releases.iter().map(records).sum(), releases.iter().map(lost).sum());
+    all.filter(|all| *all > 0.0).zip(lost).map(|(all, lost)| lost / all)
 }
 
 async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, Vec<String>), Failure> {
@@ -142,9 +169,10 @@ impl TableSink<'_> {
             Rules::new(self.policy).iter().map(|rule| format!("{} {}", rule.name(), rule.required())).collect();
         print(&format!(
             "Synthetic records, anonymized window by window. Policy: {}; at most {}% suppressed.\n\
-             Levels are those of {}; 0 is the value itself.\n\n{}",
+             Recoding: {}. Levels are those of {}; 0 is the value itself.\n\n{}",
             criteria.join(", "),
             self.policy.suppression.0 * 100.0,
+            self.policy.recoding.as_str(),
             names.join(", "),
             header(self.policy.loss.as_str())
         ))
@@ -228,7 +256,8 @@ fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> 
     Ok(rows)
 }
 
-fn closing(summary: &Summary, elapsed: Duration, sample: &[String]) -> String {
+/// The outcome for people; `recodings` are the mean losses of these releases and with `recoding: local`.
+fn closing(summary: &Summary, elapsed: Duration, recodings: Option<(f64, f64)>, sample: &[String]) -> String {
     let count = |n: u64| HumanCount(n).to_string();
     let mut text = format!(
         "\n{} records in = {} published + {} suppressed + {} held + {} rejected\n{} releases in {:.1} s; the gate counted every \
@@ -241,6 +270,9 @@ fn closing(summary: &Summary, elapsed: Duration, sample: &[String]) -> String {
         summary.releases,
         elapsed.as_secs_f64(),
     );
+    if let Some((own, local)) = recodings {
+        text.push_str(&format!("\nwith recoding: local the same windows would lose {local:.3} instead of {own:.3}"));
+    }
     if !sample.is_empty() && io::stdout().is_terminal() {
         text.push_str("\n\nRows of the first release, as published:");
         sample.iter().for_each(|row| text.push_str(&format!("\n  {row}")));

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::shared::{Batch, ReleaseReport};
 use crate::gate::Release;
-use crate::model::policy::{Policy, QuasiIdentifier};
-use crate::model::release::manifest::Provenance;
+use crate::model::policy::{Policy, QuasiIdentifier, RecodingKind};
+use crate::model::release::manifest::{AttributeLevel, Provenance};
 use crate::model::schema::Role;
 use crate::plot::{count, figure};
 use crate::privacy::{Rule, Rules};
@@ -16,6 +16,7 @@ use crate::search::front::objectives::FrontPoint;
 use crate::search::insight::Insight;
 use crate::telemetry::html::{Html, STYLE};
 use crate::telemetry::pictures;
+use crate::usefulness::{Accuracy, Usefulness};
 
 /// Published values that are shown of each attribute. More fill the page; fewer do not show what they look like.
 const EXAMPLES: usize = 4;
@@ -39,6 +40,9 @@ pub(super) fn page(report: &ReleaseReport, batch: &Batch, release: &Release, ins
     html.card("What became of the records", |html| records(from, batch, html));
     html.raw("</div>");
     html.card("What was done to each attribute", |html| attributes(report, batch, release, insight, html));
+    if let Some(useful) = &report.usefulness {
+        html.card("What the release is still good for", |html| usefulness(useful, &batch.policy, html));
+    }
     if !release.is_empty() {
         html.raw("<div class=\"cards\">");
         html.card("Risk of re-identification", |html| risk(release, &batch.policy, html));
@@ -122,7 +126,11 @@ fn attributes(report: &ReleaseReport, batch: &Batch, release: &Release, insight:
     let insight = insight.filter(|_| !release.is_empty());
     html.raw("<div class=\"cards\"><div>");
     let levels: Vec<u8> = from.recoding.iter().map(|level| level.level).collect();
-    html.picture(pictures::levels(policy, &levels), "Nothing was generalized.").raw("</div><div>");
+    // With levels of their own for each record there is no single one to draw.
+    if from.recoding.iter().all(|level| level.finest.is_none_or(|finest| finest == level.level)) {
+        html.picture(pictures::levels(policy, &levels), "Nothing was generalized.");
+    }
+    html.raw("</div><div>");
     if let Some(insight) = insight {
         html.picture(pictures::attribute_losses(policy, insight), "");
     }
@@ -130,11 +138,12 @@ fn attributes(report: &ReleaseReport, batch: &Batch, release: &Release, insight:
     let examples = examples(policy.quasi.len(), release);
     let quasi = |(at, q): (usize, &QuasiIdentifier)| {
         let seen = insight.and_then(|insight| insight.attributes.get(at));
+        let lost = || report.usefulness.as_ref()?.loss_by_attribute.get(at).map(|(_, loss)| *loss);
         vec![
             q.name.to_string(),
             generalization(report, at, q),
             seen.map_or("-".into(), |a| format!("{} became {}", a.values_before, a.values_after)),
-            seen.map_or("-".into(), |a| percent(a.loss)),
+            seen.map(|a| a.loss).or_else(lost).map_or("-".into(), percent),
             examples[at].join(", "),
         ]
     };
@@ -168,6 +177,9 @@ fn generalization(report: &ReleaseReport, at: usize, quasi: &QuasiIdentifier) ->
     let from = report.provenance();
     let level = match from.recoding.get(at) {
         Some(level) if level.cut.is_some() => format!("generalized, by a cut up to level {}", level.level),
+        Some(AttributeLevel { level, finest: Some(finest), .. }) if finest != level => {
+            format!("generalized to levels {finest} to {level} of {}, record by record", quasi.hierarchy.height())
+        }
         Some(level) => format!("generalized to level {} of {}", level.level, quasi.hierarchy.height()),
         None => "not published".into(),
     };
@@ -178,6 +190,31 @@ fn generalization(report: &ReleaseReport, at: usize, quasi: &QuasiIdentifier) ->
         }
         None => level,
     }
+}
+
+/// What the rows lose, and what counts and a classifier would still get right.
+fn usefulness(useful: &Usefulness, policy: &Policy, html: &mut Html) {
+    let row = |measure: &str, value: f64| vec![measure.to_owned(), percent(value)];
+    let mut rows = vec![
+        row("loss of the record in the middle", useful.loss_median),
+        row("loss that one record in twenty exceeds", useful.loss_p95),
+        row("counts by one attribute: records in the right place", useful.counts_by_one),
+    ];
+    rows.extend(useful.counts_by_two.map(|share| row("counts by two attributes: records in the right place", share)));
+    if let Some(Accuracy { published, raw, majority }) = useful.classifier {
+        rows.push(row("classifier of the label, on published values: right", published));
+        rows.push(row("the same on the values as they were read", raw));
+        rows.push(row("always saying the most frequent label", majority));
+    }
+    html.table(&["measure", "share"], &rows);
+    let recoding = format!(
+        "With recoding: {}. `veilstream search` shows these figures for each recoding, side by side.",
+        policy.recoding.as_str()
+    );
+    html.text("p class=\"note\"", &recoding);
+    let note = "A record loses 0 % if all its values stay, and 100 % if it is suppressed or every value is at its top. Counts spread \
+                each published value evenly over the values below it.";
+    html.text("p class=\"note\"", note);
 }
 
 /// A few published values of each attribute.
@@ -254,6 +291,11 @@ fn sizes(release: &Release, html: &mut Html) {
 }
 
 fn search(from: &Provenance, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
+    if policy.recoding == RecodingKind::Local {
+        let how = "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
+        html.text("p", &format!("{how} {} ms.", figure(from.search_ms)));
+        return;
+    }
     let said = format!(
         "By {}, which counted {} of {} generalizations in {} ms and ended because: {}.",
         from.algorithm,

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::encode::{Encoded, Encoder};
 use crate::gate::Release;
 use crate::model::event::RejectCode;
-use crate::model::policy::{Policy, SuppressionAction};
+use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
 use crate::privacy::Rules;
 use crate::search::choose::Choice;
 use crate::search::insight::Insight;
@@ -67,19 +67,37 @@ impl Batch {
         self.progress.set_message(what);
     }
 
-    /// Makes the release of all its records; it may be empty. Each call counts anew, so that searches can be compared.
-    pub(in crate::cli) fn release(&self, choice: Choice, seed: u64) -> Result<Release, Failure> {
-        self.release_with_insight(choice, seed, None).map(|(release, _)| release)
+    /// Makes the release of all its records with another recoding than the policy's; it may be empty. Each call counts anew,
+    /// so that searches and recodings can be compared.
+    pub(in crate::cli) fn release_as(
+        &self,
+        recoding: RecodingKind,
+        choice: Choice,
+        seed: u64,
+    ) -> Result<Release, Failure> {
+        let policy = Arc::new(Policy { recoding, ..(*self.policy).clone() });
+        self.release_by(policy, choice, seed, None).map(|(release, _)| release)
     }
 
-    /// The same; spends `time` on a description of the search, if it is given and there is anything to search.
+    /// Makes the release of all its records; it may be empty. Spends `time` on a description of the search, if it is given
+    /// and there is anything to search.
     pub(in crate::cli) fn release_with_insight(
         &self,
         choice: Choice,
         seed: u64,
         time: Option<Duration>,
     ) -> Result<(Release, Option<Insight>), Failure> {
-        let mut anonymizer = Anonymizer::new(Arc::clone(&self.policy), choice, "file", seed);
+        self.release_by(Arc::clone(&self.policy), choice, seed, time)
+    }
+
+    fn release_by(
+        &self,
+        policy: Arc<Policy>,
+        choice: Choice,
+        seed: u64,
+        time: Option<Duration>,
+    ) -> Result<(Release, Option<Insight>), Failure> {
+        let mut anonymizer = Anonymizer::new(policy, choice, "file", seed);
         let window = self.window.recounted(anonymizer.rules().counting())?;
         if let Some(time) = time {
             anonymizer.look(time);

@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::Failure;
 use crate::gate::Release;
+use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, KeptField, Manifest, Provenance, rounded};
+use crate::usefulness::{Accuracy, Usefulness, usefulness};
 
 /// A release in figures; keeps no rows.
 pub(in crate::cli) struct ReleaseReport {
@@ -12,13 +14,20 @@ pub(in crate::cli) struct ReleaseReport {
     pub(in crate::cli) manifest: Manifest,
     /// True if the policy is met: something was published, or there was no record.
     pub(in crate::cli) satisfies: bool,
+    /// What the release is still good for; `None` if it was not measured or the release has no rows.
+    pub(in crate::cli) usefulness: Option<Usefulness>,
 }
 
 impl ReleaseReport {
     pub(in crate::cli) fn new(release: &Release) -> Self {
         let manifest = release.manifest().clone();
         let satisfies = !release.is_empty() || manifest.provenance.records_in == 0;
-        Self { manifest, satisfies }
+        Self { manifest, satisfies, usefulness: None }
+    }
+
+    /// The same with the usefulness of the release, which takes about as long as a search.
+    pub(in crate::cli) fn measured(policy: &Policy, release: &Release) -> Self {
+        Self { usefulness: usefulness(policy, release), ..Self::new(release) }
     }
 
     /// How the release was made.
@@ -58,13 +67,33 @@ impl ReleaseReport {
         })
     }
 
-    /// The same object with losses to three digits: a report is often handed on with the rows.
+    /// The same object with losses to three digits, because a report is often handed on with the rows, and with `usefulness`.
     pub(in crate::cli) fn json(&self) -> Value {
         let mut object = self.exact_json();
+        object["usefulness"] = self.usefulness_json();
         for loss in &self.provenance().work.losses {
             object["loss"][&loss.name] = json!(self.provenance().loss(&loss.name).map(rounded));
         }
         object
+    }
+
+    /// What the release is still good for, to three digits; null if it has no rows.
+    pub(in crate::cli) fn usefulness_json(&self) -> Value {
+        let Some(useful) = &self.usefulness else { return Value::Null };
+        let by_attribute = useful.loss_by_attribute.iter();
+        let by_attribute: Map<_, _> =
+            by_attribute.map(|(name, loss)| (name.to_string(), json!(rounded(*loss)))).collect();
+        let classifier = useful.classifier.as_ref().map(|Accuracy { published, raw, majority }| {
+            json!({ "published": rounded(*published), "raw": rounded(*raw), "majority": rounded(*majority) })
+        });
+        json!({
+            "loss_by_attribute": by_attribute,
+            "loss_median": rounded(useful.loss_median),
+            "loss_p95": rounded(useful.loss_p95),
+            "counts_by_one": rounded(useful.counts_by_one),
+            "counts_by_two": useful.counts_by_two.map(rounded),
+            "classifier": classifier,
+        })
     }
 
     /// Attributes with the number of records whose value has no place in the hierarchy and is published as its top.
