@@ -7,8 +7,9 @@
 //! `sticky` takes it if the old one loses noticeably more, `monotone` and `fixed` stay with the first (a schedule coarsens
 //! sparse regions by itself). Learning counts steps and no time, so that the same windows give the same schedules.
 //!
-//! Rules about a release as a whole (`min-security`) are left to the gate: where it refuses, the finest steps are skipped. The
-//! plan holds the schedule without the steps that were skipped, so a replay applies it once.
+//! Rules that need more than a class are left to the gate: `min-security`, `t-closeness` where rows are left out, `lkc` where
+//! subjects are counted. Where the gate refuses, or too many rows are left over, the finest steps are skipped; where that does not
+//! help either, nothing is published. The plan holds the schedule without the steps that were skipped, so a replay applies it once.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -23,10 +24,10 @@ use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
 use crate::local::{Effort, Regions, Table, Terms, apply, learn};
 use crate::loss;
-use crate::model::policy::RecodingKind;
+use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
-use crate::privacy::{Rules, Scope};
+use crate::privacy::Rules;
 use crate::search::choose::{Chosen, Levels};
 use crate::search::evaluator::Evaluation;
 use crate::search::{Algorithm, StopReason};
@@ -42,7 +43,8 @@ const MOST_WINDOWS_BETWEEN: u64 = 256;
 /// Learning is tried at once where a window loses so many times what the schedule lost when it was learnt. Smaller: chance
 /// alone starts it; larger: a drift costs readers more before it is noticed.
 const DRIFT: f64 = 1.3;
-/// Coarser starts that are tried where the gate refuses. More find a finer one, at the cost of a count each.
+/// Coarser starts that are tried where the gate refuses or too many rows are left over. More find a finer one, at the cost of a
+/// count each.
 const STARTS: usize = 12;
 /// The most bytes of a schedule in the commit metadata, one per level. Larger: no space for waiting records. Smaller: coarser schedules.
 const MAX_LEVELS: usize = 900;
@@ -92,25 +94,22 @@ impl Anonymizer {
         let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
         let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
         let last = schedule.steps().len() - 1;
-        let starts = if rules.of(Scope::Release).next().is_some() { STARTS } else { 0 };
-        let mut tried = None;
-        for start in 0..=starts {
-            let first = if starts == 0 { 0 } else { last * start / starts };
-            if tried == Some(first) {
-                continue;
-            }
-            tried = Some(first);
-            let regions = apply(&terms, &table, &schedule, first, allowed);
+        let mut starts: Vec<usize> = (0..=STARTS).map(|start| last * start / STARTS).collect();
+        starts.dedup();
+        for first in starts {
+            let regions = apply(&terms, &table, &schedule, first, self.spare(allowed));
             let used = schedule.skip(first);
             draft.introduces_schedule = draft.planned.is_some() || self.learning.introduced.as_ref() != Some(&used);
             let recoding = Recoding::Local(used.clone());
-            draft.recode_locally(self.chosen_locally(recoding, &regions, allowed, started), &regions);
+            if !draft.recode_locally(self.chosen_locally(recoding, &regions, allowed, started), &regions) {
+                continue;
+            }
             match draft.planned_to_show().cloned() {
                 Some(shown) => draft.show(&shown),
                 None => self.leave_recurring_out(&mut draft, &rules),
             }
             let closing = self.finish_locally(&mut draft, &rules);
-            if matches!(closing, Closing::Release(_)) || start == starts {
+            if matches!(closing, Closing::Release(_)) {
                 let dictionaries = &draft.window.dictionaries;
                 if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
                     self.learning.introduced = Some(used);
@@ -119,7 +118,16 @@ impl Anonymizer {
                 return closing;
             }
         }
+        draft.outcomes = Outcomes::none_published(self.policy.action, draft.rows.len());
         self.release_unsearched(draft)
+    }
+
+    /// How many of the `allowed` records may be left out where that loses less. None, where the policy suppresses values without a
+    /// place: how many of those count depends on earlier windows, which a replay does not know.
+    fn spare(&self, allowed: u64) -> u64 {
+        let policy = &self.policy;
+        let suppresses = [policy.unknown_value, policy.missing_value, policy.null_value].contains(&Fallback::Suppress);
+        if suppresses { 0 } else { allowed }
     }
 
     /// Learns a schedule from the windows of late, if it is time to, and takes it if `levels` says so. Takes long; call it when
@@ -218,14 +226,15 @@ impl Draft {
         schedule.fits(&self.policy.lattice()).then_some(schedule)
     }
 
-    /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule.
-    fn recode_locally(&mut self, chosen: Chosen, regions: &Regions) {
+    /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule; false if too many rows are left
+    /// over, and then none is published.
+    fn recode_locally(&mut self, chosen: Chosen, regions: &Regions) -> bool {
         let satisfies = chosen.evaluation.satisfies;
         let grouping = Grouping::of_regions(regions, &self.rows, &self.held, &self.window.dictionaries);
         self.recode_grouped(chosen, grouping);
         if !satisfies {
             self.outcomes = Outcomes::none_published(self.policy.action, self.rows.len());
-            return;
+            return false;
         }
         let mut outcomes = Outcomes::default();
         for i in 0..self.rows.len() {
@@ -239,5 +248,6 @@ impl Draft {
         self.outcomes = outcomes;
         let suppressed = (self.rows.len() + self.held.len() - self.outcomes.published.len()) as u64;
         self.search_losses = loss::of_rows(&self.policy, &self.generalize(), suppressed);
+        true
     }
 }
