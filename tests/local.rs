@@ -318,9 +318,12 @@ fn walk<'t>(table: &'t Table, lines: &[usize], schedule: &[&[u8]], k: usize) -> 
     steps
 }
 
-/// What the exclusion finds: cells, cells with fewer leaves than their label has, and cells with one leaf where the label has more.
+/// What the exclusion finds: rows, rows for which fewer combinations of leaves are left than their labels cover, cells, cells with
+/// fewer leaves than their label has, and cells with one leaf where the label has more.
 #[derive(Default)]
 struct Narrowed {
+    rows: usize,
+    combinations: usize,
     cells: usize,
     fewer: usize,
     one: usize,
@@ -332,32 +335,37 @@ struct Narrowed {
 fn refine(table: &Table, rows: &[Row], lines: &[usize], levels: &[u8], k: usize) -> Narrowed {
     let schedule: Vec<&[u8]> = levels.chunks(table.attributes.len()).collect();
     let steps = walk(table, lines, &schedule, k);
+    // The step that releases a tuple, and the values that it shows there.
     let released = |leaves: &[usize]| {
-        schedule.iter().zip(&steps).position(|(node, good)| good.contains(&shown(table, leaves, node)))
+        let at = |(step, node): (usize, &&[u8])| (step, shown(table, leaves, node));
+        schedule.iter().enumerate().map(at).find(|(step, values)| steps[*step].contains(values))
     };
     let mut tuples: Vec<Vec<usize>> = vec![Vec::new()];
     for attribute in &table.attributes {
         let leaves = 0..attribute.paths.len();
         tuples = tuples.iter().flat_map(|t| leaves.clone().map(move |leaf| [&t[..], &[leaf]].concat())).collect();
     }
-    let step_of: BTreeMap<&[usize], Option<usize>> = tuples.iter().map(|t| (&t[..], released(t))).collect();
+    let step_of: BTreeMap<&[usize], Option<(usize, Vec<&str>)>> =
+        tuples.iter().map(|t| (&t[..], released(t))).collect();
     let covers = |labels: &[String], leaves: &[usize]| {
         labels.iter().zip(leaves).zip(&table.attributes).all(|((label, &leaf), a)| a.paths[leaf].contains(label))
     };
     let (mut narrowed, mut candidates) = (Narrowed::default(), BTreeMap::<&[usize], BTreeSet<u16>>::new());
     for (labels, members) in classes(rows) {
-        let steps: BTreeSet<Option<usize>> =
-            members.iter().map(|&line| step_of[&table.lines[line].leaves[..]]).collect();
+        let own: BTreeSet<_> = members.iter().map(|&line| &step_of[&table.lines[line].leaves[..]]).collect();
+        let covered = tuples.iter().filter(|leaves| covers(labels, leaves)).count();
         // Tuples that no step releases may have joined any class.
         let fits = |leaves: &&Vec<usize>| {
-            let step = step_of[&leaves[..]];
-            covers(labels, leaves) && (step.is_none() || steps.contains(&step))
+            let step = &step_of[&leaves[..]];
+            covers(labels, leaves) && (step.is_none() || own.contains(step))
         };
         let left: BTreeSet<&[usize]> = tuples.iter().filter(fits).map(|leaves| &leaves[..]).collect();
         let people = |line: &&usize| left.contains(&table.lines[**line].leaves[..]);
         let people: BTreeSet<u16> = members.iter().filter(people).map(|&line| table.lines[line].subject).collect();
         assert!(people.len() >= k, "a class has {} people after the exclusion", people.len());
         left.iter().for_each(|leaves| candidates.entry(leaves).or_default().extend(&people));
+        narrowed.rows += members.len();
+        narrowed.combinations += members.len() * usize::from(left.len() < covered);
         for (at, attribute) in table.attributes.iter().enumerate() {
             let before = attribute.paths.iter().filter(|path| path.contains(&labels[at])).count();
             let after = left.iter().map(|leaves| leaves[at]).collect::<BTreeSet<_>>().len();
@@ -389,6 +397,8 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
             let found = refine(&table, rows, &lines, levels, 5);
             // The first window has learnt the schedule from itself.
             let sum = if window == 0 { &mut own } else { &mut before };
+            sum.rows += found.rows;
+            sum.combinations += found.combinations;
             sum.cells += found.cells;
             sum.fewer += found.fewer;
             sum.one += found.one;
@@ -397,7 +407,9 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
     for (name, found) in [("the same window", &own), ("an earlier window", &before)] {
         let share = |count: usize| count as f64 / found.cells as f64;
         println!(
-            "schedule of {name}: of {} cells {:.4} have fewer leaves than their label, {:.4} have one",
+            "schedule of {name}: {:.3} of rows have fewer combinations than their labels; of {} cells {:.4} have fewer leaves \
+             than their label, {:.4} have one",
+            found.combinations as f64 / found.rows as f64,
             found.cells,
             share(found.fewer),
             share(found.one)
