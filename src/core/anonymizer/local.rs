@@ -8,8 +8,8 @@
 //! sparse regions by itself). Learning counts steps and no time, so that the same windows give the same schedules.
 //!
 //! Rules that look beyond a class (`t-closeness`, `lkc`, `min-security`) hold for a class by itself first. Whether they hold for what is
-//! published together is left to the gate: where it refuses, the finest steps are skipped, and at last nothing is published. The
-//! plan holds the schedule without the steps that were skipped, so a replay applies it once.
+//! published together is left to the gate: where it refuses, or too many rows are left over, the finest steps are skipped, and at last
+//! nothing is published. The plan holds the schedule without the steps that were skipped, so a replay applies it once.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
 use crate::local::{Effort, Regions, Table, Terms, apply, learn};
 use crate::loss;
-use crate::model::policy::RecodingKind;
+use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
 use crate::privacy::Rules;
@@ -41,7 +41,8 @@ const MOST_WINDOWS_BETWEEN: u64 = 256;
 /// Learning is tried at once where a window loses so many times what the schedule lost when it was learnt. Smaller: chance
 /// alone starts it; larger: a drift costs readers more before it is noticed.
 const DRIFT: f64 = 1.3;
-/// Coarser starts that are tried where the gate refuses. More find a finer one, at the cost of a count each.
+/// Coarser starts that are tried where the gate refuses or too many rows are left over. More find a finer one, at the cost of a
+/// count each.
 const STARTS: usize = 12;
 /// The most bits of a schedule where it must be committed with offsets (about 600 of 4,096 characters). Larger: no space for waiting
 /// records. Smaller: coarser schedules.
@@ -91,26 +92,27 @@ impl Anonymizer {
         let schedule = draft.planned_schedule().or_else(|| self.schedule());
         let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
         let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
-        let mut starts = self.starts(&schedule, &rules);
+        let mut starts = later_starts(&schedule);
         let mut first = 0;
         loop {
-            let regions = apply(&terms, &table, &schedule, first, allowed);
+            let regions = apply(&terms, &table, &schedule, first, self.spare(allowed));
             let used = schedule.skip(first);
             draft.introduces_schedule = draft.planned.is_some() || self.learning.introduced.as_ref() != Some(&used);
             let chosen = self.chosen_locally(Recoding::Local(used.clone()), &regions, allowed, started);
-            draft.recode_locally(chosen, &regions);
-            match draft.planned_to_show().cloned() {
-                Some(shown) => draft.show(&shown),
-                None => self.leave_recurring_out(&mut draft, &rules),
-            }
-            self.uncommitted.fit(&mut draft);
-            let closing = self.pass_gate(&draft);
-            if matches!(closing, Closing::Release(_)) {
-                if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
-                    self.learning.introduced = Some(used);
-                    self.learning.remember(table, &draft.window.dictionaries, regions.loss());
+            if draft.recode_locally(chosen, &regions) {
+                match draft.planned_to_show().cloned() {
+                    Some(shown) => draft.show(&shown),
+                    None => self.leave_recurring_out(&mut draft, &rules),
                 }
-                return closing;
+                self.uncommitted.fit(&mut draft);
+                let closing = self.pass_gate(&draft);
+                if matches!(closing, Closing::Release(_)) {
+                    if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
+                        self.learning.introduced = Some(used);
+                        self.learning.remember(table, &draft.window.dictionaries, regions.loss());
+                    }
+                    return closing;
+                }
             }
             if draft.outcomes.leave_held_out() {
                 // Held rows can break a rule about several classes: without them the classes are formed again.
@@ -129,17 +131,12 @@ impl Anonymizer {
         self.release_unsearched(draft)
     }
 
-    /// The later steps to start at where the gate refuses, the coarsest first. None if classes that satisfy the rules satisfy them together.
-    fn starts(&self, schedule: &Schedule, rules: &Rules) -> Vec<usize> {
-        if rules.only_classes() && self.policy.sequential.is_none() {
-            return Vec::new();
-        }
-        let last = schedule.steps().len() - 1;
-        let mut starts: Vec<usize> =
-            (1..=STARTS).map(|start| last * start / STARTS).filter(|&start| start > 0).collect();
-        starts.dedup();
-        starts.reverse();
-        starts
+    /// How many of the `allowed` records may be left out where that loses less. None, where the policy suppresses values without a
+    /// place: how many of those count depends on earlier windows, which a replay does not know.
+    fn spare(&self, allowed: u64) -> u64 {
+        let policy = &self.policy;
+        let suppresses = [policy.unknown_value, policy.missing_value, policy.null_value].contains(&Fallback::Suppress);
+        if suppresses { 0 } else { allowed }
     }
 
     /// Learns a schedule from the windows of late, if it is time to, and takes it if `levels` says so. Takes long; call it when
@@ -218,6 +215,15 @@ impl Anonymizer {
     }
 }
 
+/// The later steps to start at where the gate refuses or too many rows are left over, the coarsest first.
+fn later_starts(schedule: &Schedule) -> Vec<usize> {
+    let last = schedule.steps().len() - 1;
+    let mut starts: Vec<usize> = (1..=STARTS).map(|start| last * start / STARTS).filter(|&start| start > 0).collect();
+    starts.dedup();
+    starts.reverse();
+    starts
+}
+
 impl Draft {
     /// The schedule of the plan, if this draft repeats one that has a schedule of this policy.
     fn planned_schedule(&self) -> Option<Schedule> {
@@ -225,14 +231,15 @@ impl Draft {
         schedule.fits(&self.policy.lattice()).then_some(schedule)
     }
 
-    /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule.
-    fn recode_locally(&mut self, chosen: Chosen, regions: &Regions) {
+    /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule; false if too many rows are left
+    /// over, and then none is published.
+    fn recode_locally(&mut self, chosen: Chosen, regions: &Regions) -> bool {
         let satisfies = chosen.evaluation.satisfies;
         let grouping = Grouping::of_regions(regions, &self.rows, &self.held, &self.window.dictionaries);
         self.recode_grouped(chosen, grouping);
         if !satisfies {
             self.outcomes = Outcomes::none_published(self.policy.action, self.rows.len());
-            return;
+            return false;
         }
         let mut outcomes = Outcomes::default();
         for i in 0..self.rows.len() {
@@ -246,5 +253,6 @@ impl Draft {
         self.outcomes = outcomes;
         let suppressed = (self.rows.len() + self.held.len() - self.outcomes.published.len()) as u64;
         self.search_losses = loss::of_rows(&self.policy, &self.generalize(), suppressed);
+        true
     }
 }

@@ -5,12 +5,16 @@
 //!    released class that shows what the row shows at that node.
 //! 2. Tighten: a class shows, per attribute, the lowest common ancestor of its members, not below `min_level`.
 //! 3. Join: a tuple that no node released joins the class for which the loss rises least, if the criteria still hold; it stays left
-//!    over where that costs more than suppressing its records and the caller can spare them, or where no class may take it.
+//!    over where that costs more than suppressing its records and the caller can spare them, or where no class may take it. Tuples join
+//!    one after the other, ordered by the texts of their values, and of equally cheap classes the one with the first tuple by that
+//!    order takes them: codes and rows follow the order of reading, which is another one when a release is made again.
 //! 4. Merge: classes with equal labels are one class for a reader, so they get one number. A merged class that satisfies the policy no
 //!    longer (possible where subjects are counted) is left over as a whole.
 //!
 //! Rules about the release as a whole are not judged here: the gate counts everything again, and the caller can start at a coarser
 //! step where it refuses.
+
+use std::cmp::Ordering;
 
 use super::count::{Judge, NodeCounter};
 use super::regions::{LEFT, Regions};
@@ -33,7 +37,7 @@ const MAX_TRIES: usize = 8;
 pub fn apply(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize, spare: u64) -> Regions {
     let mut draft = Draft::walk(terms, table, schedule, first);
     draft.tighten();
-    draft.join(spare);
+    draft.join(terms, spare);
     draft.regions(terms)
 }
 
@@ -110,17 +114,29 @@ impl<'a> Draft<'a> {
     }
 
     /// Lets left-over tuples join the classes for which the loss rises least.
-    fn join(&mut self, mut spare: u64) {
+    fn join(&mut self, terms: &Terms<'_>, mut spare: u64) {
         let table = self.table;
         let left =
             (0..table.len() as u32).filter(|&tuple| self.class_of[tuple as usize] == LEFT && table.count(tuple) > 0);
-        let left: Vec<u32> = left.take(MAX_COMPARISONS / self.classes.max(1)).collect();
+        let mut left: Vec<u32> = left.collect();
+        if left.is_empty() {
+            return;
+        }
+        let order = TextOrder::new(terms, table);
+        left.sort_unstable_by(|&a, &b| order.compare(a, b));
+        left.truncate(MAX_COMPARISONS / self.classes.max(1));
+        self.find_first_members(&order);
+        let first = self.member.clone();
         for tuple in left {
             let mut costs: Vec<(f64, u32)> =
                 (0..self.classes).filter_map(|class| Some((self.rise(class, tuple)?, class as u32))).collect();
             let lost = f64::from(rows(table, tuple));
             for _ in 0..if self.judge.sizes_only { 1 } else { MAX_TRIES } {
-                let cheapest = costs.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+                let by_text = |a: u32, b: u32| order.compare(first[a as usize], first[b as usize]);
+                let cheapest = costs
+                    .iter()
+                    .enumerate()
+                    .min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then_with(|| by_text(a.1, b.1)));
                 let Some((at, &(cost, class))) = cheapest else { break };
                 if cost >= lost && u64::from(table.count(tuple)) <= spare {
                     spare -= u64::from(table.count(tuple));
@@ -131,6 +147,16 @@ impl<'a> Draft<'a> {
                     break;
                 }
                 costs.swap_remove(at);
+            }
+        }
+    }
+
+    /// Makes the first tuple of each class by `order` its member.
+    fn find_first_members(&mut self, order: &TextOrder<'_>) {
+        for (tuple, &class) in self.class_of.iter().enumerate().filter(|(_, class)| **class != LEFT) {
+            let member = &mut self.member[class as usize];
+            if order.compare(tuple as u32, *member) == Ordering::Less {
+                *member = tuple as u32;
             }
         }
     }
@@ -209,6 +235,33 @@ impl<'a> Draft<'a> {
                 tuples.iter().for_each(|&tuple| self.class_of[tuple as usize] = LEFT);
             }
         }
+    }
+}
+
+/// Orders tuples by the texts of their values.
+struct TextOrder<'a> {
+    table: &'a Table,
+    /// Per attribute and leaf, its place among the leaves that occur.
+    places: Vec<Vec<u32>>,
+}
+
+impl<'a> TextOrder<'a> {
+    fn new(terms: &Terms<'_>, table: &'a Table) -> Self {
+        let places = table.leaves.iter().zip(terms.domains).map(|(codes, view)| {
+            let text = |&leaf: &u32| view.level(0).label(codes[leaf as usize]);
+            let mut leaves: Vec<u32> = (0..codes.len() as u32).collect();
+            leaves.sort_by(|a, b| text(a).cmp(text(b)));
+            let mut places = vec![0; codes.len()];
+            (0..).zip(leaves).for_each(|(place, leaf)| places[leaf as usize] = place);
+            places
+        });
+        Self { table, places: places.collect() }
+    }
+
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        let place = |(places, &leaf): (&Vec<u32>, &u32)| places[leaf as usize];
+        let key = |tuple: u32| self.places.iter().zip(self.table.cells(tuple)).map(place);
+        key(a).cmp(key(b))
     }
 }
 

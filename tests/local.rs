@@ -1,0 +1,465 @@
+//! Local recoding through the public interface: its promises on random tables and policies, each counted again from the texts of the
+//! published rows, and the attacks of a reader who knows the schedule and the hierarchies (T31), or joins releases about returning
+//! people (T2, T3). Rates that are not zero are printed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+#[path = "local/naive.rs"]
+mod naive;
+#[path = "common/stream.rs"]
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Attribute, Line, Rule, Table, hold, instances, rules, tables};
+use naive::{Member, satisfies};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stream::{Row, classes, crossing, intersected, joined, policy, releases, town};
+use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::encode::{Encoded, Encoder};
+use veilstream::gate::Release;
+use veilstream::model::batch::Rows;
+use veilstream::model::confidential::{Field, Formula, Sentence};
+use veilstream::model::event::{Millis, Position};
+use veilstream::model::policy::{
+    Criterion, Distance, Fallback, K, Loss, Policy, RecodingKind, Sequential, SuppressionAction, SuppressionLimit,
+};
+use veilstream::model::record::Value;
+use veilstream::model::release::plan::ReleasePlan;
+use veilstream::model::schema::{Role, Schema};
+use veilstream::privacy::Rules;
+use veilstream::search::choose::{Choice, Levels};
+use veilstream::search::{Algorithm, Tuning};
+use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
+
+/// A table, its policy and the number of windows that it is read in.
+#[derive(Debug, Clone)]
+struct Case {
+    table: Table,
+    policy: Arc<Policy>,
+    levels: Levels,
+    windows: usize,
+    /// Lines with this remainder modulo 16 have a value outside the first hierarchy.
+    unknown: usize,
+}
+
+/// A criterion beyond k and l-diversity, by dice.
+fn criterion(sensitive: usize, kind: u8, dice: usize) -> Criterion {
+    let field = dice % sensitive;
+    let pick = |values: [f64; 3]| values[dice / 2 % 3];
+    match kind % 6 {
+        0 => Criterion::TCloseness { field, t: pick([0.3, 0.5, 0.8]), distance: Distance::Equal },
+        1 => Criterion::PSensitive { field, p: 2 + dice as u32 % 2 },
+        2 => Criterion::AlphaK { field, alpha: pick([0.5, 0.7, 0.9]), k: K(2 + dice as u32 % 3) },
+        3 => {
+            let k = K(2 + dice as u32 % 4);
+            Criterion::Lkc { l: 1 + dice % 2, k, c: pick([0.6, 0.8, 1.0]), fields: vec![field] }
+        }
+        _ => {
+            let says = |value: &str| Formula::In(Field::Sensitive(field), vec![value.to_owned()]);
+            let when = (dice.is_multiple_of(2)).then(|| Formula::Not(Box::new(says("v1"))));
+            Criterion::Confidential(vec![Sentence { name: "s".into(), says: says("v0"), when, damage: 1.0 }])
+        }
+    }
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let limit = prop_oneof![Just(0.0), Just(0.05), Just(0.3)];
+    let action = prop_oneof![Just(SuppressionAction::Drop), Just(hold(Duration::from_secs(2)))];
+    let more = prop::collection::vec((any::<u8>(), 0usize..60), 0..3);
+    let levels = prop_oneof![Just(Levels::Free), Just(Levels::Sticky), Just(Levels::Fixed(None))];
+    let loss = prop_oneof![Just(Loss::Glm), Just(Loss::Precision)];
+    let settings = (limit, action, more, levels, loss, any::<bool>(), 1usize..5, 0usize..32);
+    (tables(1..=4, 160), settings).prop_flat_map(|(table, settings)| {
+        (rules(table.sensitive), Just(table), Just(settings)).prop_map(|(rules, table, settings)| {
+            let (limit, action, more, levels, loss, sequential, windows, unknown) = settings;
+            let base = table.policy_with(&rules, limit, loss, action);
+            let mut policy = (*base).clone();
+            if table.sensitive > 0 {
+                policy.criteria.extend(more.iter().map(|&(kind, dice)| criterion(table.sensitive, kind, dice)));
+            }
+            let asked = sequential && table.with_subject && table.sensitive > 0;
+            let sequential = Sequential { releases: 3, candidates: 2, field: 0, max_subjects: 1000 };
+            policy.sequential = asked.then_some(sequential);
+            policy.recoding = RecodingKind::Local;
+            policy.unknown_value = Fallback::Suppress;
+            policy.schema = numbered(&table);
+            Case { table, policy: Arc::new(policy), levels, windows, unknown }
+        })
+    })
+}
+
+/// The fields of a table, and a number of its own kept in every row.
+fn numbered(table: &Table) -> Schema {
+    let named =
+        |prefix: &'static str, role: Role, count: usize| (0..count).map(move |i| (format!("{prefix}{i}"), role));
+    let fields = named("q", Role::Quasi, table.attributes.len()).chain(named("s", Role::Sensitive, table.sensitive));
+    let subject = table.with_subject.then(|| ("who".to_owned(), Role::Subject));
+    let fields: Vec<(String, Role)> = fields.chain(subject).chain([("number".to_owned(), Role::Reviewed)]).collect();
+    Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)))
+}
+
+/// An anonymizer and what it reads with.
+struct Engine<'c> {
+    case: &'c Case,
+    encoder: Encoder,
+    anonymizer: Anonymizer,
+}
+
+fn position(line: usize) -> Position {
+    Position::new((line % 3) as u32, (line / 3) as i64)
+}
+
+impl<'c> Engine<'c> {
+    fn new(case: &'c Case) -> Self {
+        let choice = Choice {
+            algorithm: Algorithm::Optimal,
+            time_budget: Duration::from_secs(3600),
+            max_checks: None,
+            levels: case.levels.clone(),
+            keep_within: 0.02,
+            tuning: Tuning::default(),
+        };
+        let policy = Arc::clone(&case.policy);
+        Self {
+            case,
+            encoder: Encoder::new(Arc::clone(&policy)),
+            anonymizer: Anonymizer::new(policy, choice, "test", 5),
+        }
+    }
+
+    fn encode(&mut self, line: usize) -> Encoded {
+        let mut record = self.case.table.record(&self.case.table.lines[line]);
+        record.values.push(Value::Text(line.to_string().into()));
+        if line % 16 == self.case.unknown {
+            record.values[0] = Value::Text("nowhere".into());
+        }
+        self.encoder.encode(&record, None)
+    }
+
+    /// The release of these lines, or of those of a plan.
+    fn release(&mut self, lines: &[usize], now: i64, plan: Option<ReleasePlan>) -> Release {
+        let counting = Arc::new(Rules::new(&self.case.policy).counting());
+        let mut window = OpenWindow::new(WindowId(0), Millis(now), &self.encoder, counting).unwrap();
+        let mut held = Rows::new(self.case.table.attributes.len(), self.case.table.sensitive);
+        for &line in lines {
+            let encoded = self.encode(line);
+            match &plan {
+                Some(plan) if plan.held.contains(position(line)) => {
+                    assert_eq!(encoded, Encoded::Row);
+                    held.push(position(line), Millis(now), self.encoder.row());
+                }
+                Some(plan) if !plan.fresh.contains(position(line)) => {}
+                _ => window.add(&self.encoder, position(line), Millis(now), encoded).unwrap(),
+            }
+        }
+        let mut window = window.close(Millis(now), CloseReason::Full, &self.encoder).unwrap();
+        if let Some(plan) = plan {
+            window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
+        }
+        match self.anonymizer.release(window).unwrap() {
+            Closing::Release(release) => *release,
+            Closing::Refused(refusal) => panic!("refused: {refusal}"),
+        }
+    }
+}
+
+/// The rows of a release as they are written: labels, and the values with the number of the line at the end.
+fn texts(release: &Release) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut rows = Vec::new();
+    let owned = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let read: Result<(), ()> = release.rows(|quasi, values| {
+        rows.push((owned(quasi), owned(values)));
+        Ok(())
+    });
+    assert!(read.is_ok());
+    rows
+}
+
+fn line(values: &[String]) -> usize {
+    values.last().unwrap().trim_matches('"').parse().expect("its number")
+}
+
+/// The published rows as members of classes, for counting.
+fn members(table: &Table, rows: &[(Vec<String>, Vec<String>)]) -> Vec<Member> {
+    let member = |(labels, values): &(Vec<String>, Vec<String>)| {
+        let (number, own) = (line(values), &table.lines[line(values)]);
+        let who = if table.with_subject { u64::from(own.subject) } else { number as u64 };
+        Member { labels: labels.clone(), who, sensitive: own.sensitive[..table.sensitive].to_vec() }
+    };
+    rows.iter().map(member).collect()
+}
+
+/// True if all of the lines together, at the coarsest node, satisfy the policy.
+fn coarsest_satisfies(case: &Case, lines: std::ops::Range<usize>) -> bool {
+    let label = |line: &Line| {
+        let of =
+            |(attribute, &leaf): (&Attribute, &usize)| attribute.paths[leaf][usize::from(attribute.max_level)].clone();
+        case.table.attributes.iter().zip(&line.leaves).map(of).collect::<Vec<String>>()
+    };
+    let rows: Vec<_> = lines
+        .filter(|line| line % 16 != case.unknown)
+        .map(|line| (label(&case.table.lines[line]), vec![line.to_string()]))
+        .collect();
+    let members = members(&case.table, &rows);
+    !members.is_empty() && case.policy.criteria.iter().all(|criterion| satisfies(criterion, &members))
+}
+
+fn check(case: &Case, seed: u64) -> Result<(), TestCaseError> {
+    let table = &case.table;
+    let (mut engine, mut twin) = (Engine::new(case), Engine::new(case));
+    let size = table.lines.len().div_ceil(case.windows);
+    let (mut published, mut suppressed, mut once) = (0, 0, BTreeSet::new());
+    for (window, start) in (0..table.lines.len()).step_by(size).enumerate() {
+        let lines: Vec<usize> = (start..(start + size).min(table.lines.len())).collect();
+        let now = window as i64 * 1000;
+        let release = engine.release(&lines, now, None);
+        let rows = texts(&release);
+        // The same input and seed give the same rows.
+        prop_assert_eq!(&rows, &texts(&twin.release(&lines, now, None)));
+        engine.anonymizer.learn();
+        twin.anonymizer.learn();
+        let mut of_tuple: BTreeMap<&[usize], &[String]> = BTreeMap::new();
+        for (labels, values) in &rows {
+            let number = line(values);
+            prop_assert!(once.insert(number), "published twice");
+            let leaves = &table.lines[number].leaves;
+            // Each label is an ancestor of its raw value, at a permitted level.
+            for ((label, &leaf), attribute) in labels.iter().zip(leaves).zip(&table.attributes) {
+                let permitted = usize::from(attribute.min_level)..=usize::from(attribute.max_level);
+                prop_assert!(attribute.paths[leaf][permitted].contains(label));
+            }
+            prop_assert_eq!(*of_tuple.entry(leaves).or_insert(labels), labels, "identical tuples are separated");
+        }
+        let members = members(table, &rows);
+        for criterion in &case.policy.criteria {
+            prop_assert!(satisfies(criterion, &members), "{criterion:?} fails in window {window}");
+        }
+        let provenance = &release.manifest().provenance;
+        prop_assert_eq!(provenance.records_published, rows.len() as u64);
+        prop_assert_eq!(provenance.records_rejected, 0);
+        published += provenance.records_published;
+        suppressed += provenance.records_suppressed;
+        let (read, waiting) = (lines[lines.len() - 1] as u64 + 1, engine.anonymizer.waiting() as u64);
+        prop_assert_eq!(published + suppressed + waiting, read, "the counts do not add up");
+        let unlimited = case.unknown >= 16 && case.policy.sequential.is_none();
+        if window == 0 && unlimited && coarsest_satisfies(case, 0..size.min(table.lines.len())) {
+            prop_assert!(!rows.is_empty(), "nothing is published although the coarsest node satisfies the policy");
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        // A replay reads the records in any order, with new dictionaries, and gives the same rows.
+        let mut order: Vec<usize> = (0..table.lines.len()).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (1..order.len()).for_each(|i| order.swap(i, rng.random_range(0..=i)));
+        let replayed = Engine::new(case).release(&order, now, Some(release.lineage().plan.clone()));
+        prop_assert_eq!(&rows, &texts(&replayed), "a replay gives other rows");
+        prop_assert_eq!(&release.lineage().plan.levels, &replayed.lineage().plan.levels);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(instances(400))]
+
+    #[test]
+    fn local_releases_keep_their_promises(case in cases(), seed in any::<u64>()) {
+        check(&case, seed)?;
+    }
+}
+
+/// A window of people in a town whose streets, ages and jobs are not equally frequent.
+fn skewed(records: usize, seed: u64) -> Table {
+    let mut table = town(records, 2, seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    for (number, line) in table.lines.iter_mut().enumerate() {
+        let leaf = |attribute: &Attribute, rng: &mut ChaCha8Rng| {
+            let leaves = attribute.paths.len();
+            rng.random_range(0..leaves).min(rng.random_range(0..leaves)).min(rng.random_range(0..leaves))
+        };
+        line.leaves = table.attributes.iter().map(|attribute| leaf(attribute, &mut rng)).collect();
+        line.subject = number as u16;
+    }
+    table
+}
+
+fn local(table: &Table, rules: &[Rule], action: SuppressionAction, sequential: Option<Sequential>) -> Arc<Policy> {
+    let policy = policy(table, rules, action, sequential);
+    Arc::new(Policy { recoding: RecodingKind::Local, ..(*policy).clone() })
+}
+
+/// The values that a tuple of leaves shows at a node.
+fn shown<'t>(table: &'t Table, leaves: &[usize], node: &[u8]) -> Vec<&'t str> {
+    let cell =
+        |((attribute, &leaf), &level): ((&'t Attribute, &usize), &u8)| &*attribute.paths[leaf][usize::from(level)];
+    table.attributes.iter().zip(leaves).zip(node).map(cell).collect()
+}
+
+/// The slow twin of a schedule: per step the values at which people are released, if `k` people are asked for.
+fn walk<'t>(table: &'t Table, lines: &[usize], schedule: &[&[u8]], k: usize) -> Vec<BTreeSet<Vec<&'t str>>> {
+    let mut left: Vec<usize> = lines.to_vec();
+    let mut steps = Vec::new();
+    for node in schedule {
+        let mut people: BTreeMap<Vec<&str>, BTreeSet<u16>> = BTreeMap::new();
+        for &line in &left {
+            let own = &table.lines[line];
+            people.entry(shown(table, &own.leaves, node)).or_default().insert(own.subject);
+        }
+        let good: BTreeSet<Vec<&str>> =
+            people.into_iter().filter(|(_, people)| people.len() >= k).map(|(values, _)| values).collect();
+        left.retain(|&line| !good.contains(&shown(table, &table.lines[line].leaves, node)));
+        steps.push(good);
+    }
+    steps
+}
+
+/// What the exclusion finds: rows, rows for which fewer combinations of leaves are left than their labels cover, cells, cells with
+/// fewer leaves than their label has, and cells with one leaf where the label has more.
+#[derive(Default)]
+struct Narrowed {
+    rows: usize,
+    combinations: usize,
+    cells: usize,
+    fewer: usize,
+    one: usize,
+}
+
+/// T31, refinement: a reader knows the schedule, the hierarchies and even the step at which each class was released. A record of
+/// one class cannot have a tuple that an earlier step releases elsewhere, so these tuples are excluded. Returns how far cells are
+/// narrowed; nobody may be left with fewer than k people.
+fn refine(table: &Table, rows: &[Row], lines: &[usize], levels: &[u8], k: usize) -> Narrowed {
+    let schedule: Vec<&[u8]> = levels.chunks(table.attributes.len()).collect();
+    let steps = walk(table, lines, &schedule, k);
+    // The step that releases a tuple, and the values that it shows there.
+    let released = |leaves: &[usize]| {
+        let at = |(step, node): (usize, &&[u8])| (step, shown(table, leaves, node));
+        schedule.iter().enumerate().map(at).find(|(step, values)| steps[*step].contains(values))
+    };
+    let mut tuples: Vec<Vec<usize>> = vec![Vec::new()];
+    for attribute in &table.attributes {
+        let leaves = 0..attribute.paths.len();
+        tuples = tuples.iter().flat_map(|t| leaves.clone().map(move |leaf| [&t[..], &[leaf]].concat())).collect();
+    }
+    let step_of: BTreeMap<&[usize], Option<(usize, Vec<&str>)>> =
+        tuples.iter().map(|t| (&t[..], released(t))).collect();
+    let covers = |labels: &[String], leaves: &[usize]| {
+        labels.iter().zip(leaves).zip(&table.attributes).all(|((label, &leaf), a)| a.paths[leaf].contains(label))
+    };
+    let (mut narrowed, mut candidates) = (Narrowed::default(), BTreeMap::<&[usize], BTreeSet<u16>>::new());
+    for (labels, members) in classes(rows) {
+        let own: BTreeSet<_> = members.iter().map(|&line| &step_of[&table.lines[line].leaves[..]]).collect();
+        let covered = tuples.iter().filter(|leaves| covers(labels, leaves)).count();
+        // Tuples that no step releases may have joined any class.
+        let fits = |leaves: &&Vec<usize>| {
+            let step = &step_of[&leaves[..]];
+            covers(labels, leaves) && (step.is_none() || own.contains(step))
+        };
+        let left: BTreeSet<&[usize]> = tuples.iter().filter(fits).map(|leaves| &leaves[..]).collect();
+        let people = |line: &&usize| left.contains(&table.lines[**line].leaves[..]);
+        let people: BTreeSet<u16> = members.iter().filter(people).map(|&line| table.lines[line].subject).collect();
+        assert!(people.len() >= k, "a class has {} people after the exclusion", people.len());
+        left.iter().for_each(|leaves| candidates.entry(leaves).or_default().extend(&people));
+        narrowed.rows += members.len();
+        narrowed.combinations += members.len() * usize::from(left.len() < covered);
+        for (at, attribute) in table.attributes.iter().enumerate() {
+            let before = attribute.paths.iter().filter(|path| path.contains(&labels[at])).count();
+            let after = left.iter().map(|leaves| leaves[at]).collect::<BTreeSet<_>>().len();
+            narrowed.cells += members.len();
+            narrowed.fewer += members.len() * usize::from(after < before);
+            narrowed.one += members.len() * usize::from(after == 1 && before > 1);
+        }
+    }
+    // Whoever knows somebody's values finds at least k people for them.
+    for row in rows {
+        assert!(candidates[&table.lines[row.line].leaves[..]].len() >= k);
+    }
+    narrowed
+}
+
+#[test]
+fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people() {
+    const SIZE: usize = 1000;
+    let (mut own, mut before) = (Narrowed::default(), Narrowed::default());
+    for seed in 0..6 {
+        let table = skewed(4 * SIZE, seed);
+        let policy = local(&table, &[Rule::K(5)], SuppressionAction::Drop, None);
+        let policy = Arc::new(Policy { suppression: SuppressionLimit(0.0), ..(*policy).clone() });
+        let (published, stream) = releases(&table, &policy, SIZE, Levels::Fixed(None));
+        assert!(stream.levels.windows(2).all(|pair| pair[0] == pair[1]), "the schedule is fixed");
+        for (window, (rows, levels)) in published.iter().zip(&stream.levels).enumerate() {
+            assert_eq!(rows.len(), SIZE);
+            let lines: Vec<usize> = (window * SIZE..(window + 1) * SIZE).collect();
+            let found = refine(&table, rows, &lines, levels, 5);
+            // The first window has learnt the schedule from itself.
+            let sum = if window == 0 { &mut own } else { &mut before };
+            sum.rows += found.rows;
+            sum.combinations += found.combinations;
+            sum.cells += found.cells;
+            sum.fewer += found.fewer;
+            sum.one += found.one;
+        }
+    }
+    for (name, found) in [("the same window", &own), ("an earlier window", &before)] {
+        let share = |count: usize| count as f64 / found.cells as f64;
+        println!(
+            "schedule of {name}: {:.3} of rows have fewer combinations than their labels; of {} cells {:.4} have fewer leaves \
+             than their label, {:.4} have one",
+            found.combinations as f64 / found.rows as f64,
+            found.cells,
+            share(found.fewer),
+            share(found.one)
+        );
+        assert!(found.fewer > 0, "the attack narrows nothing, so it would miss a defence that does nothing");
+    }
+}
+
+#[test]
+fn two_local_releases_joined_single_people_out_at_a_measured_rate() {
+    for (name, table) in [("alternating", crossing(9)), ("drifting", town(5400, 1500, 3))] {
+        let local = local(&table, &[Rule::K(3)], SuppressionAction::Drop, None);
+        let node = policy(&table, &[Rule::K(3)], SuppressionAction::Drop, None);
+        let rate = |policy: &Arc<Policy>, levels| joined(&table, &releases(&table, policy, 600, levels).0, 3);
+        let (free, sticky) = (rate(&local, Levels::Free), rate(&local, Levels::Sticky));
+        let fixed = rate(&local, Levels::Fixed(None));
+        let full = (rate(&node, Levels::Sticky), rate(&node, Levels::Fixed(None)));
+        println!(
+            "{name}: joint classes below k: local free {free:.3}, sticky {sticky:.3}, fixed {fixed:.3}; \
+             full-domain sticky {:.3}, fixed {:.3}",
+            full.0, full.1
+        );
+        assert!(fixed > 0.0, "records have levels of their own, so even a fixed schedule crosses");
+    }
+}
+
+#[test]
+fn intersecting_local_releases_finds_people_without_sequential_and_none_with_it() {
+    let rules = [Rule::K(4), Rule::Distinct(0, 3)];
+    for (seed, action) in [(1, SuppressionAction::Drop), (2, hold(Duration::from_secs(900)))] {
+        for levels in [Levels::Sticky, Levels::Fixed(None)] {
+            let table = town(4800, 600, seed);
+            let sequential =
+                Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
+            let off = local(&table, &rules, action, None);
+            let (returned, found) = intersected(&table, &releases(&table, &off, 400, levels.clone()).0, 4, 3);
+            println!("without sequential, {levels:?}: {found} of {returned} who return have fewer than 3 candidates");
+            assert!(found > 50, "of {returned} who return {found} are found");
+            let on = local(&table, &rules, action, Some(sequential));
+            let (published, _) = releases(&table, &on, 400, levels);
+            let (returned, found) = intersected(&table, &published, 4, 3);
+            assert_eq!(found, 0, "of {returned} who return");
+            assert!(returned > 200, "{returned} return");
+            println!("with sequential: none of {returned}");
+            for rows in &published {
+                for lines in classes(rows).values() {
+                    let people: BTreeSet<u16> = lines.iter().map(|&line| table.lines[line].subject).collect();
+                    assert!(people.len() >= 4);
+                }
+            }
+        }
+    }
+}
