@@ -292,7 +292,8 @@ fn sizes(release: &Release, html: &mut Html) {
 
 fn search(from: &Provenance, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
     if policy.recoding == RecodingKind::Local {
-        let how = "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
+        let how =
+            "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
         html.text("p", &format!("{how} {} ms.", figure(from.search_ms)));
         return;
     }
