@@ -189,6 +189,12 @@ impl<'a> Comparison<'a> {
         for bound in &report.provenance().unmet_bounds {
             text.push_str(&format!("\n  {bound}"));
         }
+        if kind == RecodingKind::Subtree && self.policy.schema.label.is_some() && self.policy.loss != Loss::Cm {
+            text.push_str(&format!(
+                "\n  with a label, its cuts are chosen by `cm`, not by `{}`",
+                self.policy.loss.as_str()
+            ));
+        }
         if report.provenance().stop == StopReason::Deadline.as_str() {
             text.push_str("\n  its time was over before it had tried everything");
         }
