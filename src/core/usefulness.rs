@@ -282,7 +282,9 @@ mod tests {
     fn of(node: [u8; 2], rows: u32) -> Usefulness {
         let quasi = ["a", "b"].map(|name| (name, Hierarchy::prefix(PrefixSpec::new(1)).unwrap()));
         let people: Vec<Vec<String>> = (0..80)
-            .map(|i: u32| vec![(i % 2).to_string(), (i / 40).to_string(), if i % 2 == 0 { "yes" } else { "no" }.into()])
+            .map(|i: u32| {
+                vec![(i % 2).to_string(), (i / 40).to_string(), if i.is_multiple_of(2) { "yes" } else { "no" }.into()]
+            })
             .collect();
         let table = Table::new(policy(quasi.into(), &[("label", Role::Label)], 1), &people);
         let columns: Vec<_> =

@@ -93,7 +93,7 @@ impl Anonymizer {
         let starts = if rules.of(RuleScope::Release).next().is_some() { STARTS } else { 0 };
         let mut tried = None;
         for start in 0..=starts {
-            let first = if starts == 0 { 0 } else { last * start / starts };
+            let first = (last * start).checked_div(starts).unwrap_or(0);
             if tried == Some(first) {
                 continue;
             }

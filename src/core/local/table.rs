@@ -37,7 +37,7 @@ pub struct Table {
     /// Per facet the codes of the fresh rows, in the order of `fresh.rows`.
     pub(super) facets: Vec<Vec<Code>>,
     /// How many people there are, and per facet the codes they have and how many have each: counted when first asked for.
-    pub(super) everybody: OnceLock<(u32, Vec<(Vec<Code>, Vec<u32>)>)>,
+    pub(super) everybody: OnceLock<(u32, Vec<CodeCounts>)>,
 }
 
 /// Attributes whose cells are looked up together, and what a step in each of them is worth in the number that stands for all cells.
@@ -47,6 +47,9 @@ pub(super) struct CellGroup {
     /// How many numbers there are.
     pub(super) size: usize,
 }
+
+/// Codes, and the number of people with each.
+pub(super) type CodeCounts = (Vec<Code>, Vec<u32>);
 
 /// Rows, tuple by tuple.
 pub(super) struct Grouped {
