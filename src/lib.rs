@@ -25,6 +25,7 @@
 //! - A rebalance ends in [`kafka`]: a revocation raises the fence, waits until nothing of the old assignment is being
 //!   published, and only then is acknowledged; the rows of the revoked partitions leave their windows. On assignment, reading
 //!   resumes from the committed offset and its metadata.
+//! - A recoding becomes classes in `anonymizer/draft/grouping.rs` only; [`local`] learns and applies schedules.
 //! - A search: a file below `search/exact`, `search/evolutionary` or `search/greedy`, and a variant of [`search::Algorithm`].
 //! - A criterion: a file in `privacy/`, a variant of [`Criterion`](model::policy::Criterion), and a variant of `RawCriterion`
 //!   in `config/raw/criteria.rs` with its check in `config/policy/criteria.rs`.
@@ -48,10 +49,16 @@
 //! - *hierarchy*: the values of one attribute on levels; level 0 is the value itself, the top is one value for everything.
 //! - *node*: one level per quasi-identifier; all nodes are the [`Lattice`](model::lattice::Lattice).
 //! - *cut*: one generalized value per leaf of a hierarchy, on levels that may differ.
-//! - *recoding*: how a release is generalized, a node, one cut per quasi-identifier, or a schedule.
-//! - *schedule*: nodes from fine to coarse; each record has the levels of the first one at which its class is large enough.
+//! - *recoding*: how a release is generalized: by a node (`full-domain`), by one cut per quasi-identifier (`subtree`), or by a
+//!   schedule (`local`).
+//! - *schedule*: nodes from fine to coarse; a record takes the levels of the first node at which its class satisfies the policy.
+//!   [`Schedule`](model::schedule::Schedule) is learnt from earlier windows and named in each release.
+//! - *regions*: the classes that a schedule makes of a window, with a label for each attribute; [`Regions`](local::Regions).
+//! - *generalized value*: a code at one level of a hierarchy; [`GeneralizedValue`](model::recoding::GeneralizedValue).
 //! - *class*: the rows that share all their generalized values. *Block*: the rows that share that of one attribute.
 //! - *frequency set*: the classes of a node with their sizes. *Rollup*: a coarser set added up from a finer one.
+//! - *question*: the counts of a node that a search asks the frequency store for. *Answer*: those counts, or the classes where
+//!   the counts are not kept.
 //! - *criterion*: a condition that every class must meet. *Policy*: all criteria, fields, limits and the loss.
 //! - *loss*: the information that a recoding gives up; most metrics lie in [0, 1].
 //! - *search*: looks for the node of least loss that satisfies the policy, within a [`Budget`](search::Budget).
@@ -59,13 +66,19 @@
 //! - *front*: the nodes that no other node beats in every objective. *Preferred point*: the one that is chosen from it.
 //! - *window*: the records that one release is made of. *Tumbling*: each record is in one window. *Sliding*: one window that
 //!   moves on; its releases are *snapshots*, and a slide is one move.
+//! - *draft*: a release before the gate. *Grouping*: the class of each of its rows. *Outcomes*: which of its rows are published,
+//!   held or suppressed.
 //! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.
 //! - *gate*: counts the rows that will be sent; turns a batch into a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
 //! - *manifest*: the public description of a release. *Journal*: the operator's list of records that a release finished.
 //! - *plan*: the spans, recoding and seed of a release, committed before its first row is produced.
 //! - *replay*: making a planned release again after a crash, with the same bytes.
-//! - *span*: consecutive offsets of one partition. *Fence*: what stops the rows of a revoked partition.
+//! - *span*: consecutive offsets of one partition. *Runs*: a set of offsets of one partition, as spans. *Spans*: runs by
+//!   partition. *Fence*: stops the rows of a revoked partition.
+//! - *commit space*: the bytes of commit metadata that plans and waiting records must fit;
+//!   [`CommitSpace`](model::release::plan::CommitSpace). *Uncommitted*: releases that are made and not committed yet.
+//! - *usefulness*: what readers can still get right from a release; for the holder of the data, never in a manifest.
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
@@ -74,8 +87,8 @@
 //!
 //! # Invariants
 //! - Raw values cannot be printed: `Event`, `Record`, `Value`, `Row` have a hand-written `Debug` and no `Display`.
-//! - The core (`model`, `frequency`, `privacy`, `loss`, `search`, `window`, `generalize`, `gate`) does no I/O, is not async and
-//!   is told the time.
+//! - The core (`model`, `encode`, `window`, `frequency`, `privacy`, `loss`, `search`, `local`, `generalize`, `render`, `gate`,
+//!   `anonymizer`, `usefulness`) is the package `veilstream-core`. It does no I/O, is not async and is told the time.
 //! - The gate depends on the model and the criteria; it trusts neither frequency sets nor search.
 //! - Only `frequency/store.rs` names dashmap, and no guard leaves it.
 //! - A tombstone and the records that it retracts have their outcome in one release, the first whose window closes after it.

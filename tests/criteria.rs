@@ -24,7 +24,7 @@ use veilstream::search::evaluator::Evaluator;
 use veilstream::search::{Algorithm, Budget, StopReason};
 
 fn lattice() -> Lattice {
-    Lattice::from_heights(&[2, 2])
+    Lattice::new(Node::new([0, 0]), Node::new([2, 2]))
 }
 
 fn line() -> impl Strategy<Value = Line> {

@@ -143,7 +143,7 @@ mod tests {
 
     fn look(at: i64) -> Option<Arc<Look>> {
         let insight = Insight {
-            lattice: Lattice::from_heights(&[1]),
+            lattice: Lattice::new(Node::new([0]), Node::new([1])),
             seen: Seen::Nodes(Vec::new()),
             chosen: Node::new([1]),
             loss: 1.0,

@@ -32,7 +32,7 @@ pub struct Anonymizers {
     seeds: ChaCha8Rng,
     assigned: Option<Assigned>,
     lanes: BTreeMap<Partition, Anonymizer>,
-    ledger: Option<Arc<dyn CommitSpace>>,
+    space: Option<Arc<dyn CommitSpace>>,
 }
 
 impl Anonymizers {
@@ -40,13 +40,13 @@ impl Anonymizers {
     pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
         let seeds = ChaCha8Rng::seed_from_u64(!seed);
         let name = name.into();
-        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new(), ledger: None }
+        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new(), space: None }
     }
 
     /// Lets no more wait than can be written down there.
     #[must_use]
-    pub fn within(mut self, ledger: Option<Arc<dyn CommitSpace>>) -> Self {
-        self.ledger = ledger;
+    pub fn within(mut self, space: Option<Arc<dyn CommitSpace>>) -> Self {
+        self.space = space;
         self
     }
 
@@ -54,11 +54,11 @@ impl Anonymizers {
     pub fn of(&mut self, lane: Partition) -> &mut Anonymizer {
         let others = self.lanes.iter().filter(|(other, _)| **other != lane);
         let elsewhere = others.map(|(_, anonymizer)| anonymizer.waiting() as u64).sum();
-        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, ledger } = self;
+        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, space } = self;
         let anonymizer = lanes.entry(lane).or_insert_with(|| {
             let seed = std::mem::replace(next_seed, seeds.next_u64());
             let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
-            let mut anonymizer = anonymizer.within(ledger.clone());
+            let mut anonymizer = anonymizer.within(space.clone());
             if let Some(Assigned { partitions, last }) = assigned.clone() {
                 anonymizer.reset(partitions, last.as_deref());
             }

@@ -25,7 +25,6 @@ use crate::loss;
 use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
-use crate::privacy::Rules;
 use crate::search::choose::{Chosen, Levels};
 use crate::search::evaluator::Evaluation;
 use crate::search::{Algorithm, StopReason};

@@ -22,10 +22,7 @@ impl GeneralizedBatch {
         let shift = u64::BITS - rows.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
         let bucket = |row: &Arranged| (row.0 >> shift) as usize;
         let mut rows = in_buckets(&rows, bucket, bucket(&(u64::MAX, 0, RowRef::Fresh(0))) + 1);
-        // Rows of one class that show nothing else are the same, in any order.
-        let plain = self.written.is_empty() && !self.fresh.any_kept() && !self.held.any_kept();
-        let settled = |rows: &[Arranged]| rows.len() < 2 || plain && rows.iter().all(|row| row.1 == rows[0].1);
-        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| !settled(rows)) {
+        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| rows.len() > 1) {
             rows.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.by_text(a, b)));
         }
         (self.classes, self.order) = rows.into_iter().map(|(_, class, row)| (class, row)).unzip();

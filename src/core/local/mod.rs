@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! Rows ─Table::new→ Table ─┬─ learn (background) → Schedule
-//!                          └─ apply(Schedule) → Regions: the class of every row, one Value per attribute and class
+//!                          └─ apply(Schedule) → Regions: the class of every row, one label per attribute and class
 //! ```
 //! - `table`: the distinct tuples of a window, with the rows of each.
 //! - `terms`: level bounds, weights and rules; what each cell becomes and costs at each level.

@@ -234,11 +234,6 @@ impl Rows {
     }
 
     /// The kept values of row i one after the other.
-    /// True if some row has a kept value.
-    pub(crate) fn any_kept(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
     #[inline]
     fn kept_text(&self, i: usize) -> &str {
         let start = if i == 0 { 0 } else { self.kept_ends[i - 1] as usize };

@@ -79,7 +79,8 @@ impl Lattice {
     }
 
     /// The lattice from all zeros to `heights`.
-    pub fn from_heights(heights: &[Level]) -> Self {
+    #[cfg(test)]
+    pub(crate) fn from_heights(heights: &[Level]) -> Self {
         Self::new(Node::new(heights.iter().map(|_| 0)), Node::new(heights.iter().copied()))
     }
 
