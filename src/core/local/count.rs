@@ -8,7 +8,7 @@
 //! Sizes decide first. Where the policy asks for more than a number of records, the classes that are large enough are gathered from
 //! their rows, distinct subjects and histograms are counted, and the rules judge each class by itself.
 
-use super::table::{Everybody, FacetCounts, Table};
+use super::table::{Everybody, CodeCounts, Table};
 use super::terms::Ladders;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
@@ -181,7 +181,7 @@ pub(super) struct Judge<'a> {
     pairs: Vec<(u64, Code)>,
     values: Vec<Code>,
     /// Per facet the codes and their counts.
-    counts: Vec<FacetCounts>,
+    counts: Vec<CodeCounts>,
 }
 
 impl<'a> Judge<'a> {
@@ -265,6 +265,6 @@ fn judged(rules: &Rules) -> impl Iterator<Item = &dyn Rule> {
     rules.iter().filter(|rule| rule.scope() != RuleScope::Release)
 }
 
-fn histograms(counts: &[FacetCounts]) -> Vec<Histogram<'_>> {
+fn histograms(counts: &[CodeCounts]) -> Vec<Histogram<'_>> {
     counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
 }

@@ -41,12 +41,12 @@ pub struct Table {
 }
 
 /// Codes of a facet, and how many people have each.
-pub(super) type FacetCounts = (Vec<Code>, Vec<u32>);
+pub(super) type CodeCounts = (Vec<Code>, Vec<u32>);
 
 /// All people of a table, and what they have by facet.
 pub(super) struct Everybody {
     pub(super) people: u32,
-    pub(super) facets: Vec<FacetCounts>,
+    pub(super) facets: Vec<CodeCounts>,
 }
 
 /// Attributes whose cells are looked up together, and what a step in each of them is worth in the number that stands for all cells.
