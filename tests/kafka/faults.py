@@ -541,6 +541,20 @@ def sequential(space):
     assert fields == {"version", "release", "policy", "levels", "shown"}, fields
 
 
+def local_recoding(space):
+    """Local recoding by one instance after the other, each of which dies at another step: plan and commit hold the schedule."""
+    a = c.Instance(space, BINARY, 0, subject="subject: user_id\n  recoding: local", max_age="10m")
+    for step in ["planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
+        space.produce(BINARY, 2000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    space.produce(BINARY, 1000)
+    a.start()
+    accept(space, tail=499, aborted=True)
+    manifests = oracle.raw(space.bootstrap, f"{space.sink}-manifests").decode()
+    assert '"schedule"' in manifests and '"steps"' in manifests, "no schedule was published"
+
+
 def control_forgetful(space):
     """Control: instances that do not learn who was published turn I3 red."""
     red(restarts(space, VEILSTREAM_DEFECT="forgetful"), "I3")
@@ -705,7 +719,8 @@ def control_random_id(space):
 ALONE = [broker_loss, bad_network, late_plan, output_blocked]
 SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sliding, control_forgetful, control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
+          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sliding, local_recoding, control_forgetful,
+          control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 
 
