@@ -8,7 +8,7 @@
 //! Sizes decide first. Where the policy asks for more than a number of records, the classes that are large enough are gathered from
 //! their rows, distinct subjects and histograms are counted, and the rules judge each class by itself.
 
-use super::table::{Everybody, CodeCounts, Table};
+use super::table::{CodeCounts, Everybody, Table};
 use super::terms::Ladders;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
