@@ -226,12 +226,49 @@ fn topics_and_times_are_checked() {
     let (code, said) = validate(bootstrap, "", ", manifests: nowhere, dead_letters: compacted");
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("the topic `nowhere`, which the sink writes, does not exist: create it"), "{said}");
+    assert!(said.contains("--create --topic nowhere"), "{said}");
+    let (code, said) = validate(bootstrap, "", ", manifests: nowhere, create_topics: true");
+    assert_eq!(code, 0, "a topic that will be made is not missing: {said}");
+    let (code, said) = validate(bootstrap, "", ", manifests: nowhere, dead_letters: compacted");
+    assert_eq!(code, 3, "{said}");
     assert!(said.contains("the topic `compacted` is compacted") && said.contains("2 problems"), "{said}");
     let (code, said) = validate("127.0.0.1:1", "", "");
     assert!(code == 3 && said.contains("check `brokers`"), "{said}");
     // Refused before anything connects.
     let (code, said) = validate("127.0.0.1:1", "", ", transaction_timeout: 16m");
     assert!(code == 2 && said.contains("write 15m or less"), "{said}");
+}
+
+/// The first output of a new pipeline: nobody has made its topics.
+#[test]
+fn missing_topics_are_made_when_asked_for() {
+    let bootstrap = &broker()["BOOTSTRAP"];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.yaml");
+    let start = |create: bool| {
+        let text = pipeline(bootstrap, "", &format!(", manifests: made-manifests, create_topics: {create}"));
+        std::fs::write(&path, text.replace("topic: safe ", "topic: made ")).unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("veilstream"));
+        command.args(["run", "-c"]).arg(&path).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let refused = start(false).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("create_topics: true"), "{said}");
+
+    let mut child = start(true);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let made = said.by_ref().filter(|line| line.contains("made a topic of the output")).take(4).count();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    said.for_each(drop);
+    assert!(made == 4 && child.wait().unwrap().success());
+    let client: rdkafka::consumer::BaseConsumer =
+        ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
+    let partitions = |topic: &str| {
+        let found = rdkafka::consumer::Consumer::fetch_metadata(&client, Some(topic), PATIENCE).unwrap();
+        found.topics()[0].partitions().len()
+    };
+    assert_eq!((partitions("made"), partitions("made-journal")), (3, 1), "rows are spread as the input is");
 }
 
 #[test]
@@ -365,6 +402,7 @@ fn the_registry_may_come_and_go() {
         transaction_timeout: PATIENCE,
         format: MessageFormat::ConfluentAvro,
         registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
+        create_topics: false,
     };
     runtime.block_on(async {
         let mut output = Output::new(&sink, &schema).unwrap();

@@ -122,6 +122,22 @@ pub struct KafkaSinkConfig {
     pub format: MessageFormat,
     /// Where the output's schema is registered, for [`MessageFormat::ConfluentAvro`].
     pub registry: Option<RegistryConfig>,
+    /// True if topics of the output that are missing are made at the start.
+    pub create_topics: bool,
+}
+
+impl KafkaSinkConfig {
+    /// All topics of the output.
+    pub fn topics(&self) -> impl Iterator<Item = &str> {
+        let journal = self.journal.as_ref().map(|journal| journal.topic.as_str());
+        let beside = [self.manifests.as_deref(), self.dead_letters.as_deref(), journal];
+        std::iter::once(self.topic.as_str()).chain(beside.into_iter().flatten())
+    }
+
+    /// True for the journal if later releases depend on it.
+    pub fn remembers(&self, topic: &str) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.releases.is_some() && journal.topic == topic)
+    }
 }
 
 impl Cluster {

@@ -36,6 +36,8 @@ const ASK: Duration = Duration::from_secs(10);
 /// The time limit of one attempt, after which connection errors are looked at. Larger: a wrong password is told late. Smaller: more
 /// attempts on a slow network.
 const ATTEMPT: Duration = Duration::from_millis(500);
+/// The role of a topic that the service makes if it is missing.
+const MADE: &str = "the sink writes and makes";
 
 /// Who has to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +90,7 @@ impl Probe<'_> {
         let asker = self.connect(&config.cluster, &client::plain_consumer(config))?;
         let mut list = TopicPartitionList::new();
         for topic in &config.topics {
-            if self.partitions(&asker, topic, "the source reads").is_some() {
+            if self.partitions(&asker, topic, "the source reads", &config.cluster).is_some() {
                 // From the end on: whether we may read is the question, not what.
                 let _ = list.add_partition_offset(topic, 0, Offset::End);
             }
@@ -145,18 +147,17 @@ impl Probe<'_> {
         {
             self.configuration("source and sink are two clusters, and a transaction cannot span them: use one");
         }
-        let journal = config.journal.as_ref().map(|journal| &journal.topic);
-        let outputs = [Some(&config.topic), config.manifests.as_ref(), config.dead_letters.as_ref(), journal];
-        let there: Vec<&String> =
-            outputs.into_iter().flatten().filter(|t| self.partitions(&asker, t, "the sink writes").is_some()).collect();
+        let role = if config.create_topics { MADE } else { "the sink writes" };
+        let there: Vec<&str> =
+            config.topics().filter(|topic| self.partitions(&asker, topic, role, &config.cluster).is_some()).collect();
         self.settings(&asker, config, &there);
         self.transactions(config);
     }
 
     /// What the broker and the topics are set to. Not everybody may ask; then the producer finds out.
-    fn settings(&mut self, asker: &Asker, config: &KafkaSinkConfig, topics: &[&String]) {
+    fn settings(&mut self, asker: &Asker, config: &KafkaSinkConfig, topics: &[&str]) {
         let Ok(admin) = config.cluster.client(&[]).create::<AdminClient<DefaultClientContext>>() else { return };
-        let broker = asker.fetch_metadata(topics.first().map(|t| t.as_str()), ASK).ok();
+        let broker = asker.fetch_metadata(topics.first().copied(), ASK).ok();
         let broker = broker.and_then(|m| m.brokers().first().map(|b| ResourceSpecifier::Broker(b.id())));
         let mut wanted: Vec<ResourceSpecifier<'_>> = topics.iter().map(|t| ResourceSpecifier::Topic(t)).collect();
         wanted.extend(broker);
@@ -266,7 +267,7 @@ impl Probe<'_> {
     }
 
     /// How many partitions a topic has; `None` if it cannot be used.
-    fn partitions(&mut self, asker: &Asker, topic: &str, role: &str) -> Option<usize> {
+    fn partitions(&mut self, asker: &Asker, topic: &str, role: &str, cluster: &Cluster) -> Option<usize> {
         let metadata = match asker.fetch_metadata(Some(topic), ASK) {
             Ok(metadata) => metadata,
             Err(error) => {
@@ -281,8 +282,13 @@ impl Probe<'_> {
             (Some(Code::TopicAuthorizationFailed), _) => {
                 self.outside(format!("the topic `{topic}`, which {role}, is denied to this user: allow it"));
             }
+            (None | Some(Code::UnknownTopicOrPartition | Code::UnknownTopic), _) if role == MADE => {}
             (None | Some(Code::UnknownTopicOrPartition | Code::UnknownTopic), _) => {
-                self.outside(format!("the topic `{topic}`, which {role}, does not exist: create it"));
+                self.outside(format!(
+                    "the topic `{topic}`, which {role}, does not exist: create it, for example by kafka-topics.sh \
+                     --bootstrap-server {} --create --topic {topic}",
+                    cluster.brokers
+                ));
             }
             (Some(code), _) => self.outside(format!("the topic `{topic}`, which {role}, cannot be used ({code})")),
         }

@@ -76,8 +76,13 @@ pub enum SinkError {
     #[error(transparent)]
     Output(Box<dyn std::error::Error + Send + Sync>),
     /// A topic of the output is not there.
-    #[error("the topic {0} does not exist or has no partitions; create it first")]
+    #[error(
+        "the topic {0} does not exist or has no partitions; create it first, or write `create_topics: true` under `sink.kafka`"
+    )]
     NoTopic(String),
+    /// This user may not create topics.
+    #[error("the topic {0} does not exist, and this user may not create it; create it first")]
+    MayNotCreate(String),
     /// Another instance has the transactional id.
     #[error("the transactional id {id} was taken by another instance; every instance needs its own")]
     Fenced {

@@ -74,6 +74,10 @@ pub(crate) struct RawKafkaSink {
     pub transaction_timeout: Option<RawDuration>,
     /// How messages are encoded. Default: as in the source.
     pub format: Option<RawMessageFormat>,
+    /// Makes topics of the output that are missing when the service starts: rows with as many partitions as the input has, the
+    /// others with one, and as many replicas as the brokers' default. Topics of the input are never made. Default: false, a
+    /// missing topic ends the start with an error.
+    pub create_topics: bool,
     /// With `format: confluent-avro`: where the output's schema is registered, under the topic's name and `-value`.
     /// Default: the source's.
     pub registry: Option<RawRegistry>,

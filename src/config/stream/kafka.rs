@@ -138,6 +138,7 @@ pub(super) fn sink(
         transaction_timeout: timeout,
         format: format?,
         registry,
+        create_topics: raw.create_topics,
     })
 }
 

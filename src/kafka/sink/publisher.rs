@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer;
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
+use super::create;
 use super::fault::Fault;
 use super::output::{Output, OutputError, RowMessages};
 use super::producer::{CALL, PATIENCE, Transactions};
@@ -62,14 +63,12 @@ impl Publisher {
         let mut output = Output::new(&config, &schema)?;
         blocking(output.prepare())?;
         let transactions = Transactions::first(&config, &session)?;
+        if config.create_topics {
+            create::missing_topics(&config, &session, &consumer)?;
+        }
+        config.topics().try_for_each(|topic| transactions.partitions(topic).map(drop))?;
         let partitions = transactions.partitions(&config.topic)?;
         let manifest_partitions = config.manifests.as_deref().map_or(Ok(1), |topic| transactions.partitions(topic))?;
-        if let Some(topic) = &config.dead_letters {
-            transactions.partitions(topic)?;
-        }
-        if let Some(journal) = &config.journal {
-            transactions.partitions(&journal.topic)?;
-        }
         let remembered = config.journal.as_ref().filter(|journal| journal.releases.is_some());
         let journal = remembered.map(|journal| Journal::open(&config.cluster, &journal.topic)).transpose();
         Ok(Self {

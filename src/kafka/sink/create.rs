@@ -1,0 +1,69 @@
+//! `create_topics`: makes the output's topics that are missing.
+//!
+//! Rows get as many partitions as the input has, the other topics one. The number of replicas is the brokers' own default. The input's
+//! topics are never made: an input that is missing is a misspelt name more often than a new one.
+
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::runtime::Handle;
+
+use crate::kafka::client::KafkaSinkConfig;
+use crate::kafka::connection::ASK;
+use crate::kafka::rebalance::GroupConsumer;
+use crate::kafka::session::Session;
+use crate::sink::SinkError;
+
+/// The time for which the cluster may make topics. Larger: a start waits longer for brokers that do not answer. Smaller: a busy
+/// cluster counts as one that refuses.
+const MAKE: Duration = Duration::from_secs(30);
+/// As many replicas as the brokers' default.
+const DEFAULT_REPLICAS: TopicReplication<'static> = TopicReplication::Fixed(-1);
+
+/// Makes the topics of the output that the cluster does not have. Another instance may be doing the same.
+pub(super) fn missing_topics(
+    config: &KafkaSinkConfig,
+    session: &Session,
+    consumer: &GroupConsumer,
+) -> Result<(), SinkError> {
+    let partitions = |topic: &str| -> Result<usize, SinkError> {
+        let found = consumer.fetch_metadata(Some(topic), ASK).map_err(SinkError::Kafka)?;
+        Ok(found.topics().first().map_or(0, |topic| topic.partitions().len()))
+    };
+    let mut missing = Vec::new();
+    for topic in config.topics() {
+        if partitions(topic)? == 0 {
+            missing.push(topic);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let read: usize = session.topics.names().into_iter().map(partitions).sum::<Result<_, _>>()?;
+    let new: Vec<NewTopic<'_>> = missing
+        .iter()
+        .map(|&topic| {
+            let partitions = if topic == config.topic { read.max(1) } else { 1 };
+            let new = NewTopic::new(topic, partitions as i32, DEFAULT_REPLICAS).set("cleanup.policy", "delete");
+            // What later releases depend on must not be deleted by its age.
+            if config.remembers(topic) { new.set("retention.ms", "-1") } else { new }
+        })
+        .collect();
+    let admin: AdminClient<DefaultClientContext> = config.cluster.client(&[]).create().map_err(SinkError::Kafka)?;
+    let options = AdminOptions::new().operation_timeout(Some(MAKE));
+    let made = Handle::current().block_on(admin.create_topics(&new, &options)).map_err(SinkError::Kafka)?;
+    for made in made {
+        match made {
+            Ok(topic) => tracing::info!(topic, "made a topic of the output"),
+            Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+            Err((topic, RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)) => {
+                return Err(SinkError::MayNotCreate(topic));
+            }
+            Err((_, code)) => return Err(SinkError::Kafka(KafkaError::AdminOp(code))),
+        }
+    }
+    Ok(())
+}
