@@ -34,6 +34,8 @@
 //!   [`Format`](codec::Format) for files or of `MessageFormat` in [`kafka`] for messages.
 //! - A metric: an entry in the `metrics!` list of `telemetry/metrics.rs`, set by a method of
 //!   [`Telemetry`](telemetry::Telemetry).
+//! - A word that gives a field's meaning away: a list in `profile/names.rs`; a hierarchy that `init` proposes: a variant of
+//!   `HierarchyProposal` in `profile/hierarchies.rs`.
 //! - A key of the configuration: a field in `config/raw/`, checked and built in `config/policy/` or `config/stream/`.
 //!
 //! # Glossary
@@ -41,6 +43,8 @@
 //! - *event*: the bytes of one message or line, with its [`Position`](model::event::Position); decodes to a record.
 //! - *record*: the values of the fields that the [`Schema`](model::schema::Schema) names, each in a
 //!   [`Role`](model::schema::Role).
+//! - *path*: the place of a field in a record, and its name; [`Path`](model::schema::Path).
+//! - *envelope*: the part of a message around the row, in change data capture; [`Envelope`](model::schema::Envelope).
 //! - *row*: a record as codes; a [`Code`](model::domain::Code) is the number of a value in its [`Domain`](model::domain::Domain).
 //! - *subject*: the person that a record is about. The size of a class is its number of distinct subjects.
 //! - *quasi-identifier*: a field that identifies people in combination with others; generalized before it is published.
@@ -71,6 +75,7 @@
 //! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.
 //! - *gate*: counts the rows that will be sent; turns a batch into a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
+//! - *audience*: a group of readers with a table of its own. *View*: that table, made of the rows of a release at coarser levels.
 //! - *manifest*: the public description of a release. *Journal*: the operator's list of records that a release finished.
 //! - *plan*: the spans, recoding and seed of a release, committed before its first row is produced.
 //! - *replay*: making a planned release again after a crash, with the same bytes.
@@ -82,6 +87,7 @@
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
+//! - *table profile*: what the fields of an input are like and how far they single people out, before there is a policy.
 //! - *bound*: the least or greatest value of an objective that `search.prefer` asks for.
 //! - *problem*: a mistake in a configuration with its line. *Warning*: a setting that is valid but rarely intended.
 //!
@@ -98,7 +104,7 @@
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
 //! anonymizer -> encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search, window
-//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, search, shutdown, sink, source, telemetry, usefulness, window
+//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, profile, search, shutdown, sink, source, telemetry, usefulness, window
 //! codec      -> model
 //! config     -> codec, kafka, model, privacy, search, window
 //! encode     -> model
@@ -114,13 +120,14 @@
 //! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
 //! plot       ->
 //! privacy    -> model
+//! profile    -> codec, model, source
 //! render     -> generalize, model
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
 //! sink       -> codec, files, gate, model
 //! source     -> codec, model
 //! telemetry  -> config, gate, kafka, model, plot, privacy, search, window
-//! usefulness -> gate, generalize, model
+//! usefulness -> encode, gate, generalize, local, model, privacy
 //! window     -> encode, frequency, model
 //! ```
 
@@ -136,6 +143,7 @@ pub(crate) mod files;
 pub mod kafka;
 pub mod pipeline;
 pub(crate) mod plot;
+pub(crate) mod profile;
 pub mod shutdown;
 pub mod sink;
 pub mod source;

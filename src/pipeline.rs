@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::codec::Decode;
-use crate::gate::Release;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
+use crate::model::release::audience::Audience;
 use crate::search::choose::Choice;
 use crate::shutdown::Stop;
 use crate::sink::{Delivery, Sink, SinkError};
@@ -25,7 +25,7 @@ use crate::source::{Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
 use crate::window::{Scope, WindowRules};
 
-use search_stage::{SearchStage, Searched};
+use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
 pub use summary::{PipelineError, Summary};
@@ -46,6 +46,8 @@ pub struct Pipeline {
     pub scope: Scope,
     /// How recodings are searched and chosen.
     pub choice: Choice,
+    /// Who gets a table of its own of every release.
+    pub audiences: Vec<Audience>,
     /// The first part of every release id.
     pub name: String,
     /// Fixes shuffles and searches.
@@ -67,7 +69,7 @@ impl Pipeline {
     ) -> Result<Summary, PipelineError> {
         let (to_window, events) = mpsc::channel::<SourceItem>(EVENT_BATCHES);
         let (to_search, closed) = mpsc::channel::<SearchItem>(CLOSED_WINDOWS);
-        let (to_sink, releases) = mpsc::channel::<Release>(RELEASES);
+        let (to_sink, releases) = mpsc::channel::<SinkItem>(RELEASES);
         let this = Arc::new(self);
         let space = source.commit_space();
         let window = spawn("window", {
@@ -100,11 +102,19 @@ impl Pipeline {
     async fn publish<K: Sink>(
         &self,
         mut sink: K,
-        mut releases: mpsc::Receiver<Release>,
+        mut releases: mpsc::Receiver<SinkItem>,
         _publishing: oneshot::Sender<()>,
     ) -> Result<Summary, SinkError> {
         let mut summary = Summary::default();
-        while let Some(release) = releases.recv().await {
+        while let Some(item) = releases.recv().await {
+            let release = match item {
+                SinkItem::Release(release) => release,
+                SinkItem::GivenUp(done) => {
+                    // Nobody waits any more if the whole assignment has gone meanwhile.
+                    let _ = done.try_send(());
+                    continue;
+                }
+            };
             match sink.publish(&release).await? {
                 Delivery::Published => {
                     summary.add(&release);

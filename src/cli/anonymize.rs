@@ -1,7 +1,8 @@
 //! `veilstream anonymize`: makes one release from a file.
 //!
-//! The release, and then its report, appear under their names only when they are complete.
+//! The release, and then its report, which names the SHA-256 of the release, appear under their names only when they are complete.
 
+mod advice;
 mod page;
 
 use std::path::{Path, PathBuf};
@@ -9,21 +10,24 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::shared::{Batch, Failure, InputArgs, ReleaseReport, algorithm, is_standard, refuse_same_file};
+use super::shared::{
+    Batch, Failure, FileDigest, InputArgs, ReleaseReport, algorithm, is_standard, now, refuse_same_file,
+};
+use crate::codec::compress::Compression;
 use crate::codec::{Encode, EncodeError, Format};
 use crate::files::{FileError, ReplacedFile};
 use crate::gate::Release;
 use crate::model::policy::RecodingKind;
 use crate::plot::figure;
 use crate::search::Algorithm;
-use crate::source::Preamble;
+use page::Sheet;
 
 /// How long the trade-off of a report may take. Longer keeps people waiting; shorter finds less in large files.
 const INSIGHT_TIME: Duration = Duration::from_secs(2);
 /// How much is written at once. Larger: more memory. Smaller: more system calls.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Makes one release from a CSV, JSONL or Avro file
+/// Makes one release from a CSV, JSON, Avro or Parquet file
 ///
 /// Reads the whole file as one window, finds the generalization of least loss that satisfies the policy, lets the gate
 /// count the result, and writes it. If the policy cannot be met, nothing is written and the exit code is 1. The search
@@ -40,7 +44,7 @@ pub(super) struct AnonymizeArgs {
     output: PathBuf,
     /// The file for the report: a web page if its name ends in .html, otherwise one JSON object
     ///
-    /// It is written in the same way as OUT, and after it.
+    /// It is written in the same way as OUT, and after it; `verify --report` checks that it is about OUT and its policy.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The search [default: `search.algorithm` of the configuration]
@@ -71,23 +75,36 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     let seed = args.seed.or(config.seed).unwrap_or_else(rand::random);
     batch.working("searching".into());
     let page = args.report.as_deref().is_some_and(is_page);
-    let (release, insight) = batch.release_with_insight(choice, seed, page.then_some(INSIGHT_TIME))?;
-    batch.finish();
-    let report = match &args.report {
-        Some(_) => ReleaseReport::measured(&batch.policy, &release),
-        None => ReleaseReport::new(&release),
+    let look = args.report.as_ref().map(|_| if page { INSIGHT_TIME } else { Duration::ZERO });
+    let (release, insight) = batch.release_with_insight(choice.clone(), seed, look)?;
+    let mut report = match &args.report {
+        Some(_) => ReleaseReport::measured(&batch, &release).with_insight(&batch, insight.as_ref()),
+        None => ReleaseReport::new(&batch, &release),
     };
-    let mut report_file = None;
-    if let Some(path) = &args.report {
-        let text = match page {
-            true => page::page(&report, &batch, &release, insight.as_ref()),
-            false => format!("{:#}\n", report.json()),
-        };
-        report_file.insert(ReplacedFile::create(path)?).write(text.as_bytes())?;
-    }
+    let advice = if page { advice::advice(&batch, &choice, seed, &report) } else { Vec::new() };
+    batch.finish();
+    let mut report_file = args.report.as_deref().map(ReplacedFile::create).transpose()?;
+    let mut published = None;
     if report.satisfies {
-        write_release(&args.output, format, &batch, &release)?;
+        let (file, sha256) = write_release(&args.output, format, &batch, &release)?;
+        (published, report.published_sha256) = (Some(file), Some(sha256));
     }
+    if let Some(file) = &mut report_file {
+        let (name, policy_text) = (args.input.file_name(), args.input.policy_text());
+        let sheet = Sheet {
+            report: &report,
+            batch: &batch,
+            release: &release,
+            insight: insight.as_ref(),
+            advice: &advice,
+            file: &name,
+            policy_text: policy_text.as_deref(),
+            at: now(),
+        };
+        let text = if page { page::page(&sheet) } else { format!("{:#}\n", report.json()) };
+        file.write(text.as_bytes())?;
+    }
+    published.map_or(Ok(()), ReplacedFile::commit)?;
     report_file.map_or(Ok(()), ReplacedFile::commit)?;
     if !report.satisfies {
         return Err(report.not_met());
@@ -101,14 +118,14 @@ fn summarize(report: &ReleaseReport) {
     report.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     let from = report.provenance();
     eprintln!(
-        "{} of {} records published, {} suppressed, {} rejected ({} %); smallest class {}; levels: {}",
+        "{} of {} records published, {} suppressed, {} rejected ({} %); smallest class {}; {}",
         from.records_published,
         from.records_in,
         from.records_suppressed,
         from.records_rejected,
         figure(100.0 * from.records_rejected as f64 / from.records_in.max(1) as f64),
         report.manifest.k_achieved.map_or_else(|| "none".into(), |k| k.to_string()),
-        report.levels(),
+        report.words,
     );
     for bound in &from.unmet_bounds {
         eprintln!("a bound of `search.prefer` is not met: {bound}");
@@ -125,6 +142,12 @@ fn announced(output: &Path) -> Result<Option<Format>, Failure> {
             Format::EXTENSIONS
         )));
     }
+    if matches!(format, Some(Format::Avro | Format::Parquet)) && Compression::of_path(output).is_some() {
+        return Err(Failure::Usage(format!(
+            "{} is compressed already, or compresses by itself: end the name of the output without .gz or .zst",
+            format.map_or("", Format::as_str)
+        )));
+    }
     Ok(format)
 }
 
@@ -132,19 +155,21 @@ fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
 }
 
-fn write_release(output: &Path, format: Option<Format>, batch: &Batch, release: &Release) -> Result<(), Failure> {
-    let format = format.unwrap_or(match batch.preamble {
-        Preamble::Json => Format::Json,
-        Preamble::Csv(_) => Format::Csv,
-        Preamble::Avro(_) => Format::Avro,
-    });
-    let mut encoder = batch.preamble.encoder(&batch.policy.schema, format)?;
+/// Writes the release and leaves it to be committed, with the SHA-256 of its bytes.
+fn write_release(
+    output: &Path,
+    format: Option<Format>,
+    batch: &Batch,
+    release: &Release,
+) -> Result<(ReplacedFile, String), Failure> {
+    let format = format.unwrap_or_else(|| batch.preamble.format());
+    let mut encoder = batch.preamble.encoder(&batch.policy.schema, format, Compression::of_path(output))?;
     let mut out = if is_standard(output) { ReplacedFile::stdout() } else { ReplacedFile::create(output)? };
-    write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
+    let written = write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
         WriteError::File(error) => error.into(),
         WriteError::Encode(error) => Failure::Outside(format!("cannot write {}: {error}", output.display())),
     })?;
-    Ok(out.commit()?)
+    Ok((out, written))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -155,18 +180,22 @@ enum WriteError {
     Encode(#[from] EncodeError),
 }
 
-fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut ReplacedFile) -> Result<(), WriteError> {
+fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut ReplacedFile) -> Result<String, WriteError> {
+    let mut fingerprint = FileDigest::default();
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     encoder.header(&mut buffer);
     let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
     release.labelled_rows(&labels, |labels, values| {
         encoder.labelled(labels, values, &mut buffer)?;
         if buffer.len() >= WRITE_BYTES {
+            fingerprint.update(&buffer);
             out.write(&buffer)?;
             buffer.clear();
         }
         Ok::<(), WriteError>(())
     })?;
-    encoder.finish(&mut buffer);
-    Ok(out.write(&buffer)?)
+    encoder.finish(&mut buffer)?;
+    fingerprint.update(&buffer);
+    out.write(&buffer)?;
+    Ok(fingerprint.finish())
 }

@@ -120,6 +120,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
         line: line.clone(),
         releases: &mut releases,
         sample: &mut sample,
+        words: String::new(),
     };
     sink.title()?;
     let refresh = tokio::spawn({
@@ -157,6 +158,8 @@ struct TableSink<'a> {
     line: ProgressBar,
     releases: &'a mut Vec<Value>,
     sample: &'a mut Vec<String>,
+    /// What was done to each attribute in the last release; printed when it changes.
+    words: String,
 }
 
 impl TableSink<'_> {
@@ -164,16 +167,14 @@ impl TableSink<'_> {
         if self.quiet {
             return Ok(());
         }
-        let names: Vec<&str> = self.policy.quasi.iter().map(|q| &*q.name).collect();
         let criteria: Vec<String> =
             Rules::new(self.policy).iter().map(|rule| format!("{} {}", rule.name(), rule.required())).collect();
         print(&format!(
             "Synthetic records, anonymized window by window. Policy: {}; at most {}% suppressed.\n\
-             Recoding: {}. Levels are those of {}; 0 is the value itself.\n\n{}",
+             Recoding: {}.\n\n{}",
             criteria.join(", "),
             self.policy.suppression.0 * 100.0,
             self.policy.recoding.as_str(),
-            names.join(", "),
             header(self.policy.loss.as_str())
         ))
     }
@@ -186,7 +187,12 @@ impl Sink for TableSink<'_> {
         if self.quiet {
             return Ok(Delivery::Published);
         }
-        let row = row(self.releases.len(), manifest, self.policy.loss.as_str());
+        let mut row = row(self.releases.len(), manifest, self.policy.loss.as_str());
+        let words = self.policy.recoding_words(&manifest.provenance.recoding);
+        if words != self.words && !release.is_empty() {
+            row.push_str(&format!("\n    {words}"));
+            self.words = words;
+        }
         // Hides the live line meanwhile. A reader of the table that went away is no reason to stop.
         self.line.suspend(|| drop(print(&row)));
         if self.sample.is_empty() {
@@ -202,25 +208,23 @@ impl Sink for TableSink<'_> {
 
 fn header(loss: &str) -> String {
     format!(
-        "{:>3} {:>8} {:>9} {:>10} {:>6} {:>5} {loss:>6}  {:<12} {:>7} {:>9}",
-        "#", "records", "published", "suppressed", "held", "k", "levels", "checks", "search"
+        "{:>3} {:>8} {:>9} {:>10} {:>6} {:>5} {loss:>6} {:>7} {:>9}",
+        "#", "records", "published", "suppressed", "held", "k", "checks", "search"
     )
 }
 
 fn row(number: usize, manifest: &Manifest, loss: &str) -> String {
     let from = &manifest.provenance;
-    let levels: Vec<String> = from.recoding.iter().map(|attribute| attribute.level.to_string()).collect();
     let loss = from.loss(loss).map(|value| format!("{value:.3}"));
     let none = || "-".to_owned();
     format!(
-        "{number:>3} {:>8} {:>9} {:>10} {:>6} {:>5} {:>6}  {:<12} {:>7} {:>6.1} ms",
+        "{number:>3} {:>8} {:>9} {:>10} {:>6} {:>5} {:>6} {:>7} {:>6.1} ms",
         HumanCount(from.records_in).to_string(),
         HumanCount(from.records_published).to_string(),
         HumanCount(from.records_suppressed).to_string(),
         HumanCount(from.records_held).to_string(),
         manifest.k_achieved.map_or_else(none, |k| k.to_string()),
         loss.unwrap_or_else(none),
-        levels.join(" "),
         from.nodes_checked,
         from.search_ms,
     )

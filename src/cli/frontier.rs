@@ -1,4 +1,7 @@
-//! `veilstream frontier`: prints the trade-off between objectives, for a person to choose from. Publishes nothing.
+//! `veilstream frontier`: prints the trade-off between objectives, for a person to choose from, and releases by other recodings beside
+//! it. Publishes nothing.
+
+mod recodings;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -12,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::shared::{Batch, Failure, InputArgs, print, refuse_same_file};
 use crate::config::snippet;
 use crate::files::ReplacedFile;
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, RecodingKind};
 use crate::model::release::manifest::Unmet;
 use crate::plot::standalone;
 use crate::search::evaluator::Evaluator;
@@ -26,7 +29,8 @@ use crate::telemetry::pictures;
 /// Small lattices are counted completely; for larger ones the evolutionary search `pbg-ea` looks for the front. The output
 /// says which of the two was done. One point is preferred: each objective is scaled from 0 to 1 over the front (counts of
 /// people by the risk 1/count), and the point with the greatest sum wins; with `search.prefer`, among those that meet its
-/// bounds. Publishes nothing.
+/// bounds. Where k and losses are traded off, releases by `recoding: subtree` and `local` for a few values of k stand beside the
+/// front. Publishes nothing.
 #[derive(Debug, Args)]
 pub(super) struct FrontierArgs {
     #[command(flatten)]
@@ -95,14 +99,22 @@ pub(super) fn run(args: &FrontierArgs) -> Result<(), Failure> {
     let mut rng = ChaCha8Rng::seed_from_u64(args.seed.or(config.seed).unwrap_or_default());
     let found = frontier(&ea, args.method, &batch.policy.lattice(), &evaluator, &budget, &mut rng);
     let elapsed_ms = started.elapsed().as_secs_f64() * 1e3;
+    let others = recodings::points(&config, &batch, &found.front.objectives, args.seed.or(config.seed).unwrap_or(0))?;
     batch.finish();
     if let Some(path) = &args.plot {
-        let picture = pictures::trade_off(&found.front).map_err(|error| Failure::Outside(error.to_string()))?;
+        let beside = others.iter().map(|point| (point.name(), point.values.clone()));
+        let picture = pictures::trade_off(&found.front, beside).map_err(|error| Failure::Outside(error.to_string()))?;
         let mut file = ReplacedFile::create(path)?;
         file.write(standalone(&picture).as_bytes())?;
         file.commit()?;
     }
-    print(&if args.json { object(&found, &batch.policy, elapsed_ms) } else { text(&found, &batch.policy, elapsed_ms) })
+    print(&if args.json {
+        let mut object = object(&found, &batch.policy, elapsed_ms);
+        object["recodings"] = recodings::json(&others, &found.front.objectives);
+        object.to_string()
+    } else {
+        text(&found, &batch.policy, elapsed_ms) + &recodings::text(&others, &found.front.objectives)
+    })
 }
 
 /// Refuses objectives that the policy cannot answer, and fewer than two.
@@ -145,7 +157,7 @@ fn text(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
             (true, false) => "met".into(),
             (false, _) => "not met".into(),
         });
-        row.push(snippet::levels(policy, &point.node));
+        row.push(policy.node_words(point.node.levels()));
         table.add_row(row);
     }
     let mut text = format!("{table}\n{} points, {} ({elapsed_ms:.0} ms)", front.points.len(), method_used(found));
@@ -155,7 +167,8 @@ fn text(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
             quality.representation_ratio, quality.convergence_error
         ));
     }
-    text.push_str("\nto release at a point, write its levels into the configuration:");
+    let kind = if policy.recoding == RecodingKind::FullDomain { "" } else { ", and `recoding: full-domain`" };
+    text.push_str(&format!("\nto release at a point, write its levels into the configuration{kind}:"));
     let example = front.picked.unwrap_or(0);
     if let Some(point) = front.points.get(example) {
         let section = snippet::fixed_window(policy, &point.node);
@@ -169,11 +182,14 @@ fn figure(objective: Objective, value: f64) -> String {
     match objective {
         Objective::K | Objective::L => format!("{value:.0}"),
         Objective::SpreadK | Objective::SpreadL => format!("{value:.1}"),
-        Objective::Security | Objective::Loss(_) => format!("{value:.4}"),
+        Objective::EntropyL | Objective::RecursiveL => format!("{value:.2}"),
+        Objective::Security | Objective::T | Objective::Alpha | Objective::Confidence | Objective::Loss(_) => {
+            format!("{value:.4}")
+        }
     }
 }
 
-fn object(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
+fn object(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> Value {
     let front = &found.front;
     let point = |(at, point): (usize, &FrontPoint)| {
         let values: Map<String, Value> =
@@ -204,7 +220,7 @@ fn object(found: &Frontier, policy: &Policy, elapsed_ms: f64) -> String {
         object["representation_ratio"] = json!(quality.representation_ratio);
         object["convergence_error"] = json!(quality.convergence_error);
     }
-    object.to_string()
+    object
 }
 
 #[cfg(test)]
@@ -214,7 +230,7 @@ mod tests {
     #[test]
     fn names_on_the_command_line() {
         assert_eq!(objective("s_k"), Ok(Objective::SpreadK));
-        assert!(objective("K").unwrap_err().contains("k, l, s_k, s_l, sf, glm"));
+        assert!(objective("K").unwrap_err().contains("k, l, s_k, s_l"));
         assert!(method("best").is_err());
     }
 }

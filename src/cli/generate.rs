@@ -62,7 +62,8 @@ enum MessageKey {
     None,
 }
 
-fn property(text: &str) -> Result<(String, SecretString), String> {
+/// A property of librdkafka, for the command line.
+pub(super) fn property(text: &str) -> Result<(String, SecretString), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned().into())),
         _ => Err("write NAME=VALUE".into()),
@@ -70,6 +71,9 @@ fn property(text: &str) -> Result<(String, SecretString), String> {
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
+    if args.format == Format::Parquet {
+        return Err(Failure::Usage("--format takes csv, jsonl or avro".into()));
+    }
     if let (Some(brokers), Some(topic)) = (&args.brokers, &args.topic) {
         return into_topic(args, brokers, topic);
     }
@@ -87,10 +91,13 @@ fn into_topic(args: &GenerateArgs, brokers: &str, topic: &str) -> Result<(), Fai
         (Format::Json, Some(_)) => return Err(Failure::Usage("--registry needs --format avro".into())),
         (Format::Avro, Some(url)) => Payload::ConfluentAvro(registered(url, topic)?),
         (Format::Avro, None) => return Err(Failure::Usage("--format avro into a topic needs --registry URL".into())),
-        (Format::Csv, _) => return Err(Failure::Usage("a topic takes --format jsonl or avro".into())),
+        (Format::Csv | Format::Parquet, _) => {
+            return Err(Failure::Usage("a topic takes --format jsonl or avro".into()));
+        }
     };
     let properties = args.properties.iter().cloned().collect();
-    let client = Cluster { brokers: brokers.to_owned(), properties }.client(&[("compression.type", "lz4")]);
+    let client =
+        Cluster { brokers: brokers.to_owned(), properties, login: None }.client(&[("compression.type", "lz4")]);
     let target = Target { topic, keyed: args.partitions_key == MessageKey::UserId, payload };
     let written = generate(&client, &target, &settings(args)).map_err(|error| match error {
         GenerateError::NoTopic(_) => Failure::Usage(error.to_string()),
@@ -124,7 +131,7 @@ fn write(args: &GenerateArgs, out: &mut impl Write) -> io::Result<()> {
     let mut text = String::new();
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     match args.format {
-        Format::Json => {}
+        Format::Json | Format::Parquet => {}
         Format::Csv => buffer.extend_from_slice(CSV_HEADER.as_bytes()),
         Format::Avro => container.header(&mut buffer),
     }
@@ -139,7 +146,7 @@ fn write(args: &GenerateArgs, out: &mut impl Write) -> io::Result<()> {
         let Some(event) = generator.next_event() else { break };
         text.clear();
         match args.format {
-            Format::Json => {
+            Format::Json | Format::Parquet => {
                 event.write_json(&mut text);
                 text.push('\n');
             }

@@ -5,8 +5,10 @@
 
 mod anonymize;
 mod demo;
+mod first;
 mod frontier;
 mod generate;
+mod hierarchy;
 mod run;
 mod schema;
 mod search;
@@ -18,15 +20,17 @@ mod verify;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
+use first::{explain, init, profile, shell, test};
 pub use shared::install_panic_hook;
 use shared::{Failure, LogArgs};
 
 /// Turns a stream of personal records into releases that are safe to share
 ///
 /// Veilstream gathers records into windows, generalizes each window just enough to satisfy the privacy policy, counts the
-/// result again with an independent gate, and only then publishes it. Start with `veilstream demo`.
+/// result again with an independent gate, and only then publishes it. Start with `veilstream demo`,
+/// then with your own data: `veilstream init FILE`.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -43,15 +47,22 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::DemoArgs),
+    Profile(profile::ProfileArgs),
+    Init(init::InitArgs),
+    Explain(explain::ExplainArgs),
+    Test(test::TestArgs),
     Run(run::RunArgs),
     Anonymize(anonymize::AnonymizeArgs),
     Verify(verify::VerifyArgs),
     Search(search::SearchArgs),
     Frontier(frontier::FrontierArgs),
+    Hierarchy(hierarchy::HierarchyArgs),
     Generate(generate::GenerateArgs),
     Top(top::TopArgs),
     Validate(validate::ValidateArgs),
     Schema(schema::SchemaArgs),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 impl Cli {
@@ -71,15 +82,22 @@ impl Cli {
     fn dispatch(&self) -> Result<(), Failure> {
         match &self.command {
             Command::Demo(args) => demo::run(args),
+            Command::Profile(args) => profile::run(args),
+            Command::Init(args) => init::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Test(args) => test::run(args),
             Command::Run(args) => run::run(args),
             Command::Anonymize(args) => anonymize::run(args),
             Command::Verify(args) => verify::run(args),
             Command::Search(args) => search::run(args),
             Command::Frontier(args) => frontier::run(args),
+            Command::Hierarchy(args) => hierarchy::run(args),
             Command::Generate(args) => generate::run(args),
             Command::Top(args) => top::run(args),
             Command::Validate(args) => validate::run(args),
             Command::Schema(args) => schema::run(args),
+            Command::Completions(args) => shell::completions(args, Self::command()),
+            Command::Man(args) => shell::man(args, Self::command()),
         }
     }
 }

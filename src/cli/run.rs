@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime};
 use crate::codec::Decode;
 use crate::codec::avro::AvroDecoder;
+use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
 use crate::codec::registry::Registry;
@@ -27,7 +28,7 @@ use crate::model::schema::Schema;
 use crate::pipeline::Summary;
 use crate::shutdown::Stop;
 use crate::sink::SinkError;
-use crate::sink::file::{FilePaths, FileSink};
+use crate::sink::file::{AudienceFile, FilePaths, FileSink};
 use crate::source::generator::{GeneratorSettings, GeneratorSource};
 use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file};
 use crate::telemetry::http;
@@ -127,8 +128,13 @@ async fn kafka(
     let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
     let memory = usize::try_from(config.limits.memory.unwrap_or(DEFAULT_MEMORY) / 4).unwrap_or(usize::MAX);
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
-    let (events, consumer, left) =
-        kafka_source::open(source.clone(), Arc::clone(&session), schemas.clone(), memory, journal)?;
+    let (events, consumer, left) = kafka_source::open(
+        source.named(&sink.transactional_id),
+        Arc::clone(&session),
+        schemas.clone(),
+        memory,
+        journal,
+    )?;
     let (sink, schema, shared) = (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
@@ -167,13 +173,13 @@ async fn leave(left: Left) {
 }
 
 /// The schemas of the registry, shared by source, decoder and sink.
-fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
+pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
     let config = source.registry.as_ref()?;
     let registry = Registry::new(&config.url, config.credentials.as_ref());
     Some(Arc::new(SchemaCache::new(registry, schema)))
 }
 
-fn message_decoder(
+pub(super) fn message_decoder(
     config: &Config,
     source: &KafkaSourceConfig,
     schemas: Option<&Arc<SchemaCache>>,
@@ -196,14 +202,14 @@ enum AnySource {
 impl AnySource {
     async fn open(config: &Config) -> Result<(Self, Preamble), SourceError> {
         let max_record_bytes = max_record_bytes(config);
-        let input = |format, delimiter| Input { format, delimiter, max_record_bytes };
+        let input = |format, delimiter, encoding| Input { format, likely: None, delimiter, encoding, max_record_bytes };
         Ok(match &config.source {
-            SourceConfig::File { path, format, delimiter } => {
-                let (source, preamble) = file::open(path, input(*format, *delimiter)).await?;
+            SourceConfig::File { path, format, delimiter, encoding } => {
+                let (source, preamble) = file::open(path, input(*format, *delimiter, *encoding)).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Stdio { format } => {
-                let (source, preamble) = file::stdin(input(*format, None)).await?;
+                let (source, preamble) = file::stdin(input(Some(*format), None, None)).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Generator { records, rate, seed, subjects } => {
@@ -232,14 +238,21 @@ impl Source for AnySource {
 
 /// Opens the sink that needs no broker. `None` if a stop is asked for first.
 async fn file_sink(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Result<Option<FileSink>, Failure> {
-    let (paths, format) = match &config.sink {
-        SinkConfig::File { path, format, manifest, journal } => {
-            (FilePaths { rows: path.clone(), manifest: manifest.clone(), journal: journal.clone() }, *format)
+    let (paths, format, tables) = match &config.sink {
+        SinkConfig::File { path, format, manifest, journal, audiences } => {
+            let paths = FilePaths { rows: path.clone(), manifest: manifest.clone(), journal: journal.clone() };
+            (paths, *format, audiences.as_slice())
         }
-        SinkConfig::Stdio { format } => (FilePaths::rows_only("/dev/stdout"), *format),
+        SinkConfig::Stdio { format } => (FilePaths::rows_only("/dev/stdout"), *format, &[][..]),
         // The configuration allows it with a Kafka source only.
         SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
     };
-    let encoder = preamble.encoder(&config.policy.schema, format)?;
-    opened(stop, move || FileSink::open(&paths, encoder)).await
+    let schema = &config.policy.schema;
+    let encoder = preamble.encoder(schema, format, Compression::of_path(&paths.rows))?;
+    let mut audiences = Vec::new();
+    for table in tables {
+        let encoder = preamble.encoder(&table.audience.schema(schema), format, Compression::of_path(&table.rows))?;
+        audiences.push(AudienceFile { table: table.clone(), encoder, seen: table.audience.seen(schema) });
+    }
+    opened(stop, move || FileSink::open(&paths, encoder, audiences)).await
 }

@@ -1,4 +1,6 @@
-//! `veilstream schema`: prints the JSON Schema of the configuration.
+//! `veilstream schema`: prints the JSON Schema of the configuration, or the reference that is made from it.
+
+mod reference;
 
 use clap::Args;
 
@@ -9,8 +11,21 @@ use crate::config::json_schema;
 ///
 /// Editors use it to complete and check configurations. It gives the unit, the default and the reason of every field.
 #[derive(Debug, Args)]
-pub(super) struct SchemaArgs {}
+pub(super) struct SchemaArgs {
+    /// Print the configuration reference instead: a page in Markdown with an example for each key
+    #[arg(long)]
+    markdown: bool,
+}
 
-pub(super) fn run(_: &SchemaArgs) -> Result<(), Failure> {
-    print(&format!("{:#}", json_schema()))
+/// The part of the configuration reference that is about a line of a configuration.
+pub(super) fn reference_of(configuration: &str, line: usize) -> Option<String> {
+    let anchor = reference::anchor(&json_schema(), configuration, line)?;
+    Some(format!("schemas/CONFIGURATION.md#{anchor}"))
+}
+
+pub(super) fn run(args: &SchemaArgs) -> Result<(), Failure> {
+    match args.markdown {
+        true => print(reference::page(&json_schema()).trim_end()),
+        false => print(&format!("{:#}", json_schema())),
+    }
 }

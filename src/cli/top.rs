@@ -1,14 +1,19 @@
 //! `veilstream top`: shows a running service in a terminal, from its `/status.json`.
+//!
+//! On a terminal it takes the whole screen and gives it back at the end. The first lines say what matters most, so a small
+//! terminal shows the first lines and leaves out the rest. Colours follow the verdict and add nothing that is not in words.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use crossterm::terminal;
 use serde_json::Value;
 
-use super::shared::{Failure, print};
+use super::shared::{Failure, is_coloured, is_dumb, print};
 use crate::plot::{count, figure};
 
 /// How often the service is asked. Figures change per window: asking more often shows nothing new.
@@ -23,7 +28,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Shows a running service in a terminal
 ///
 /// Shows the figures of the console: records by outcome, loss, criteria, levels and the last releases. On a terminal it
-/// refreshes every second until Ctrl-C; in a pipe it prints one snapshot and ends.
+/// refreshes every second until q, Escape or Ctrl-C; in a pipe it prints one snapshot and ends.
 #[derive(Debug, Args)]
 pub(super) struct TopArgs {
     /// The address of the service (`http.listen`)
@@ -40,20 +45,113 @@ pub(super) struct TopArgs {
 pub(super) fn run(args: &TopArgs) -> Result<(), Failure> {
     let token = token(args)?;
     let url = address(&args.url);
-    if args.json || !io::stdout().is_terminal() {
-        let status = fetch(&url, token.as_deref())?;
-        return print(&if args.json { status.to_string() } else { text(&status) });
+    let first = fetch(&url, token.as_deref())?;
+    if args.json || !io::stdout().is_terminal() || !io::stdin().is_terminal() || is_dumb() {
+        return print(&if args.json { first.to_string() } else { text(&first) });
     }
+    let screen = Screen::take()?;
+    let mut status = first;
     loop {
-        let status = fetch(&url, token.as_deref())?;
-        // Overwriting and then clearing the rest does not flicker.
-        let mut out = io::stdout().lock();
-        let drawn = text(&status).replace('\n', "\x1b[K\n");
-        let shown = write!(out, "\x1b[H{drawn}\x1b[K\n\x1b[J").and_then(|()| out.flush());
-        shown.map_err(|error| Failure::io("cannot write to standard output", &error))?;
-        drop(out);
-        std::thread::sleep(REFRESH);
+        screen.show(&status)?;
+        if screen.left_within(REFRESH, &status)? {
+            return Ok(());
+        }
+        status = fetch(&url, token.as_deref())?;
     }
+}
+
+/// The terminal while it is ours: keys come at once, and what stood there before returns at the end.
+struct Screen {
+    coloured: bool,
+}
+
+impl Screen {
+    fn take() -> Result<Self, Failure> {
+        terminal::enable_raw_mode().map_err(|error| terminal_failed(&error))?;
+        let screen = Self { coloured: is_coloured(true) };
+        screen.write("\x1b[?1049h\x1b[?25l")?;
+        Ok(screen)
+    }
+
+    fn show(&self, status: &Value) -> Result<(), Failure> {
+        let (columns, rows) = terminal::size().unwrap_or((80, 24));
+        let lines = fitted(&text(status), usize::from(columns), usize::from(rows));
+        let colour = match status["verdict"]["state"].as_str() {
+            Some("safe") => "\x1b[1;32m",
+            Some("failing") => "\x1b[1;31m",
+            _ => "\x1b[1;33m",
+        };
+        // The verdict is a sentence that can take several lines: it ends where the line about the recoding begins.
+        let verdict = lines.iter().position(|line| line.starts_with("recoding: ")).unwrap_or(lines.len());
+        let mut drawn = String::from("\x1b[H");
+        for (at, line) in lines.iter().enumerate() {
+            let start = if at > 0 { "\r\n" } else { "" };
+            match at < verdict && self.coloured {
+                true => drawn.push_str(&format!("{start}{colour}{line}\x1b[0m\x1b[K")),
+                false => drawn.push_str(&format!("{start}{line}\x1b[K")),
+            }
+        }
+        // Overwriting and then clearing the rest does not flicker.
+        self.write(&format!("{drawn}\x1b[J"))
+    }
+
+    /// True if somebody asks to leave in this time. Draws again if the terminal gets another size.
+    fn left_within(&self, time: Duration, status: &Value) -> Result<bool, Failure> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if !event::poll(left).map_err(|error| terminal_failed(&error))? {
+                return Ok(false);
+            }
+            match event::read().map_err(|error| terminal_failed(&error))? {
+                Event::Key(key) if leaves(key) => return Ok(true),
+                Event::Resize(..) => self.show(status)?,
+                _ => {}
+            }
+        }
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(|error| Failure::io("cannot write to standard output", &error))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing is left to do if the terminal is gone.
+        let _ = self.write("\x1b[?25h\x1b[?1049l");
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+fn terminal_failed(error: &io::Error) -> Failure {
+    Failure::io("cannot use the terminal", error)
+}
+
+fn leaves(key: KeyEvent) -> bool {
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    control_c || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc)
+}
+
+/// The lines that a terminal has room for: long ones are continued below, and of too many the first ones stay.
+fn fitted(text: &str, columns: usize, rows: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let letters: Vec<char> = line.trim_end().chars().collect();
+        match letters.is_empty() {
+            true => lines.push(String::new()),
+            false => lines.extend(letters.chunks(columns.max(1)).map(|part| part.iter().collect())),
+        }
+    }
+    let more = "q quits; the window is too small for the rest";
+    if lines.len() > rows && rows > 1 {
+        lines.truncate(rows - 1);
+        lines.push(more.chars().take(columns).collect());
+    }
+    lines.truncate(rows);
+    lines
 }
 
 /// `host:port`, or a whole URL.
@@ -96,14 +194,11 @@ fn fetch(url: &str, token: Option<&str>) -> Result<Value, Failure> {
 /// The status as lines and tables.
 fn text(status: &Value) -> String {
     let number = |key: &str| status[key].as_f64().map_or("-".into(), count);
-    let state = match (status["unmet_reason"].as_str(), status["ready"].as_bool()) {
-        (Some(unmet), _) => unmet,
-        (None, Some(true)) => "publishing",
-        (None, _) => "waiting for its input",
-    };
+    let verdict = status["verdict"]["sentence"].as_str().unwrap_or("no verdict");
     let mut text = format!(
-        "veilstream: {state}; {} releases, {} refused; {} MiB\n\
+        "{verdict}\nrecoding: {}; {} releases, {} refused; {} MiB\n\
          records: {} read ({}/s), {} published, {} suppressed, {} held, {} rejected; {} in the window; lag {}\n",
+        status["recoding"].as_str().unwrap_or("-"),
         number("releases"),
         number("releases_refused"),
         status["resident_memory_bytes"].as_u64().unwrap_or(0) >> 20,
@@ -132,8 +227,8 @@ fn text(status: &Value) -> String {
     };
     let criteria = rows("criteria").map(|c| ["criterion", "achieved", "bound", "required"].map(|key| shown(&c[key])));
     text.push_str(&table(["criterion", "reached", "asked", ""], criteria));
-    let levels = rows("attributes").map(|a| ["attribute", "level", "height"].map(|key| shown(&a[key])));
-    text.push_str(&table(["attribute", "level", "of"], levels));
+    let levels = rows("attributes").map(|a| ["attribute", "words"].map(|key| shown(&a[key])));
+    text.push_str(&table(["attribute", "is published"], levels));
     let metric = loss["metric"].as_str().unwrap_or_default().to_owned();
     let releases = rows("last_releases").map(|r| {
         [
@@ -179,6 +274,24 @@ mod tests {
     fn an_address_is_enough() {
         assert_eq!(address("localhost:9464"), "http://localhost:9464/status.json");
         assert_eq!(address("http://h:1/"), "http://h:1/status.json");
+    }
+
+    #[test]
+    fn a_small_terminal_keeps_the_head() {
+        let text = "verdict\nrecoding: local\n\nabcdefgh\nlast";
+        assert_eq!(fitted(text, 80, 24), ["verdict", "recoding: local", "", "abcdefgh", "last"]);
+        assert_eq!(fitted("abcdefgh\nx", 5, 9), ["abcde", "fgh", "x"], "long lines are continued");
+        let small = fitted(text, 80, 3);
+        assert_eq!((small.len(), &*small[0], &*small[1]), (3, "verdict", "recoding: local"));
+        assert!(small[2].starts_with("q quits"));
+        assert_eq!(fitted(text, 80, 1), ["verdict"]);
+    }
+
+    #[test]
+    fn q_and_control_c_leave() {
+        let key = |code, modifiers| leaves(KeyEvent::new(code, modifiers));
+        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE) && key(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE) && !key(KeyCode::Enter, KeyModifiers::NONE));
     }
 
     #[test]

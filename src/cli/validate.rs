@@ -1,11 +1,14 @@
 //! `veilstream validate`: reports every problem of a configuration at once, each with its line.
 
-use std::path::PathBuf;
+mod sample;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::shared::{Failure, print, runtime};
-use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
+use super::schema::reference_of;
+use super::shared::{Failure, InputArgs, print, runtime};
+use crate::config::{Config, Problem, Purpose, SinkConfig, SourceConfig};
 use crate::kafka::probe::{Blame, probe};
 
 /// Checks a configuration and, with --connect, the servers that it names
@@ -13,6 +16,10 @@ use crate::kafka::probe::{Blame, probe};
 /// Prints every problem of the file and of its hierarchies to standard error, as FILE:LINE: MESSAGE, and exits with 2 if
 /// there is one. Settings that are valid but rarely intended are printed as "warning: FILE:LINE: MESSAGE"; they do not
 /// change the exit code. The file may be a policy for `anonymize` or a whole pipeline for `run`.
+///
+/// With --sample the command reads up to 10,000 records and prints, per field of the policy, the share of records in which it is
+/// missing, null or out of range, and which other fields most records have. It exits with 2 if a field of the policy is in no
+/// record. It prints names of fields, never values.
 ///
 /// With --connect the command then asks the Kafka cluster and the schema registry, with the configured settings: do the
 /// topics exist and may they be read, can transactions be started and how long may they last, and does the registry know
@@ -27,10 +34,14 @@ pub(super) struct ValidateArgs {
     /// Also ask the Kafka cluster and the schema registry
     #[arg(long)]
     connect: bool,
+    /// Also read records, from a file or from a topic of the source's cluster, and compare their fields with the policy's
+    #[arg(long, value_name = "FILE|TOPIC")]
+    sample: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
-    let config = Config::load(&args.config, Purpose::Policy)?;
+    let config =
+        Config::load(&args.config, Purpose::Policy).map_err(|problems| with_references(problems, &args.config))?;
     let policy = &config.policy;
     print(&format!(
         "{} is fine: {} quasi-identifiers, {} criteria, {} possible generalizations, policy {}",
@@ -43,7 +54,21 @@ pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
     for warning in &config.warnings {
         eprintln!("warning: {warning}");
     }
+    if let Some(input) = &args.sample {
+        sample::run(&config, &InputArgs::of(&args.config, input))?;
+    }
     if args.connect { connect(&config) } else { Ok(()) }
+}
+
+/// Every problem with the part of the configuration reference that is about its line.
+fn with_references(mut problems: Vec<Problem>, path: &Path) -> Vec<Problem> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    for problem in problems.iter_mut().filter(|problem| problem.file == path) {
+        if let Some(reference) = problem.line.and_then(|line| reference_of(&text, line)) {
+            problem.message = format!("{} ({reference})", problem.message);
+        }
+    }
+    problems
 }
 
 fn connect(config: &Config) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use super::shared::{Failure, InputArgs, now, print};
+use super::shared::{Failure, InputArgs, check_report, is_standard, now, print, reading};
 use crate::config::{Config, SinkConfig};
 use crate::encode::{Encoded, Encoder};
 use crate::gate;
@@ -46,6 +46,9 @@ pub(super) struct VerifyArgs {
     /// The field that names the release of each row
     #[arg(long, value_name = "NAME", conflicts_with = "manifest")]
     release_field: Option<String>,
+    /// A report of `anonymize --report`: fail unless it is about this file, byte by byte, and this policy
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -54,6 +57,13 @@ pub(super) struct VerifyArgs {
 pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let config = args.input.load()?;
     let division = Division::of(&config, args)?;
+    if let Some(report) = &args.report {
+        if is_standard(&args.input.input) {
+            return Err(Failure::Usage("--report needs a file: standard input can be read only once".into()));
+        }
+        check_report(report, &args.input.input, &config.policy.fingerprint)?;
+        eprintln!("{} is about this file and this policy", report.display());
+    }
     let rules = Rules::new(&config.policy).counting_records();
     let verdict = |(release, batch): (Option<String>, GeneralizedBatch)| ReleaseVerdict {
         release,
@@ -201,6 +211,7 @@ fn read(
     };
     let policy = Arc::new(as_published(&config.policy, field));
     let (read, input) = args.open(config)?;
+    let (progress, read) = reading(&args.input, read);
     let mut encoder = Encoder::new(Arc::clone(&policy));
     let mut tables = vec![LabelCodes::default(); policy.quasi.len()];
     let mut parts = DividedRows::new(division, &policy);
@@ -225,6 +236,7 @@ fn read(
             bad = Some((position, reject));
         }
     })?;
+    progress.finish_and_clear();
     if let Some((position, reject)) = bad {
         let field = reject.field.map_or(String::new(), |slot| format!(" in `{}`", policy.schema.name(slot)));
         return Err(Failure::NotMet(format!(

@@ -16,7 +16,7 @@ use super::registry::{Registry, RegistryError};
 use super::{Decode, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
-use crate::model::schema::Schema;
+use crate::model::schema::{Path, Schema};
 
 /// The schema id of a message; `None` if it is not in the wire format.
 pub fn schema_id(payload: &[u8]) -> Option<u32> {
@@ -150,6 +150,13 @@ impl Decode for ConfluentDecoder {
             Some(Settled::Known(writer)) => writer.plan.decode(&payload[5..], self.max_record_bytes),
             Some(Settled::Unusable) => Err(malformed()),
             Some(Settled::Unknown) | None => Err(Reject::record(RejectCode::UnknownSchema)),
+        }
+    }
+
+    fn fields(&self, payload: &[u8]) -> Vec<Path> {
+        match schema_id(payload).and_then(|id| self.cache.get(id)) {
+            Some(Settled::Known(writer)) => writer.plan.fields(),
+            _ => Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::json::unquote;
 use super::{CodecError, Decode, Encode, EncodeError, check_size, malformed, missing_fields};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
-use crate::model::schema::Schema;
+use crate::model::schema::{Path, Schema};
 
 /// The delimiters that are recognised from a header.
 const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
@@ -72,6 +72,7 @@ pub(crate) struct CsvDecoder {
     /// Per column of the file the slot it fills.
     slots: Vec<Option<usize>>,
     delimiter: u8,
+    columns: Vec<Path>,
     width: usize,
     max_record_bytes: usize,
 }
@@ -79,14 +80,17 @@ pub(crate) struct CsvDecoder {
 impl CsvDecoder {
     /// A decoder of the fields of `schema` from files with this header. Lists every column that is needed and missing.
     pub(crate) fn new(schema: &Schema, header: &CsvHeader, max_record_bytes: usize) -> Result<Self, CodecError> {
-        missing_fields(schema, |name| header.columns.iter().any(|column| column == name))?;
-        let slots: Vec<_> = header.columns.iter().map(|column| schema.slot(column)).collect();
+        let columns: Vec<Path> = header.columns.iter().map(|column| Path::of(column)).collect();
+        missing_fields(schema, &columns, |path| header.columns.iter().any(|column| *column == **path.column()))?;
+        let slot = |column: &String| schema.attributes().iter().position(|a| **a.path.column() == **column);
+        let slots: Vec<_> = header.columns.iter().map(slot).collect();
         for (slot, attribute) in schema.attributes().iter().enumerate() {
             if slots.iter().filter(|s| **s == Some(slot)).count() > 1 {
                 return Err(CodecError::AmbiguousHeader(attribute.name.clone()));
             }
         }
-        Ok(Self { slots, delimiter: header.delimiter, width: schema.attributes().len(), max_record_bytes })
+        let width = schema.attributes().len();
+        Ok(Self { slots, delimiter: header.delimiter, columns, width, max_record_bytes })
     }
 }
 
@@ -103,6 +107,10 @@ impl Decode for CsvDecoder {
             }
         }
         if slots.next().is_some() { Err(malformed()) } else { Ok(record) }
+    }
+
+    fn fields(&self, _payload: &[u8]) -> Vec<Path> {
+        self.columns.clone()
     }
 }
 
@@ -178,7 +186,8 @@ pub(crate) struct CsvEncoder {
 impl CsvEncoder {
     /// An encoder of the published fields of `schema`.
     pub(crate) fn new(schema: &Schema, delimiter: u8) -> Self {
-        Self { columns: schema.published().map(|slot| schema.name(slot).to_string()).collect(), delimiter }
+        let column = |slot| Path::of(schema.name(slot)).column().to_string();
+        Self { columns: schema.published().map(column).collect(), delimiter }
     }
 
     /// Appends the fields, each but the first of the line after a delimiter.
@@ -245,7 +254,9 @@ impl Encode for CsvEncoder {
         Ok(())
     }
 
-    fn finish(&mut self, _out: &mut Vec<u8>) {}
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -305,7 +316,7 @@ mod tests {
     #[test]
     fn missing_columns_are_all_listed() {
         let error = decoder("job,other").err().unwrap();
-        assert_eq!(error, CodecError::MissingFields(vec!["age".into(), "id".into()]));
+        assert_eq!(error, CodecError::MissingFields(vec![("age".into(), None), ("id".into(), None)]));
         assert_eq!(error.to_string(), "the input has no field called `age`, `id`");
         assert_eq!(decoder("id,age,job,age").err(), Some(CodecError::AmbiguousHeader("age".into())));
         assert_eq!(decoder(" \r\n").err(), Some(CodecError::BadHeader("empty")));

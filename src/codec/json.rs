@@ -13,22 +13,22 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use shape::Shape;
 
+use super::layout::{RowLayout, RowPart};
 use super::{Decode, Encode, EncodeError, MAX_DEPTH, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value, canonical_number, write_json_string};
-use crate::model::schema::Schema;
+use crate::model::schema::{Envelope, Path, PathTree, Schema};
 
 /// Decodes one JSON object per payload.
 pub struct JsonDecoder {
-    slots: HashMap<Arc<str>, usize, FxBuildHasher>,
+    fields: PathTree,
+    envelope: Envelope,
     width: usize,
     max_record_bytes: usize,
     shape: Shape,
@@ -37,26 +37,22 @@ pub struct JsonDecoder {
 impl JsonDecoder {
     /// A decoder of the fields of `schema`.
     pub fn new(schema: &Schema, max_record_bytes: usize) -> Self {
-        let slots: HashMap<_, _, _> =
-            schema.attributes().iter().enumerate().map(|(slot, a)| (Arc::clone(&a.name), slot)).collect();
-        Self { slots, width: schema.attributes().len(), max_record_bytes, shape: Shape::default() }
+        Self {
+            fields: schema.input(),
+            envelope: schema.envelope,
+            width: schema.attributes().len(),
+            max_record_bytes,
+            shape: Shape::default(),
+        }
     }
 
-    /// Reads an object in any shape; gives its keys too, as far as they are written without escapes.
-    fn general<'a>(&self, text: &'a str) -> Result<(Record<'a>, Seen<'a>), Reject> {
-        let mut record = Record::new(self.width);
-        let mut seen = Seen::new();
-        // Why the visitor gave up; serde_json's own errors can quote the data, so they are dropped unread.
-        let reason = Cell::new(None);
-        let mut json = serde_json::Deserializer::from_str(text);
-        let object = TopLevel { decoder: self, record: &mut record, seen: &mut seen, reason: &reason };
-        json.deserialize_map(object).and_then(|()| json.end()).map_err(|_| reason.take().unwrap_or_else(malformed))?;
-        Ok((record, seen))
+    /// Reads an object in any shape.
+    fn general<'a>(&self, text: &'a str) -> Result<Record<'a>, Reject> {
+        let mut record = Record::new(self.envelope.slots(self.width));
+        read_object(&self.fields, text, 1, &mut record)?;
+        Ok(record)
     }
 }
-
-/// Keys in their order, each with its slot.
-type Seen<'a> = SmallVec<[(&'a str, Option<usize>); 16]>;
 
 impl Decode for JsonDecoder {
     fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
@@ -66,55 +62,91 @@ impl Decode for JsonDecoder {
         if text.bytes().all(|b| b.is_ascii_whitespace()) {
             return Err(Reject::record(RejectCode::Empty));
         }
-        let mut record = Record::new(self.width);
-        if self.shape.follow(text, &mut record).is_some() {
-            return Ok(record);
+        let mut record = Record::new(self.envelope.slots(self.width));
+        if self.shape.follow(text, &mut record).is_none() {
+            record = self.general(text)?;
+            self.shape.learn(text, &self.fields);
         }
-        let (record, keys) = self.general(text)?;
-        self.shape.learn(keys.into_iter());
-        Ok(record)
+        self.envelope.open(record, self.width)
+    }
+
+    fn fields(&self, payload: &[u8]) -> Vec<Path> {
+        let mut found = Vec::new();
+        if let Ok(text) = std::str::from_utf8(payload) {
+            list_fields(text.trim_start_matches('\u{feff}'), &mut Vec::new(), &mut found);
+        }
+        found.into_iter().filter_map(|names| self.envelope.row_path(names)).collect()
     }
 }
 
-struct TopLevel<'d, 'r, 'a> {
-    decoder: &'d JsonDecoder,
-    record: &'r mut Record<'a>,
-    seen: &'r mut Seen<'a>,
+/// Lists the places of the values in the object that `text` is; `outer` are the names around it.
+fn list_fields(text: &str, outer: &mut Vec<Arc<str>>, found: &mut Vec<Vec<Arc<str>>>) {
+    // Deeper fields cannot be named in a policy.
+    const MAX_NAMES: usize = 16;
+    let listed = each_member(text, |key, raw| {
+        outer.push(Arc::from(&*key));
+        match raw.starts_with('{') && outer.len() < MAX_NAMES {
+            true => list_fields(raw, outer, found),
+            false => found.push(outer.clone()),
+        }
+        outer.pop();
+        Ok(())
+    });
+    // What cannot be read has no fields.
+    drop(listed);
+}
+
+/// Reads the object that `text` is, `depth` objects deep, into the slots of `fields`. Recurses once per name of a path.
+fn read_object<'a>(fields: &PathTree, text: &'a str, depth: usize, record: &mut Record<'a>) -> Result<(), Reject> {
+    let mut keys = Keys::default();
+    each_member(text, |key, raw| {
+        let member = fields.get(&key);
+        if !keys.insert(key) {
+            return Err(Reject::record(RejectCode::DuplicateKey));
+        }
+        match member {
+            Some(PathTree::Leaf(slot)) => {
+                record.values[*slot] = value(raw, depth).map_err(|code| Reject::field(code, *slot))?;
+                Ok(())
+            }
+            Some(inner) if raw.starts_with('{') => read_object(inner, raw, depth + 1, record),
+            Some(inner) if raw == "null" => {
+                inner.leaves().into_iter().for_each(|slot| record.values[slot] = Value::Null);
+                Ok(())
+            }
+            Some(inner) => Err(Reject { code: RejectCode::NotAnObject, field: inner.leaves().first().copied() }),
+            None => inspect(raw, depth, &mut |_| ()).map_err(Reject::record),
+        }
+    })
+}
+
+/// Calls `each` with the keys of the object that `text` is and the text of their values, until it refuses one.
+fn each_member<'a>(text: &'a str, each: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), Reject>) -> Result<(), Reject> {
+    // Why the visitor gave up; serde_json's own errors can quote the data, so they are dropped unread.
+    let reason = Cell::new(None);
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = json.deserialize_map(Members { each, reason: &reason }).and_then(|()| json.end());
+    read.map_err(|_| reason.take().unwrap_or_else(malformed))
+}
+
+struct Members<'r, F> {
+    each: F,
     reason: &'r Cell<Option<Reject>>,
 }
 
-impl<'a> Visitor<'a> for TopLevel<'_, '_, 'a> {
+impl<'a, F: FnMut(Cow<'a, str>, &'a str) -> Result<(), Reject>> Visitor<'a> for Members<'_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { decoder, record, seen, reason } = self;
-        let refuse = |reject| {
-            reason.set(Some(reject));
-            A::Error::custom("refused")
-        };
-        let mut others = Keys::default();
+    fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(Key)? {
-            let slot = decoder.slots.get(key.as_ref()).copied();
-            if let Cow::Borrowed(key) = key {
-                seen.push((key, slot));
-            }
-            let fresh = match slot {
-                Some(slot) => record.values[slot] == Value::Missing,
-                None => others.insert(key),
-            };
-            if !fresh {
-                return Err(refuse(Reject::record(RejectCode::DuplicateKey)));
-            }
             let raw: &'a RawValue = map.next_value()?;
-            match slot {
-                Some(slot) => {
-                    record.values[slot] = value(raw.get()).map_err(|code| refuse(Reject::field(code, slot)))?;
-                }
-                None => inspect(raw.get(), &mut |_| ()).map_err(|code| refuse(Reject::record(code)))?,
+            if let Err(reject) = (self.each)(key, raw.get()) {
+                self.reason.set(Some(reject));
+                return Err(A::Error::custom("refused"));
             }
         }
         Ok(())
@@ -122,7 +154,7 @@ impl<'a> Visitor<'a> for TopLevel<'_, '_, 'a> {
 }
 
 /// The value that syntactically valid JSON text stands for.
-fn value(raw: &str) -> Result<Value<'_>, RejectCode> {
+fn value(raw: &str, depth: usize) -> Result<Value<'_>, RejectCode> {
     Ok(match raw.as_bytes().first() {
         Some(b'n') => Value::Null,
         Some(b't') => Value::Bool(true),
@@ -130,7 +162,7 @@ fn value(raw: &str) -> Result<Value<'_>, RejectCode> {
         Some(b'"') => Value::Text(unquote(raw)?),
         Some(b'{' | b'[') => {
             let mut minified = String::with_capacity(raw.len());
-            inspect(raw, &mut |part| minified.push_str(part))?;
+            inspect(raw, depth, &mut |part| minified.push_str(part))?;
             Value::Nested(Cow::Owned(minified))
         }
         _ => Value::Number(number(raw).ok_or(RejectCode::Malformed)?),
@@ -154,9 +186,9 @@ pub(crate) fn unquote(raw: &str) -> Result<Cow<'_, str>, RejectCode> {
     }
 }
 
-/// Walks syntactically valid JSON text without recursion: refuses deep nesting and repeated keys, and hands the text
-/// on without its white space.
-fn inspect<'a>(raw: &'a str, emit: &mut impl FnMut(&'a str)) -> Result<(), RejectCode> {
+/// Walks syntactically valid JSON text, `depth` objects deep, without recursion: refuses deep nesting and repeated keys, and
+/// hands the text on without its white space.
+fn inspect<'a>(raw: &'a str, depth: usize, emit: &mut impl FnMut(&'a str)) -> Result<(), RejectCode> {
     if !raw.starts_with(['{', '[']) {
         return Ok(());
     }
@@ -167,7 +199,7 @@ fn inspect<'a>(raw: &'a str, emit: &mut impl FnMut(&'a str)) -> Result<(), Rejec
     while at < bytes.len() {
         match bytes[at] {
             b'{' | b'[' => {
-                if open.len() + 1 >= MAX_DEPTH {
+                if open.len() + depth >= MAX_DEPTH {
                     return Err(RejectCode::TooDeep);
                 }
                 open.push((bytes[at] == b'{').then(Keys::default));
@@ -267,47 +299,72 @@ impl<'a> Visitor<'a> for Key {
     }
 }
 
-/// Writes published rows as JSON lines.
+/// Writes published rows as JSON lines, nested as the paths of the fields are.
 pub struct JsonEncoder {
-    /// Per published field what stands before its value: `{"age":` or `,"zip":`.
-    prefixes: Vec<Vec<u8>>,
+    fields: PathTree,
+    layout: RowLayout,
 }
 
 impl JsonEncoder {
     /// An encoder of the published fields of `schema`.
     pub fn new(schema: &Schema) -> Self {
-        Self { prefixes: schema.published().enumerate().map(|(i, slot)| prefix(i, schema.name(slot))).collect() }
+        let fields = schema.output();
+        let mut parts = Vec::new();
+        object_parts(&fields, schema.quasi.len(), &mut parts);
+        Self { layout: RowLayout::new(parts), fields }
     }
 
-    /// Appends the labels: the start of an object.
+    /// Appends what objects with these labels share.
     pub fn object_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
         let mut text = String::new();
-        for (label, prefix) in quasi.iter().zip(&self.prefixes) {
-            out.extend_from_slice(prefix);
+        self.layout.labels(quasi, out, |label, out| {
             text.clear();
             write_json_string(label, &mut text);
             out.extend_from_slice(text.as_bytes());
-        }
+        });
     }
 
     /// Appends one row as an object, without a newline: what [`JsonEncoder::object_labels`] made, and the values.
     pub fn object(&self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) {
-        out.extend_from_slice(labels);
-        let of_values = self.prefixes.len().saturating_sub(values.len());
-        for (value, prefix) in values.iter().zip(&self.prefixes[of_values..]) {
-            out.extend_from_slice(prefix);
-            out.extend_from_slice(value.as_bytes());
-        }
-        out.extend_from_slice(if self.prefixes.is_empty() { b"{}" } else { b"}" });
+        let written = self.layout.row(labels, out, |value, out| {
+            out.extend_from_slice(values.get(value).map_or(b"null".as_slice(), |value| value.as_bytes()));
+            Ok::<(), std::convert::Infallible>(())
+        });
+        let Ok(()) = written;
     }
 }
 
-/// The bytes before the value of the `i`th field.
-fn prefix(i: usize, name: &str) -> Vec<u8> {
-    let mut prefix = String::from(if i == 0 { "{" } else { "," });
-    write_json_string(name, &mut prefix);
-    prefix.push(':');
-    prefix.into_bytes()
+/// The parts of an object: braces, keys, and the places of labels (the first `labels` leaves by number) and values.
+fn object_parts(fields: &PathTree, labels: usize, parts: &mut Vec<RowPart>) {
+    match fields {
+        PathTree::Leaf(number) if *number < labels => parts.push(RowPart::Label(*number)),
+        PathTree::Leaf(number) => parts.push(RowPart::Value(number - labels)),
+        PathTree::Object(members) => {
+            for (i, (name, member)) in members.iter().enumerate() {
+                let mut before = String::from(if i == 0 { "{" } else { "," });
+                write_json_string(name, &mut before);
+                before.push(':');
+                parts.push(RowPart::Fixed(before.into_bytes()));
+                object_parts(member, labels, parts);
+            }
+            parts.push(RowPart::Fixed(if members.is_empty() { b"{}".to_vec() } else { b"}".to_vec() }));
+        }
+    }
+}
+
+/// True if `json` has exactly the members of `fields`, in their order.
+fn has_shape(fields: &PathTree, json: &serde_json::Value) -> bool {
+    match (fields, json) {
+        (PathTree::Leaf(_), _) => true,
+        (PathTree::Object(members), serde_json::Value::Object(object)) => {
+            members.len() == object.len()
+                && members
+                    .iter()
+                    .zip(object)
+                    .all(|((name, inner), (key, value))| **name == **key && has_shape(inner, value))
+        }
+        _ => false,
+    }
 }
 
 impl Encode for JsonEncoder {
@@ -323,13 +380,13 @@ impl Encode for JsonEncoder {
         Ok(())
     }
 
-    fn finish(&mut self, _out: &mut Vec<u8>) {}
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Ok(())
+    }
 
     fn continues(&mut self, first: &[u8]) -> bool {
         let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let Ok(row) = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line) else { return false };
-        let keys = row.keys().enumerate().map(|(i, name)| prefix(i, name));
-        keys.eq(self.prefixes.iter().cloned())
+        serde_json::from_slice(line).is_ok_and(|row| has_shape(&self.fields, &row))
     }
 }
 

@@ -71,12 +71,13 @@ impl ConfluentEncoder {
 
 impl MessageEncoder for ConfluentEncoder {
     fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
-        write_schema_id(self.id, out);
         self.schema.datum_labels(quasi, out);
     }
 
     fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.schema.labelled_message(labels, values, out)
+        let start = out.len();
+        write_schema_id(self.id, out);
+        self.schema.datum(labels, values, out).inspect_err(|_| out.truncate(start))
     }
 }
 

@@ -1,15 +1,20 @@
-//! Bytes to [`Record`], and published rows to bytes: JSON, CSV, Avro.
+//! Bytes to [`Record`], and published rows to bytes: JSON, CSV, Avro, Parquet.
 //!
 //! Invariants: only fields of the [`Schema`] are read, the rest is checked for syntax and dropped; no input panics,
 //! recurses or allocates beyond its own size; no rejection and no error carries a value. Reading files and pipes is
 //! `source`'s work, generalizing is `generalize`'s: neither is here.
 
 pub mod avro;
+pub mod compress;
 pub mod confluent;
 pub(crate) mod csv;
+pub mod encoding;
 pub mod json;
+mod layout;
 pub mod message;
+pub mod parquet;
 pub mod registry;
+pub mod survey;
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,9 +23,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use compress::Compression;
+use survey::nearest;
+
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
-use crate::model::schema::{Role, Schema};
+use crate::model::schema::{Path, Role, Schema};
 
 /// The default of `max_record_bytes`. Larger: one record can hold that much memory several times over while it is
 /// decoded. Smaller: honest records with a long free text are turned away. Kafka's own default limit is the same.
@@ -34,7 +42,7 @@ pub const MAX_DEPTH: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// One JSON object per line.
+    /// One JSON object per line; of a file that is read also one array of objects.
     #[default]
     #[serde(rename = "jsonl")]
     Json,
@@ -42,11 +50,14 @@ pub enum Format {
     Csv,
     /// An Avro object container file.
     Avro,
+    /// A Parquet file.
+    Parquet,
 }
 
 impl Format {
     /// The extensions that announce a format, for messages.
-    pub const EXTENSIONS: &str = ".csv, .tsv, .jsonl, .ndjson, .json or .avro";
+    pub const EXTENSIONS: &str =
+        ".csv, .tsv, .jsonl, .ndjson or .json (each also with .gz or .zst behind it), .avro or .parquet";
 
     /// The name a user writes.
     pub fn as_str(self) -> &'static str {
@@ -54,11 +65,14 @@ impl Format {
             Self::Json => "jsonl",
             Self::Csv => "csv",
             Self::Avro => "avro",
+            Self::Parquet => "parquet",
         }
     }
 
-    /// The format that a file name announces by its extension.
+    /// The format that a file name announces by its extension; of `people.csv.gz` it is CSV.
     pub fn of_path(path: &std::path::Path) -> Option<Self> {
+        let inside = Compression::of_path(path).map(|_| path.with_extension(""));
+        let path = inside.as_deref().unwrap_or(path);
         path.extension().and_then(|extension| extension.to_str())?.to_ascii_lowercase().parse().ok()
     }
 }
@@ -77,6 +91,7 @@ impl FromStr for Format {
             "json" | "jsonl" | "ndjson" => Ok(Self::Json),
             "csv" | "tsv" => Ok(Self::Csv),
             "avro" => Ok(Self::Avro),
+            "parquet" => Ok(Self::Parquet),
             _ => Err(CodecError::UnknownFormat),
         }
     }
@@ -86,11 +101,17 @@ impl FromStr for Format {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// Not the name of a format.
-    #[error("unknown format: use csv, jsonl or avro")]
+    #[error("unknown format: use csv, jsonl, avro or parquet")]
     UnknownFormat,
-    /// Fields of the policy that the input does not have at all, every one of them.
-    #[error("the input has no field called {}", .0.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))]
-    MissingFields(Vec<Arc<str>>),
+    /// Fields of the policy that the input does not have at all, every one of them, each with the one that is probably meant.
+    #[error("the input has no field called {}", .0.iter().map(missing).collect::<Vec<_>>().join(", "))]
+    MissingFields(Vec<(Arc<str>, Option<Path>)>),
+    /// Paths of the policy that lead through something without fields, each with what it is.
+    #[error(
+        "{}: a path leads through objects only; keep the whole field instead",
+        .0.iter().map(|(name, what)| format!("`{name}` leads into {what}")).collect::<Vec<_>>().join(", ")
+    )]
+    LeadsInto(Vec<(Arc<str>, &'static str)>),
     /// The header of a CSV file cannot be read.
     #[error("the csv header is {0}")]
     BadHeader(&'static str),
@@ -112,6 +133,10 @@ pub enum CodecError {
 pub trait Decode: Send {
     /// Decodes `payload`; the record borrows from it where it can.
     fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject>;
+
+    /// The places of all values in the row of `payload`, whether or not the policy names them; arrays are one value. For telling
+    /// an operator which fields there are; none if the payload cannot be read.
+    fn fields(&self, payload: &[u8]) -> Vec<Path>;
 }
 
 /// One row as it will be published, in the order of [`Schema::published`].
@@ -143,8 +168,8 @@ pub trait Encode: Send {
         self.labels(row.quasi, &mut labels);
         self.labelled(&labels, row.values, out)
     }
-    /// Completes the rows so far; more may follow.
-    fn finish(&mut self, out: &mut Vec<u8>);
+    /// Completes the rows so far; more may follow, but for Parquet.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError>;
     /// True if a file that begins with `first` holds rows of the same fields in the same format, so that more can be appended.
     fn continues(&mut self, first: &[u8]) -> bool {
         let mut header = Vec::new();
@@ -157,23 +182,40 @@ pub trait Encode: Send {
     }
 }
 
-/// A value that does not fit the output's type. The row is not written: fail closed.
+/// A row that cannot be written. It is not: fail closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a value of `{field}` does not fit its type in the output schema")]
-pub struct EncodeError {
-    /// The configured name of the field.
-    pub field: Arc<str>,
+pub enum EncodeError {
+    /// A value that does not fit the output's type.
+    #[error("a value of `{field}` does not fit its type in the output schema")]
+    Misfit {
+        /// The configured name of the field.
+        field: Arc<str>,
+    },
+    /// The library that writes the format failed.
+    #[error("{0} cannot be made")]
+    Broken(&'static str),
+}
+
+fn missing((name, meant): &(Arc<str>, Option<Path>)) -> String {
+    match meant {
+        Some(meant) => format!("`{name}` (did you mean `{meant}`?)"),
+        None => format!("`{name}`"),
+    }
 }
 
 /// The fields without which a record cannot be protected and that `present` does not know.
-pub(crate) fn missing_fields(schema: &Schema, present: impl Fn(&str) -> bool) -> Result<(), CodecError> {
+pub(crate) fn missing_fields(
+    schema: &Schema,
+    fields: &[Path],
+    present: impl Fn(&Path) -> bool,
+) -> Result<(), CodecError> {
     let needed =
         |role: &Role| matches!(role, Role::Quasi | Role::Sensitive | Role::Subject | Role::EventTime | Role::Label);
     let missing: Vec<_> = schema
         .attributes()
         .iter()
-        .filter(|a| a.roles.iter().any(needed) && !present(&a.name))
-        .map(|a| Arc::clone(&a.name))
+        .filter(|a| a.roles.iter().any(needed) && !present(&a.path))
+        .map(|a| (Arc::clone(&a.name), nearest(&a.path, fields.iter()).cloned()))
         .collect();
     if missing.is_empty() { Ok(()) } else { Err(CodecError::MissingFields(missing)) }
 }

@@ -1,5 +1,7 @@
 //! What holds for all formats: rows come back as they were written, and nothing that carries a value can print it.
 
+mod nested;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -21,7 +23,7 @@ fn encoded(mut encoder: impl Encode, rows: &[PublishedRow<'_>]) -> Vec<u8> {
     for row in rows {
         encoder.row(row, &mut out).unwrap();
     }
-    encoder.finish(&mut out);
+    encoder.finish(&mut out).unwrap();
     out
 }
 

@@ -27,8 +27,10 @@ use self::file::interpolate::{Sources, interpolate};
 use self::file::{At, Problems, check, tree};
 use self::raw::RawConfig;
 use crate::codec::Format;
+use crate::codec::encoding::TextEncoding;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
-use crate::model::policy::{Policy, RecodingKind};
+use crate::model::policy::Policy;
+use crate::model::release::audience::{Audience, AudienceTable};
 use crate::search::choose::Choice;
 use crate::window::{Scope, WindowRules};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub source: SourceConfig,
     /// Where releases go.
     pub sink: SinkConfig,
+    /// Who gets a table of its own of every release.
+    pub audiences: Vec<Audience>,
     /// Metrics, health and console; `None`: nothing listens.
     pub http: Option<HttpConfig>,
     /// Bounds.
@@ -81,10 +85,12 @@ pub enum SourceConfig {
     File {
         /// Its path.
         path: PathBuf,
-        /// Its format.
-        format: Format,
+        /// Its format; recognised by the first bytes if there is none.
+        format: Option<Format>,
         /// The CSV delimiter; sniffed if there is none.
         delimiter: Option<u8>,
+        /// The encoding of text; by its byte order mark, or UTF-8, if there is none.
+        encoding: Option<TextEncoding>,
     },
     /// Standard input.
     Stdio {
@@ -119,6 +125,8 @@ pub enum SinkConfig {
         manifest: Option<PathBuf>,
         /// Where it is written down which records each release finished.
         journal: Option<PathBuf>,
+        /// The tables of the audiences.
+        audiences: Vec<AudienceTable<PathBuf>>,
     },
     /// Standard output.
     Stdio {
@@ -150,6 +158,27 @@ pub struct LimitsConfig {
 /// The JSON Schema of [`RawConfig`].
 pub fn json_schema() -> serde_json::Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RawConfig>().to_value()
+}
+
+/// Reads another document that a user writes in YAML, such as the cases of `veilstream test`. Nothing is interpolated, and keys that
+/// the type does not know are refused if it denies them.
+///
+/// # Errors
+/// Every problem of the text; of its structure the first.
+pub(crate) fn read_document<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Vec<Problem>> {
+    let problems = Problems::new(path);
+    let tree = read(path, &problems).and_then(|text| tree::parse(&text, &problems));
+    let document = tree.and_then(|tree| match T::deserialize(tree.to_json()) {
+        Ok(document) => Some(document),
+        Err(error) => {
+            problems.add_whole(format!("cannot be understood: {error}"));
+            None
+        }
+    });
+    match (document, problems.into_result()) {
+        (Some(document), Ok(_)) => Ok(document),
+        (_, problems) => Err(problems.err().unwrap_or_default()),
+    }
 }
 
 impl Config {
@@ -248,6 +277,8 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         recoding: stream::recoding(raw),
         max_records: windowed.then(|| stream::shown_max_records(&raw.window, at)).flatten(),
         event_time: stream::event_time_field(&raw.window, at.key("window")),
+        audiences: (&raw.audiences, at.key("audiences")),
+        envelope: stream::envelope(raw.source.as_ref(), at.key("source")),
     };
     let policy = policy::build(&raw.policy, at.key("policy"), &around);
     let levels = stream::levels(&raw.window, at.key("window"), &policy);
@@ -262,6 +293,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         time_budget: raw.search.time_budget.map_or(Duration::ZERO, |d| d.0),
         max_records: stream::max_records(&raw.window),
         schema: policy.policy.as_ref().map(|policy| &policy.schema),
+        audiences: (&raw.audiences, &policy.audiences),
         // A snapshot is planned by the records that it shows; later ones start anew.
         journal: match &raw.policy.sequential {
             Some(sequential) => Some((sequential.releases as usize).saturating_sub(1)),
@@ -270,8 +302,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     };
     let source = stream::source(raw.source.as_ref(), at.key("source"), &around);
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
-    let cuts = stream::recoding(raw) == RecodingKind::Subtree;
-    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), cuts, at);
+    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
     stream::check_sliding(raw, at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
@@ -285,6 +316,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         scope: raw.window.scope,
         source: source?,
         sink: sink?,
+        audiences: policy.audiences,
         http,
         limits,
         warnings: Vec::new(),

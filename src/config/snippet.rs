@@ -6,7 +6,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::Policy;
 
 /// The levels of `node` as `fixed_levels` reads them.
-pub(crate) fn levels(policy: &Policy, node: &Node) -> String {
+fn levels(policy: &Policy, node: &Node) -> String {
     let one = |(quasi, level): (&crate::model::policy::QuasiIdentifier, &u8)| format!("{}: {level}", key(&quasi.name));
     format!("{{ {} }}", policy.quasi.iter().zip(node.levels()).map(one).collect::<Vec<_>>().join(", "))
 }

@@ -20,7 +20,7 @@ use crate::model::domain::{Code, Domain, DomainView};
 use crate::model::event::{Millis, Reject, RejectCode};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Policy};
-use crate::model::record::{Record, Value, canonical_text, counted_json};
+use crate::model::record::{Record, Value, canonical_text, counted_json, write_json_set};
 use crate::model::release::tombstone::Retracts;
 
 /// What became of a record.
@@ -180,7 +180,8 @@ impl Encoder {
         if let Some(slot) = schema.label {
             self.row.label = self.label.codes(&record.values[slot], slot, &mut self.scratch)?.1;
         }
-        for &slot in &schema.keep {
+        // Private ones last: what is sent of a row ends with the kept fields.
+        for &slot in schema.keep.iter().chain(&schema.private) {
             record.values[slot].write_json(&mut self.row.kept);
             self.row.kept.push('\n');
         }
@@ -230,13 +231,18 @@ impl Carried {
     fn codes(&mut self, value: &Value<'_>, slot: usize, json: &mut String) -> Result<(Code, Code), Reject> {
         json.clear();
         let domain = &mut self.written;
+        if let Value::Nested(array) = value {
+            // An object is refused here as well: it is no array.
+            write_json_set(array, json).ok_or(Reject::field(RejectCode::NotScalar, slot))?;
+        }
         let mut look_up = || {
-            value.write_json(json);
+            if !matches!(value, Value::Nested(_)) {
+                value.write_json(json);
+            }
             domain.code(json)
         };
         let written = match value {
             Value::Missing => return Err(Reject::field(RejectCode::MissingField, slot)),
-            Value::Nested(_) => return Err(Reject::field(RejectCode::NotScalar, slot)),
             // Only texts are at hand: the number 7 is written otherwise than the text "7".
             Value::Text(text) => self.recent.code(text, look_up),
             _ => look_up(),

@@ -19,8 +19,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::generalize::{GeneralizedBatch, Lineage};
+use crate::model::counting::Facet;
 use crate::model::event::{Position, Reject};
 use crate::model::release::manifest::{Achieved, Manifest, rounded};
+use crate::model::release::spread::Spread;
 use crate::privacy::{Class, Rule, RuleScope, Rules};
 use count::{Count, Groups, Tally};
 
@@ -32,7 +34,9 @@ pub struct Release {
     batch: Arc<GeneralizedBatch>,
     manifest: Manifest,
     class_sizes: BTreeMap<u32, u32>,
+    values: BTreeMap<u32, u64>,
     recurrence: Option<Recurrence>,
+    views: Vec<Option<Release>>,
 }
 
 /// Why a batch may not be sent. Prints figures, never values; [`Refusal::class`] is for files that are public already.
@@ -96,7 +100,7 @@ fn as_sent(batch: GeneralizedBatch, rules: &Rules) -> Arc<GeneralizedBatch> {
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&count.meanings());
     let read = |without_held: bool| Reading { batch, rules: &rules, count, without_held, difference: false }.check();
-    let Checked { criteria, class_sizes } = read(false)?;
+    let Checked { criteria, class_sizes, values } = read(false)?;
     if count.any_held() {
         read(true)?;
     }
@@ -104,7 +108,7 @@ fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> R
     let classes = class_sizes.values().map(|&classes| u64::from(classes)).sum();
     let rows = batch.len() as u64;
     let manifest = Manifest { provenance: batch.provenance.clone(), criteria, k_achieved, classes, rows };
-    Ok(Release { batch: Arc::clone(batch), manifest, class_sizes, recurrence: None })
+    Ok(Release { batch: Arc::clone(batch), manifest, class_sizes, values, recurrence: None, views: Vec::new() })
 }
 
 impl Release {
@@ -183,9 +187,29 @@ impl Release {
         &self.class_sizes
     }
 
+    /// How class size, risk and, where criteria count them, sensitive values are spread over people; by name.
+    pub fn spreads(&self) -> impl Iterator<Item = (&'static str, Spread)> {
+        let sizes = Spread::of_sizes(&self.class_sizes).map(|spread| ("class_size", spread));
+        let risk = Spread::of_risk(&self.class_sizes).map(|spread| ("risk", spread));
+        let values = Spread::of(&self.values).map(|spread| ("sensitive_values", spread));
+        sizes.into_iter().chain(risk).chain(values)
+    }
+
     /// How people return in it, where that is watched.
     pub fn recurrence(&self) -> Option<&Recurrence> {
         self.recurrence.as_ref()
+    }
+
+    /// The same release with the tables of its audiences, each of them a release that passed the gate; `None` where the gate
+    /// refused one.
+    #[must_use]
+    pub fn with_views(self, views: Vec<Option<Self>>) -> Self {
+        Self { views, ..self }
+    }
+
+    /// The tables of the audiences, in the order of the configuration.
+    pub fn views(&self) -> &[Option<Self>] {
+        &self.views
     }
 
     /// What is said about it.
@@ -231,7 +255,12 @@ struct Checked {
     criteria: Vec<Achieved>,
     /// How many classes there are of each size that was counted.
     class_sizes: BTreeMap<u32, u32>,
+    /// How many people have classes with so many values of the sensitive field that has the fewest, of those that rules look at.
+    values: BTreeMap<u32, u64>,
 }
+
+/// How many classes there are of each size, and how many people by the sensitive values in their class.
+type SizesAndValues = (BTreeMap<u32, u32>, BTreeMap<u32, u64>);
 
 impl Reading<'_> {
     /// Every rule on everything it is judged on. Without held rows only the classes that have some are judged again, and
@@ -243,16 +272,16 @@ impl Reading<'_> {
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
         let classes = self.count.groups(self.count.everything(), &all);
-        let class_sizes =
+        let (class_sizes, values) =
             self.classes(&classes, &all, &[RuleScope::Class, RuleScope::Within], &release, &mut weakest)?;
-        for l in self.rules.known() {
+        for scope in self.rules.partial() {
             let telling = self.count.telling(self.count.everything(), all.len());
-            let Some(knowledge) = self.rules.knowledge(&telling, l) else {
-                return Err(self.uncountable(RuleScope::Known(l)));
+            let Some(knowledge) = self.rules.knowledge(&telling, scope) else {
+                return Err(self.uncountable(scope));
             };
             for known in knowledge {
                 let groups = self.count.groups(self.count.everything(), &known);
-                self.classes(&groups, &known, &[RuleScope::Known(l)], &release, &mut weakest)?;
+                self.classes(&groups, &known, &[scope], &release, &mut weakest)?;
             }
         }
         self.whole(&classes, &release, &mut weakest)?;
@@ -261,7 +290,7 @@ impl Reading<'_> {
             required: rule.required(),
             achieved: achieved.map(|figure| public(rule, figure)),
         };
-        Ok(Checked { criteria: self.rules.iter().zip(weakest).map(achieved).collect(), class_sizes })
+        Ok(Checked { criteria: self.rules.iter().zip(weakest).map(achieved).collect(), class_sizes, values })
     }
 
     /// Every rule on each of these parts. One that satisfies the rules of those who know some of the columns as if they
@@ -275,8 +304,8 @@ impl Reading<'_> {
         let release = release.class(&histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
-        let known = self.rules.known().into_iter().map(RuleScope::Known);
-        let scopes: Vec<RuleScope> = [RuleScope::Class, RuleScope::Within].into_iter().chain(known).collect();
+        let scopes: Vec<RuleScope> =
+            [RuleScope::Class, RuleScope::Within].into_iter().chain(self.rules.partial()).collect();
         self.classes(parts, &all, &scopes, &release, &mut weakest)?;
         self.whole(parts, &release, &mut weakest)
     }
@@ -298,7 +327,8 @@ impl Reading<'_> {
         self.count.tally(everybody, self.rules, self.without_held)
     }
 
-    /// The rules of these scopes on every class of the columns `known`; how many classes there are of each size.
+    /// The rules of these scopes on every class of the columns `known`; how many classes there are of each size, and people by
+    /// the sensitive values in their class.
     fn classes(
         &self,
         classes: &Groups,
@@ -306,8 +336,11 @@ impl Reading<'_> {
         scopes: &[RuleScope],
         release: &Class<'_>,
         weakest: &mut [Option<f64>],
-    ) -> Result<BTreeMap<u32, u32>, Refusal> {
-        let mut sizes = BTreeMap::new();
+    ) -> Result<SizesAndValues, Refusal> {
+        let (mut sizes, mut values) = (BTreeMap::new(), BTreeMap::new());
+        let facets = self.rules.facets().iter().enumerate();
+        let sensitive: Vec<usize> =
+            facets.filter(|(_, facet)| matches!(facet, Facet::Sensitive(_))).map(|(at, _)| at).collect();
         for rows in classes.iter() {
             if self.without_held && !self.count.holds_held(rows) || self.few_hold(rows) {
                 continue;
@@ -316,6 +349,9 @@ impl Reading<'_> {
             let histograms = tally.histograms();
             let class = tally.class(&histograms);
             *sizes.entry(class.size).or_default() += 1;
+            if let Some(least) = sensitive.iter().map(|&at| class.facets[at].values().codes.len()).min() {
+                *values.entry(least as u32).or_default() += u64::from(class.size);
+            }
             for (rule, weakest) in self.rules.iter().zip(&mut *weakest) {
                 if !scopes.contains(&rule.scope()) {
                     continue;
@@ -328,7 +364,7 @@ impl Reading<'_> {
                 *weakest = Some(weakest.map_or(measure, |w| rule.weaker(w, measure)));
             }
         }
-        Ok(sizes)
+        Ok((sizes, values))
     }
 
     /// The rules about the release as a whole: the mean over its people.

@@ -18,6 +18,7 @@ use crate::encode::Dictionaries;
 use crate::model::batch::Rows;
 use crate::model::domain::{Code, DomainView};
 use crate::model::event::{Millis, Position, Reject};
+use crate::model::lattice::Level;
 use crate::model::recoding::Column;
 use crate::model::release::manifest::Provenance;
 use crate::model::release::plan::ReleasePlan;
@@ -88,6 +89,9 @@ pub struct GeneralizedBatch {
     pub(crate) written: Vec<Arc<DomainView>>,
     pub(crate) rejected: Vec<(Position, Reject)>,
     pub(crate) lineage: Lineage,
+    /// The values of a row that its readers do not see, by their place among the sensitive and then the kept ones. The order of the
+    /// rows must not follow from them.
+    pub(crate) unseen: Vec<usize>,
     /// Where it comes from and what was done, for the manifest.
     pub provenance: Provenance,
 }
@@ -131,6 +135,7 @@ impl GeneralizedBatch {
             written: dictionaries.written.clone(),
             rejected: Vec::new(),
             lineage: Lineage::default(),
+            unseen: Vec::new(),
             provenance: Provenance::default(),
         }
     }
@@ -155,7 +160,38 @@ impl GeneralizedBatch {
             written: dictionaries.written.clone(),
             rejected: Vec::new(),
             lineage: Lineage::default(),
+            unseen: Vec::new(),
             provenance: Provenance::default(),
+        }
+    }
+
+    /// The same rows with no value finer than these levels, labels as the hierarchies have them. Classes that become alike are one.
+    pub(crate) fn raised(&self, finest: &[Level]) -> Self {
+        let raised: Vec<(Column, Vec<Code>)> =
+            self.columns.iter().zip(finest).map(|(column, &level)| column.raised(level)).collect();
+        let mut index = ClassIndex::new(raised.iter().map(|(column, _)| column.len()));
+        let mut number = |class: usize| {
+            let cells = self.class_cells(class).iter().zip(&raised);
+            index.number(cells.map(|(&code, (_, codes))| codes[code as usize]))
+        };
+        let numbers: Vec<u32> = (0..self.class_count).map(&mut number).collect();
+        let (class_cells, class_count) = index.into_cells();
+        let columns: Vec<Arc<Column>> = raised.into_iter().map(|(column, _)| Arc::new(column)).collect();
+        Self {
+            fresh: Arc::clone(&self.fresh),
+            held: Arc::clone(&self.held),
+            order: self.order.clone(),
+            classes: self.classes.iter().map(|&class| numbers[class as usize]).collect(),
+            quasi: columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect(),
+            columns,
+            class_cells,
+            class_count,
+            sensitive: self.sensitive.clone(),
+            written: self.written.clone(),
+            rejected: Vec::new(),
+            lineage: self.lineage.clone(),
+            unseen: Vec::new(),
+            provenance: self.provenance.clone(),
         }
     }
 

@@ -182,7 +182,7 @@ mod tests {
             "23/04/55 26328 176",
         ];
         let born = DateSpec {
-            format: Some("%d/%m/%y".into()),
+            formats: vec!["%d/%m/%y".into()],
             max: Some(crate::model::hierarchy::Date::constant(1999, 12, 31)),
             ..DateSpec::new([DateUnit::Day, DateUnit::Month, DateUnit::Year])
         };

@@ -5,7 +5,11 @@
 //! (reports, `search`), never for a manifest. A reader who counts by an attribute spreads each published value evenly over
 //! the leaves below it; the share of records that this puts in the right place is one minus the total variation distance
 //! to the true distribution. The classifier is naive Bayes on the published values, trained on one half of the rows and
-//! tried on the other, both ways. A suppressed record loses all its cells and is never classified.
+//! tried on the other, both ways. A suppressed record loses all its cells and is never classified. What a reader can learn beyond
+//! the labels is measured beside it ([`AttackRate`]), because the recoding that is most useful also tells most.
+
+mod attack;
+mod compare;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +17,20 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::encode::Dictionaries;
 use crate::gate::Release;
 use crate::generalize::GeneralizedBatch;
+use crate::local::{Table, Terms, walk};
 use crate::model::domain::{Code, DomainView};
 use crate::model::policy::Policy;
 use crate::model::recoding::GeneralizedValue;
+use crate::model::schedule::Schedule;
+use crate::privacy::Rules;
+
+pub use attack::AttackRate;
+pub use compare::{
+    Distribution, Exposure, PublishedClass, ValueShare, distributions, raw_class_sizes, smallest_classes,
+};
 
 /// Pairs of attributes that are counted. More takes longer for policies with many attributes; fewer is less of a sample.
 const MOST_PAIRS: usize = 45;
@@ -37,6 +50,8 @@ pub struct Usefulness {
     pub counts_by_two: Option<f64>,
     /// What a classifier of the label gets right, where the policy names one.
     pub classifier: Option<Accuracy>,
+    /// What a reader who knows how the release was made can exclude beyond its labels.
+    pub attack: AttackRate,
 }
 
 /// The share of records whose label a classifier gets right.
@@ -50,8 +65,8 @@ pub struct Accuracy {
     pub majority: f64,
 }
 
-/// The usefulness of a release that was made of one window; `None` if it has no rows.
-pub fn usefulness(policy: &Policy, release: &Release) -> Option<Usefulness> {
+/// The usefulness of a release that was made of one window with these dictionaries; `None` if it has no rows.
+pub fn usefulness(policy: &Policy, release: &Release, dictionaries: &Dictionaries) -> Option<Usefulness> {
     let batch = release.batch();
     let published = Published::of(batch)?;
     let losses = published.losses(policy);
@@ -63,7 +78,27 @@ pub fn usefulness(policy: &Policy, release: &Release) -> Option<Usefulness> {
         counts_by_one: mean((0..published.width()).map(|attribute| published.counts_by_one(attribute)))?,
         counts_by_two: by_two,
         classifier: policy.schema.label.map(|_| published.classifier()),
+        attack: attack_rate(policy, release, dictionaries, &published),
     })
+}
+
+/// Classes of one level or cut per attribute do not overlap, so there the rates are 0.
+fn attack_rate(
+    policy: &Policy,
+    release: &Release,
+    dictionaries: &Dictionaries,
+    published: &Published<'_>,
+) -> AttackRate {
+    let schedule = Schedule::from_plan(&release.lineage().plan.levels, &policy.lattice());
+    let Some((schedule, first)) = schedule.filter(|_| release.manifest().provenance.schedule.is_some()) else {
+        return AttackRate::default();
+    };
+    let rules = Rules::new(policy);
+    let bound = rules.bind(&dictionaries.values());
+    let terms = Terms::new(policy, &bound, &dictionaries.quasi);
+    let table = Table::new(&published.batch.fresh, &published.batch.held, &rules.counting());
+    let (classes, of_row) = walk(&terms, &table, &schedule, first.unwrap_or(0));
+    attack::attack(published, &classes, &of_row)
 }
 
 /// The published rows of a batch beside the rows of its window.
@@ -292,7 +327,8 @@ mod tests {
         let held = Arc::new(table.rows.filtered(|_| false));
         let order = (0..rows).map(RowRef::Fresh).collect();
         let batch = GeneralizedBatch::at(Arc::clone(&table.rows), held, order, &columns, &table.dictionaries);
-        usefulness(&table.policy, &gate::verify(batch, &table.rules).unwrap()).unwrap()
+        let release = gate::verify(batch, &table.rules).unwrap();
+        usefulness(&table.policy, &release, &table.dictionaries).unwrap()
     }
 
     #[test]

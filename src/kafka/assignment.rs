@@ -10,10 +10,13 @@
 //!
 //!  any state ──stop──▶ Stopped
 //! ```
+//! With an incremental [`Rebalance`](super::client::Rebalance), partitions are added to `Consuming` and removed from it one by one:
+//! neither ends the right to publish what the other partitions have.
+//!
 //! Invariant: the epoch grows whenever the right to publish ends (fence, give_up), so a release that was made in an earlier
 //! epoch is recognised as stale. [`Progress`] exists exactly while a release of the assignment can be under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::progress::Progress;
 use super::progress::found::{AssignmentFault, FoundPartition};
@@ -43,6 +46,8 @@ pub enum Assignment {
 pub struct Membership {
     epoch: u64,
     assignment: Assignment,
+    /// Partitions that were added while others are read, or why they cannot be taken up. The poller has not taken them up yet.
+    added: Vec<Result<Vec<FoundPartition>, AssignmentFault>>,
     /// The offsets that this process committed in earlier assignments.
     committed: BTreeMap<Partition, i64>,
 }
@@ -81,6 +86,7 @@ impl Membership {
     /// The group takes the partitions away: from now on no release begins.
     pub fn fence(&mut self) {
         self.epoch += 1;
+        self.added.clear();
         self.change(|assignment| match assignment {
             Assignment::Consuming(progress) | Assignment::Draining(progress) | Assignment::GivenUp(progress) => {
                 Assignment::Draining(progress)
@@ -102,6 +108,49 @@ impl Membership {
     pub fn assigned(&mut self, found: Result<Vec<FoundPartition>, AssignmentFault>) {
         if !self.is_stopped() {
             self.assignment = Assignment::Assigned(found);
+        }
+    }
+
+    /// The group has added partitions, with these commits, to those that are read.
+    pub fn added(&mut self, found: Result<Vec<FoundPartition>, AssignmentFault>) {
+        match (&mut self.assignment, found) {
+            (Assignment::Assigned(Ok(before)), Ok(found)) => before.extend(found),
+            (Assignment::Consuming(_), found) => self.added.push(found),
+            // The service ends, or the poller is about to leave the group.
+            (Assignment::Assigned(Err(_)) | Assignment::GivenUp(_), _) => {}
+            (_, found) => {
+                self.epoch += 1;
+                self.assigned(found);
+            }
+        }
+    }
+
+    /// The poller takes added partitions up, if there are any.
+    pub fn take_added(&mut self) -> Option<Result<Vec<FoundPartition>, AssignmentFault>> {
+        let added = std::mem::take(&mut self.added);
+        (!added.is_empty()).then(|| Ok(added.into_iter().collect::<Result<Vec<_>, _>>()?.concat()))
+    }
+
+    /// The group takes some partitions away. True if the pipeline has to give their records up first: others are read on.
+    /// Otherwise nothing of them is under way, or nothing is left and the caller ends the assignment.
+    pub fn is_partial(&mut self, gone: &BTreeSet<Partition>) -> bool {
+        for found in self.added.iter_mut().flatten() {
+            found.retain(|found| !gone.contains(&found.partition));
+        }
+        match &mut self.assignment {
+            Assignment::Consuming(progress) => {
+                let waiting = self.added.iter().flatten().flatten().map(|found| found.partition);
+                progress.partitions().chain(waiting).any(|partition| !gone.contains(&partition))
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing of these partitions is under way any more, and others are read on.
+    pub fn give_back(&mut self, gone: &BTreeSet<Partition>) {
+        if let Some(progress) = self.progress() {
+            let removed = progress.remove(gone);
+            self.committed.extend(removed);
         }
     }
 
@@ -223,6 +272,31 @@ mod tests {
         membership.fence();
         membership.give_up();
         assert!(!membership.leave(), "the rebalance came first");
+    }
+
+    #[test]
+    fn partitions_come_and_go_beside_those_that_are_read() {
+        let (mut membership, epoch) = consuming();
+        let other = FoundPartition { partition: Partition(1), ..found() };
+        membership.added(Ok(vec![other.clone()]));
+        assert_eq!(membership.take_added(), Some(Ok(vec![other.clone()])));
+        assert!(membership.take_added().is_none());
+        let progress = membership.progress().unwrap();
+        progress.assign(other.partition, other.committed, &other.state);
+        progress.deliver(Position::new(0, 3));
+        progress.finish(&Spans::covering([Position::new(0, 3)]), CarriedOver::default());
+        assert!(!membership.is_partial(&BTreeSet::from([P, Partition(1)])), "nothing is left to read");
+        assert!(membership.is_partial(&BTreeSet::from([P])));
+        membership.give_back(&BTreeSet::from([P]));
+        assert!(membership.is_consuming(epoch), "the other one is read on, and its releases are published");
+        assert_eq!(membership.progress().unwrap().partitions().collect::<Vec<_>>(), [Partition(1)]);
+        assert_eq!(membership.committed_before(P), Some(4));
+        membership.added(Ok(vec![found()]));
+        assert!(membership.is_partial(&BTreeSet::from([P])));
+        assert_eq!(membership.take_added(), Some(Ok(Vec::new())), "it was taken away before the poller saw it");
+        membership.added(Ok(vec![found()]));
+        membership.fence();
+        assert!(membership.take_added().is_none());
     }
 
     #[test]

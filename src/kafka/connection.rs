@@ -36,6 +36,14 @@ pub fn patiently<T>(ask: impl Fn() -> Result<T, KafkaError>) -> Result<T, Assign
     }
 }
 
+/// The code of an error, also of one that a transaction call returns.
+pub fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::Transaction(inner) => Some(inner.code()),
+        other => other.rdkafka_error_code(),
+    }
+}
+
 /// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
@@ -50,6 +58,12 @@ pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
 pub fn is_decided(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(code, Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
+}
+
+/// True for errors of a cluster that is not there, or not there yet.
+fn is_unreachable(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(code, Code::AllBrokersDown | Code::BrokerTransportFailure | Code::OperationTimedOut)
 }
 
 /// The advice for a connection that does not come about, in words of our configuration.
@@ -72,9 +86,22 @@ pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
 pub struct Complaints(Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>);
 
 impl Complaints {
+    /// Reports an error of a client, unless it was reported of late. A cluster that cannot be reached is one error, whichever client
+    /// notices it.
+    pub fn say(&self, error: &KafkaError, client: &str) {
+        if !self.is_news(error, Instant::now()) {
+            return;
+        }
+        match code(error).filter(|code| is_unreachable(*code)) {
+            Some(_) => tracing::warn!(%error, "the cluster cannot be reached; trying again"),
+            None => tracing::warn!(%error, client, "a client reports an error"),
+        }
+    }
+
     /// True if this error was not reported of late; then it counts as reported.
     pub fn is_news(&self, error: &KafkaError, now: Instant) -> bool {
-        let code = error.rdkafka_error_code();
+        let code = code(error);
+        let code = if code.is_some_and(is_unreachable) { Some(RDKafkaErrorCode::AllBrokersDown) } else { code };
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.retain(|(_, at)| now.saturating_duration_since(*at) < QUIET);
         let news = said.iter().all(|(said, _)| *said != code);
@@ -98,5 +125,6 @@ mod tests {
         assert!(said(down, 0) && said(tls, 1), "each by itself");
         assert!((1..30).all(|after| !said(down, after)));
         assert!(said(down, 31) && !said(down, 32));
+        assert!(!said(RDKafkaErrorCode::BrokerTransportFailure, 33), "the same cluster is away");
     }
 }

@@ -19,6 +19,7 @@ use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 
 use super::client::Cluster;
+use super::client::login::TokenContext;
 use super::progress::runs_text;
 use super::topics::Topics;
 use crate::model::release::spans::Spans;
@@ -43,6 +44,8 @@ pub struct ShownEntry {
     pub levels: Vec<u8>,
     /// The records.
     pub shown: Spans,
+    /// The class of each of them by position, where the levels do not tell.
+    pub classes: Option<Vec<u32>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +55,8 @@ struct Text {
     policy: String,
     levels: Vec<u8>,
     shown: Vec<Part>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    classes: Option<Vec<u32>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -75,6 +80,7 @@ impl ShownEntry {
             policy: self.fingerprint.clone(),
             levels: self.levels.clone(),
             shown: self.shown.iter().filter_map(part).collect(),
+            classes: self.classes.clone(),
         };
         serde_json::to_string(&text).unwrap_or_default()
     }
@@ -91,13 +97,14 @@ impl ShownEntry {
             fingerprint: text.policy,
             levels: text.levels,
             shown: Spans::from_runs(shown?),
+            classes: text.classes,
         })
     }
 }
 
 /// Writes [`ShownEntry`]s.
 pub struct Journal {
-    producer: FutureProducer,
+    producer: FutureProducer<TokenContext>,
     topic: String,
 }
 
@@ -108,7 +115,8 @@ impl Journal {
         let mut client = cluster.client(&[("linger.ms", "0"), ("compression.type", "lz4")]);
         client.set("enable.idempotence", "true");
         client.set("message.timeout.ms", timeout);
-        Ok(Self { producer: client.create()?, topic: topic.to_owned() })
+        let producer = client.create_with_context(TokenContext::new(cluster.login.as_ref()))?;
+        Ok(Self { producer, topic: topic.to_owned() })
     }
 
     /// Writes an entry; returns its offset.
@@ -123,7 +131,7 @@ impl Journal {
 /// Reads the entry at `offset`; `None` if it is gone or is not ours. Calls `meanwhile` before every poll, which may end the
 /// reading.
 pub fn read<E: From<KafkaError>>(
-    consumer: &BaseConsumer,
+    consumer: &BaseConsumer<TokenContext>,
     topic: &str,
     offset: i64,
     topics: &Topics,
@@ -172,6 +180,7 @@ mod tests {
             shown in prop::collection::vec((0u32..2, 0i32..3, 0i64..1 << 50), 0..80),
             levels in prop::collection::vec(any::<u8>(), 0..9),
             id in any::<u64>(),
+            classes in prop::option::of(prop::collection::vec(any::<u32>(), 0..9)),
         ) {
             let topics = topics();
             let place = |(topic, partition, offset): &(u32, i32, i64)| {
@@ -179,7 +188,7 @@ mod tests {
                 Position { partition, offset: crate::model::event::Offset(*offset) }
             };
             let shown = Spans::covering(shown.iter().map(place));
-            let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown };
+            let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown, classes };
             prop_assert_eq!(ShownEntry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
         }
 

@@ -41,6 +41,7 @@ pub struct Meter {
     transactions: [AtomicU64; 4],
     /// 0: none is open.
     transaction_since: AtomicI64,
+    taken_back: AtomicU64,
     lag: AtomicU64,
     partitions: AtomicU64,
     paused: AtomicU64,
@@ -69,6 +70,16 @@ impl Meter {
             0 => 0.0,
             since => now.0.saturating_sub(since).max(0) as f64 / 1e3,
         }
+    }
+
+    /// The transactional id was lost to a late request of this instance, and taken back.
+    pub fn took_back(&self) {
+        self.taken_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the transactional id was taken back.
+    pub fn taken_back(&self) -> u64 {
+        self.taken_back.load(Ordering::Relaxed)
     }
 
     /// Records in the assigned partitions that have not been read yet.

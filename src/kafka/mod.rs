@@ -30,6 +30,17 @@
 //! How a rebalance ends: [`rebalance`] fences and drains, then hands the commits to the poller; [`source`] sorts them, starts the
 //! progress, and sends the pipeline one item that resets it, then the shown records of earlier releases, then the planned releases.
 //!
+//! Where partitions come and go one by one (`rebalance: cooperative | consumer`), `Consuming` goes on: added partitions are taken
+//! over beside the others, and partitions that go leave behind a mark that goes through the pipeline ([`source`], `give_back`).
+//!
+//! # Who owns an instance's names
+//! An instance has a transactional id, and by default the same name in the group (static membership). A second instance with the
+//! names wins at once and for good: the first one ends with an error. But a request of the first one's own, delivered late by a bad
+//! network, can take the transactional id away as well. The two are told apart by the group: a second instance also joins it
+//! under the name, which the first one learns with its next heartbeat. So an instance that loses its transactional id, and has
+//! sent a request that could still be under way, waits for the heartbeats; if its membership stands, it makes a new producer with the
+//! same id, once for each such request (`sink/publisher.rs`). Without a name of ours in the group there is no telling, and it ends.
+//!
 //! # The seven statements
 //! Checked under faults by `tests/kafka/faults.py` with an oracle that shares no code with the service.
 //! - I1, nothing lost: every input offset is published, suppressed, held or rejected, exactly one of them. The offsets move in the
@@ -48,7 +59,7 @@
 //! - [`progress`], the pure part, without rdkafka: offsets, commits and their text, take-over decisions. [`assignment`] is pure too.
 //! - [`session`]: the state that poller, callbacks and sink share, and the right to publish. [`rebalance`]: the callbacks.
 //! - [`source`]: the polling thread. [`sink`]: plan and transaction. [`journal`]: shown records.
-//! - [`client`]: settings. [`connection`]: patience and errors. [`topics`]: numbers of partitions. `defects`: negative controls.
+//! - [`client`]: settings, and logins by token. [`connection`]: patience and errors. [`topics`]: numbers of partitions. `defects`: negative controls.
 //! - [`probe`]: `validate --connect`. [`generate`]: `generate` into a topic.
 
 pub mod assignment;

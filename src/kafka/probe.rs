@@ -4,13 +4,16 @@
 //! fence a running instance. So it does not prove write access to the topics. Every question has a time limit, and findings hold
 //! no secret.
 
+pub mod sample;
+
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{DefaultClientContext, OAuthToken};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -18,12 +21,12 @@ use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 
+use super::client::login::{self, Login};
 use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
 use super::connection::{is_decided, remedy};
 use super::progress::commit::MAX_BYTES;
 use super::sink::output::value_subject;
-use crate::codec::avro::Plan;
-use crate::codec::missing_fields;
+use crate::codec::avro::{Plan, check_fields};
 use crate::codec::registry::Registry;
 use crate::model::schema::Schema;
 
@@ -154,8 +157,12 @@ impl Probe<'_> {
         self.transactions(config);
     }
 
-    /// What the broker and the topics are set to. Not everybody may ask; then the producer finds out.
+    /// What the broker and the topics are set to. Not everybody may ask, and clients that log in by token cannot; then the producer
+    /// finds out.
     fn settings(&mut self, asker: &Asker, config: &KafkaSinkConfig, topics: &[&str]) {
+        if config.cluster.login.is_some() {
+            return;
+        }
         let Ok(admin) = config.cluster.client(&[]).create::<AdminClient<DefaultClientContext>>() else { return };
         let broker = asker.fetch_metadata(topics.first().copied(), ASK).ok();
         let broker = broker.and_then(|m| m.brokers().first().map(|b| ResourceSpecifier::Broker(b.id())));
@@ -204,13 +211,15 @@ impl Probe<'_> {
     fn transactions(&mut self, config: &KafkaSinkConfig) {
         let mut own = config.clone();
         own.transactional_id.push_str("-validate");
-        let created: Result<BaseProducer<Ears>, _> = client::producer(&own).create_with_context(Ears::default());
+        let created: Result<BaseProducer<Ears>, _> =
+            client::producer(&own).create_with_context(Ears::new(&config.cluster));
         let producer = match created {
-            Ok(producer) => producer,
+            Ok(producer) => Arc::new(producer),
             Err(error) => {
                 return self.outside(format!("no producer can be made with these settings ({})", told(&error)));
             }
         };
+        login::keep_fresh(&producer, config.cluster.login.as_ref());
         if let Err(error) = producer.init_transactions(ASK) {
             let message = match error.rdkafka_error_code() {
                 Some(Code::TransactionalIdAuthorizationFailed) => format!(
@@ -237,7 +246,7 @@ impl Probe<'_> {
 
     /// A client that has reached the cluster.
     fn connect(&mut self, cluster: &Cluster, settings: &ClientConfig) -> Option<Asker> {
-        let asker: Asker = match settings.create_with_context(Ears::default()) {
+        let asker: Asker = match settings.create_with_context(Ears::new(cluster)) {
             Ok(asker) => asker,
             Err(error) => {
                 self.outside(format!("no client can be made with these settings ({})", told(&error)));
@@ -320,7 +329,7 @@ impl Probe<'_> {
         match self.handle.block_on(registry.latest(&subject)) {
             Ok(Some(writer)) => {
                 let planned = Plan::new(schema, &writer);
-                if let Err(error) = planned.and_then(|plan| missing_fields(schema, |name| plan.has(name))) {
+                if let Err(error) = planned.and_then(|plan| check_fields(schema, &plan)) {
                     self.configuration(format!("the latest schema of `{subject}` does not fit the policy: {error}"));
                 }
             }
@@ -356,19 +365,25 @@ fn told(error: &KafkaError) -> String {
 }
 
 /// Hears what librdkafka says of connections, which is more than its calls return.
-#[derive(Default)]
-struct Ears(Mutex<Vec<(Code, String)>>);
+struct Ears {
+    heard: Mutex<Vec<(Code, String)>>,
+    login: Option<Arc<Login>>,
+}
 
 impl Ears {
+    fn new(cluster: &Cluster) -> Self {
+        Self { heard: Mutex::default(), login: cluster.login.clone() }
+    }
+
     fn hear(&self, error: &KafkaError, reason: &str) {
         let Some(code) = error.rdkafka_error_code() else { return };
         let reason = if reason.is_empty() { code.to_string() } else { reason.to_owned() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, reason));
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((code, reason));
     }
 
     /// What says most: a refusal rather than a connection that went away.
     fn worst(&self) -> Option<(Code, String)> {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let vague = |code: Code| matches!(code, Code::AllBrokersDown | Code::OperationTimedOut);
         let find = |wanted: &dyn Fn(Code) -> bool| heard.iter().find(|(code, _)| wanted(*code)).cloned();
         find(&is_decided).or_else(|| find(&|code| !vague(code))).or_else(|| heard.first().cloned())
@@ -376,6 +391,12 @@ impl Ears {
 }
 
 impl ClientContext for Ears {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        login::token(self.login.as_ref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(?level, facility, message, "librdkafka");
     }

@@ -1,10 +1,18 @@
 //! The callbacks of the group's consumer. A rebalance starts here: fence, drain, acknowledge; then learn the commits and assign.
 //!
 //! librdkafka calls them from within `poll`, on the poller's thread, so the poller never runs at the same time.
+//!
+//! Where partitions come and go one by one ([`Rebalance::is_incremental`]), those that stay are not touched. A partition that goes is
+//! only noted here ([`GroupContext::take_leaving`]): the poller sends a mark through the pipeline, behind all of the partition's records,
+//! and acknowledges when the mark has come out at the sink ([`give_back`](super::source)). Everything that was read before the mark is
+//! then published or dropped. If an assignment is lost as a whole, it is fenced at once.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
@@ -12,7 +20,9 @@ use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics};
 
-use super::connection::{ASK, Complaints, log, patiently};
+use super::client::login::{self, Login};
+use super::client::{KafkaSourceConfig, Rebalance};
+use super::connection::{ASK, log, patiently};
 use super::progress::found::{AssignmentFault, FoundPartition, OnBroker};
 use super::session::Session;
 use crate::failpoint::step;
@@ -23,42 +33,97 @@ pub type GroupConsumer = BaseConsumer<GroupContext>;
 /// The consumer's callbacks.
 pub struct GroupContext {
     session: Arc<Session>,
-    /// The connection errors of late.
-    pub complaints: Complaints,
+    rebalance: Rebalance,
+    /// True while the poller gives partitions back by itself.
+    gives_back: AtomicBool,
+    leaving: Mutex<Option<TopicPartitionList>>,
+    login: Option<Arc<Login>>,
+    /// The time in which a second instance with the name of this member is noticed, if the member is named after the instance.
+    pub notices: Option<Duration>,
 }
 
 impl GroupContext {
     /// The callbacks for a session's consumer.
-    pub fn new(session: Arc<Session>) -> Self {
-        Self { session, complaints: Complaints::default() }
+    pub fn new(session: Arc<Session>, config: &KafkaSourceConfig) -> Self {
+        let (gives_back, leaving) = Default::default();
+        let login = config.cluster.login.clone();
+        Self { session, rebalance: config.rebalance, notices: config.notices(), gives_back, leaving, login }
+    }
+
+    /// Tells whether the poller gives partitions back that are read together with others.
+    pub(super) fn set_gives_back(&self, gives_back: bool) {
+        self.gives_back.store(gives_back, Ordering::SeqCst);
+    }
+
+    /// The partitions that the poller has to give back, once.
+    pub(super) fn take_leaving(&self) -> Option<TopicPartitionList> {
+        self.leaving().take()
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, Option<TopicPartitionList>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
+        if self.rebalance.is_incremental()
+            && self.gives_back.load(Ordering::SeqCst)
+            && !consumer.assignment_lost()
+            && self.session.is_partial(&self.session.topics.numbers(partitions))
+        {
+            *self.leaving() = Some(partitions.clone());
+            return;
+        }
+        *self.leaving() = None;
         self.session.revoke();
         step("revoked");
+        self.release(consumer, partitions);
+    }
+
+    /// Acknowledges that partitions are taken away.
+    pub(super) fn release(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         tracing::info!(partitions = partitions.count(), "partitions revoked");
         // In librdkafka a pause outlives the assignment: a partition that comes back would stand still for ever.
         if let Err(error) = consumer.resume(partitions) {
             tracing::warn!(%error, "cannot resume what is given up");
         }
-        unassign(consumer);
+        let released = match self.rebalance.is_incremental() {
+            true => consumer.incremental_unassign(partitions),
+            false => consumer.unassign(),
+        };
+        if let Err(error) = released {
+            tracing::warn!(%error, "cannot give partitions up");
+        }
     }
 
     fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         let session = &self.session;
-        session.revoke();
+        if !self.rebalance.is_incremental() {
+            session.revoke();
+        }
         let mut found = commits(session, consumer, partitions);
         match &mut found {
             Ok(found) => {
                 found.sort_by_key(|found| found.partition);
-                if let Err(error) = consumer.assign(&starts(session, found)) {
-                    tracing::warn!(%error, "cannot take partitions up");
-                }
+                self.start(consumer, &starts(session, found));
                 tracing::info!(partitions = found.len(), "partitions assigned");
             }
-            Err(_) => unassign(consumer),
+            // The service ends; until then nothing is read.
+            Err(_) => self.start(consumer, &TopicPartitionList::new()),
         }
-        session.assigned(found);
+        match self.rebalance.is_incremental() {
+            true => session.added(found),
+            false => session.assigned(found),
+        }
+    }
+
+    fn start(&self, consumer: &BaseConsumer<Self>, starts: &TopicPartitionList) {
+        let started = match self.rebalance.is_incremental() {
+            true => consumer.incremental_assign(starts),
+            false => consumer.assign(starts),
+        };
+        if let Err(error) = started {
+            tracing::warn!(%error, "cannot take partitions up");
+        }
     }
 }
 
@@ -73,14 +138,18 @@ impl ConsumerContext for GroupContext {
 }
 
 impl ClientContext for GroupContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        login::token(self.login.as_ref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
 
     fn error(&self, error: KafkaError, _reason: &str) {
-        if self.complaints.is_news(&error, Instant::now()) {
-            tracing::warn!(%error, "kafka consumer");
-        }
+        self.session.complaints.say(&error, "kafka consumer");
     }
 
     /// Measures how far the readable end of each partition is ahead of the poller.
@@ -134,10 +203,4 @@ fn starts(session: &Session, found: &[FoundPartition]) -> TopicPartitionList {
         }
     }
     starts
-}
-
-fn unassign(consumer: &BaseConsumer<GroupContext>) {
-    if let Err(error) = consumer.unassign() {
-        tracing::warn!(%error, "cannot give partitions up");
-    }
 }

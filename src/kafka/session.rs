@@ -4,11 +4,13 @@
 //! then waits for the right to publish; when it is acknowledged, no release of the old assignment is under way.
 //! The membership's lock is held for short steps only, never across a call to a broker.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::assignment::Membership;
 use super::client::{OnGap, Start};
+use super::connection::Complaints;
 use super::progress::Progress;
 use super::progress::found::{AssignmentFault, FoundPartition};
 use super::topics::Topics;
@@ -27,6 +29,8 @@ pub struct Session {
     pub on_gap: OnGap,
     /// The figures for metrics.
     pub meter: Arc<Meter>,
+    /// The errors that its clients have reported of late.
+    pub complaints: Arc<Complaints>,
     membership: Mutex<Membership>,
     /// A copy of the membership's epoch, which is read for every polled message.
     epoch: AtomicU64,
@@ -36,8 +40,8 @@ pub struct Session {
 impl Session {
     /// A session without an assignment.
     pub fn new(topics: Topics, start: Start, on_gap: OnGap, meter: Arc<Meter>) -> Self {
-        let (membership, epoch, publishing) = Default::default();
-        Self { topics, start, on_gap, meter, membership, epoch, publishing }
+        let (complaints, membership, epoch, publishing) = Default::default();
+        Self { topics, start, on_gap, meter, complaints, membership, epoch, publishing }
     }
 
     /// The number of the current assignment.
@@ -81,6 +85,26 @@ impl Session {
     /// A new assignment with its epoch, once.
     pub fn take_up(&self) -> Option<Result<(u64, Vec<FoundPartition>), AssignmentFault>> {
         self.change(Membership::take_up)
+    }
+
+    /// Hands added partitions to the poller; those that it reads stay.
+    pub fn added(&self, found: Result<Vec<FoundPartition>, AssignmentFault>) {
+        self.change(|membership| membership.added(found));
+    }
+
+    /// Added partitions, once.
+    pub fn take_added(&self) -> Option<Result<Vec<FoundPartition>, AssignmentFault>> {
+        self.change(Membership::take_added)
+    }
+
+    /// True if partitions that the group takes away are read together with others that stay.
+    pub fn is_partial(&self, gone: &BTreeSet<Partition>) -> bool {
+        self.change(|membership| membership.is_partial(gone))
+    }
+
+    /// Nothing of these partitions is under way any more; the others are read on.
+    pub fn give_back(&self, gone: &BTreeSet<Partition>) {
+        self.change(|membership| membership.give_back(gone));
     }
 
     /// Gives the membership up: a commit may still be under way, and nobody knows for how long. The caller holds the right to

@@ -1,5 +1,9 @@
 //! The numbers of partitions: every instance with the same topics gives a topic's partition the same [`Partition`] number.
 
+use std::collections::BTreeSet;
+
+use rdkafka::topic_partition_list::TopicPartitionList;
+
 use crate::model::event::Partition;
 
 /// The bits of a number that hold the partition; the others hold the topic. Larger: fewer topics can be read together. Smaller:
@@ -29,6 +33,11 @@ impl Topics {
         let topic = self.0.iter().position(|t| t == topic)? as u32;
         let partition = u32::try_from(partition).ok().filter(|p| *p < 1 << PARTITION_BITS)?;
         Some(Partition(topic << PARTITION_BITS | partition))
+    }
+
+    /// The numbers of the partitions in a list.
+    pub fn numbers(&self, list: &TopicPartitionList) -> BTreeSet<Partition> {
+        list.elements().iter().filter_map(|element| self.number(element.topic(), element.partition())).collect()
     }
 
     /// The topic and partition of a number.

@@ -4,6 +4,7 @@
 //! nothing arrives for [`TICK`], it accounts for waiting records that have expired. A refusal of the gate ends the run.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,11 +12,12 @@ use tokio::sync::mpsc;
 
 use super::window_stage::SearchItem;
 use super::{Pipeline, PipelineError};
-use crate::anonymizer::{Anonymizers, Closing, Past};
+use crate::anonymizer::{Anonymizers, Closing, Past, view};
 use crate::failpoint::step;
 use crate::gate::Release;
+use crate::model::release::audience::Audience;
 use crate::model::release::plan::CommitSpace;
-use crate::source::NewAssignment;
+use crate::source::{GivenUp, NewAssignment};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
 
 /// How long an operator's insight into a search may take. Longer costs the stream more than the console may, at one insight in
@@ -24,6 +26,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often waiting records are checked when no window closes. Longer lets them wait beyond `max_hold`; shorter wakes an idle
 /// service more often.
 const TICK: Duration = Duration::from_millis(250);
+
+/// The items of the sink.
+pub(super) enum SinkItem {
+    /// A release to publish.
+    Release(Box<Release>),
+    /// Partitions were given up; to be told when the releases before this have ended.
+    GivenUp(SyncSender<()>),
+}
 
 /// The counts of the search stage.
 #[derive(Default)]
@@ -38,7 +48,7 @@ pub(super) struct Searched {
 pub(super) struct SearchStage {
     pipeline: Arc<Pipeline>,
     anonymizers: Anonymizers,
-    to_sink: mpsc::Sender<Release>,
+    to_sink: mpsc::Sender<SinkItem>,
     searched: Searched,
 }
 
@@ -46,7 +56,7 @@ impl SearchStage {
     /// No window searched yet. `space` caps the waiting records, where the source commits them.
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
-        to_sink: mpsc::Sender<Release>,
+        to_sink: mpsc::Sender<SinkItem>,
         space: Option<Arc<dyn CommitSpace>>,
     ) -> Self {
         let Pipeline { policy, choice, name, seed, .. } = &*pipeline;
@@ -65,6 +75,13 @@ impl SearchStage {
             let closing = match item {
                 Ok(Some(SearchItem::Window(window))) => Some(self.window(*window)?),
                 Ok(Some(SearchItem::Reset(assignment))) => self.reset(assignment),
+                Ok(Some(SearchItem::Added(assignment))) => self.add(assignment),
+                Ok(Some(SearchItem::GivenUp(given_up))) => {
+                    if !self.give_up(given_up) {
+                        return Ok(self.searched);
+                    }
+                    None
+                }
                 Ok(Some(SearchItem::Past(past))) => self.recall(&past),
                 Ok(None) => {
                     self.searched.waiting = self.anonymizers.waiting();
@@ -112,16 +129,51 @@ impl SearchStage {
         None
     }
 
+    /// Takes more partitions over.
+    fn add(&mut self, assignment: NewAssignment) -> Option<Closing> {
+        let last = assignment.last.map(|node| node.levels().to_vec());
+        self.anonymizers.add(&assignment.partitions.unwrap_or_default(), last);
+        None
+    }
+
+    /// Drops the waiting records of some partitions, and lets the sink tell when the releases before have ended. False if the
+    /// sink has failed.
+    fn give_up(&mut self, given_up: GivenUp) -> bool {
+        self.searched.returned += self.anonymizers.give_up(&given_up.partitions, self.pipeline.scope);
+        self.to_sink.blocking_send(SinkItem::GivenUp(given_up.done)).is_ok()
+    }
+
     /// Tells the anonymizers of its lanes about an earlier release.
     fn recall(&mut self, past: &Past) -> Option<Closing> {
         past.lanes.iter().for_each(|&lane| self.anonymizers.of(lane).recall(past));
         None
     }
 
+    /// The release with the tables of its audiences. A table that the gate refuses is left out of this release alone.
+    fn with_views(&self, release: Release) -> Release {
+        let Pipeline { policy, choice, audiences, telemetry, .. } = &*self.pipeline;
+        if audiences.is_empty() || release.is_empty() {
+            return release;
+        }
+        let rules = choice.rules(policy);
+        let view = |audience: &Audience| match view(&release, audience, policy, &rules) {
+            Ok(view) => Some(view),
+            Err(refusal) => {
+                telemetry.audience_refused(audience, &refusal);
+                None
+            }
+        };
+        let views = audiences.iter().map(view).collect();
+        release.with_views(views)
+    }
+
     /// Hands a release to the sink; false if the sink has failed, which reports its error itself.
     fn send(&self, closing: Option<Closing>) -> Result<bool, PipelineError> {
         match closing {
-            Some(Closing::Release(release)) => Ok(self.to_sink.blocking_send(*release).is_ok()),
+            Some(Closing::Release(release)) => {
+                let release = SinkItem::Release(Box::new(self.with_views(*release)));
+                Ok(self.to_sink.blocking_send(release).is_ok())
+            }
             Some(Closing::Refused(refusal)) => {
                 self.pipeline.telemetry.refused(&refusal);
                 Err(refusal.into())

@@ -73,6 +73,9 @@ pub enum PipelineError {
     /// The class keys are too wide.
     #[error(transparent)]
     TooWide(#[from] TooWide),
+    /// A quasi-identifier is in no record of the first window: nothing was sent.
+    #[error("{0}: nothing was published; correct the name in the policy, and see `validate --sample`")]
+    NoSuchField(String),
     /// A stage died.
     #[error("the {0} stage ended without a reason")]
     StageLost(&'static str),

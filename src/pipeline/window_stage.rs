@@ -1,7 +1,8 @@
 //! The window stage: Event -> Record -> Row -> window. It decodes, encodes and gathers records until a window closes.
 //!
 //! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`SearchItem`]s to the search
-//! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. At the end of an
+//! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. Partitions that come or
+//! go one by one leave the records of the others where they are. At the end of an
 //! input that is not read again, open windows close as they are; with Kafka their records go back to the log.
 
 use std::sync::Arc;
@@ -13,11 +14,15 @@ use tokio::sync::mpsc;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
 use crate::codec::Decode;
+use crate::codec::survey::Survey;
 use crate::encode::{Encoded, Encoder};
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
-use crate::source::{NewAssignment, Recalled, Replay, SourceItem};
+use crate::model::policy::RecodingKind;
+use crate::model::recoding::Recoding;
+use crate::model::schema::Role;
+use crate::source::{GivenUp, NewAssignment, Recalled, Replay, SourceItem};
 use crate::window::{
     CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, TooWide, WindowId, WindowKind, WindowRules,
 };
@@ -34,6 +39,10 @@ pub(super) enum SearchItem {
     Window(Box<ClosedWindow>),
     /// A new assignment.
     Reset(NewAssignment),
+    /// More partitions, beside those that are read already.
+    Added(NewAssignment),
+    /// Partitions that others read from now on.
+    GivenUp(GivenUp),
     /// The rows of an earlier release.
     Past(Box<Past>),
 }
@@ -69,6 +78,8 @@ pub(super) struct WindowStage {
     rereads: bool,
     to_search: mpsc::Sender<SearchItem>,
     windowed: Windowed,
+    /// The fields of the records so far, until the first window closes.
+    survey: Option<Survey>,
 }
 
 impl WindowStage {
@@ -84,6 +95,7 @@ impl WindowStage {
             encoder: Encoder::new(Arc::clone(&pipeline.policy)),
             windows: no_windows(&pipeline, &counting, rereads),
             held: no_rows(&pipeline),
+            survey: Some(Survey::new(&pipeline.policy.schema)),
             counting,
             pipeline,
             decoder,
@@ -109,6 +121,8 @@ impl WindowStage {
                 Ok(Some(SourceItem::Held(batch))) => self.held_before(&batch, now)?,
                 Ok(Some(SourceItem::Revoked)) => self.revoked(),
                 Ok(Some(SourceItem::Assigned(assignment))) => self.assigned(assignment),
+                Ok(Some(SourceItem::Added(assignment))) => self.send(SearchItem::Added(assignment)),
+                Ok(Some(SourceItem::GivenUp(given_up))) => self.give_up(given_up)?,
                 Ok(Some(SourceItem::Replay(replay))) => self.replay(*replay)?,
                 Ok(Some(SourceItem::Recalled(recalled))) => self.recalled(&recalled),
                 Ok(Some(SourceItem::End) | None) => return self.end(now),
@@ -122,7 +136,7 @@ impl WindowStage {
     }
 
     /// Puts events into windows, and closes the windows that are due.
-    fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, TooWide> {
+    fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, PipelineError> {
         self.windowed.read += batch.len() as u64;
         let mut taken = Taken::Yes;
         for event in batch {
@@ -168,6 +182,15 @@ impl WindowStage {
         self.send(SearchItem::Reset(assignment))
     }
 
+    /// Takes the records of some partitions out of the open windows: their next owner reads them again.
+    fn give_up(&mut self, given_up: GivenUp) -> Result<Taken, TooWide> {
+        let (partitions, held) = (&given_up.partitions, self.held.len());
+        self.held = self.held.filtered(|i| !partitions.contains(&self.held.position(i).partition));
+        let gone = self.windows.give_up(partitions, &self.encoder)? + held - self.held.len();
+        self.windowed.returned += gone as u64;
+        Ok(self.send(SearchItem::GivenUp(given_up)))
+    }
+
     /// Makes the window of a release that was planned before a crash.
     fn replay(&mut self, replay: Replay) -> Result<Taken, TooWide> {
         let read = replay.events.iter().filter(|event| replay.plan.is_read(event.position)).count();
@@ -186,6 +209,9 @@ impl WindowStage {
     /// Closes the open windows as they are, or gives their records back to a log that delivers them again.
     fn end(mut self, now: Millis) -> Result<Windowed, PipelineError> {
         self.pipeline.telemetry.set_ready(false);
+        if !self.rereads {
+            self.check_fields()?;
+        }
         while !self.rereads
             && let Some(window) = self.windows.drain(now, &self.encoder)?
         {
@@ -198,8 +224,9 @@ impl WindowStage {
     }
 
     /// Sends every window that is due, each with the held records of its lane.
-    fn close_due(&mut self, now: Millis) -> Result<Taken, TooWide> {
+    fn close_due(&mut self, now: Millis) -> Result<Taken, PipelineError> {
         while let Some(mut window) = self.windows.due(now, &self.encoder)? {
+            self.check_fields()?;
             window.epoch = self.epoch;
             let (held, scope) = (&self.held, self.pipeline.scope);
             let own = |i: usize| scope.lane(held.position(i).partition) == window.lane;
@@ -211,6 +238,13 @@ impl WindowStage {
             }
         }
         Ok(Taken::Yes)
+    }
+
+    /// Before the first window is released: a quasi-identifier that no record has is a mistake in the policy.
+    fn check_fields(&mut self) -> Result<(), PipelineError> {
+        let Some(survey) = self.survey.take() else { return Ok(()) };
+        let absent = survey.absent(|role| role == Role::Quasi);
+        if absent.is_empty() { Ok(()) } else { Err(PipelineError::NoSuchField(survey.told(&absent))) }
     }
 
     /// Counts the records of open windows, and the held ones, as given back to the log.
@@ -227,8 +261,16 @@ impl WindowStage {
         let key = event.key.as_deref();
         let encoded = match (&event.payload, key) {
             (Some(payload), _) => match self.decoder.decode(payload) {
-                Ok(record) => self.encoder.encode(&record, event.timestamp),
-                Err(reject) => Encoded::Rejected(reject),
+                Ok(record) => {
+                    if let Some(survey) = &mut self.survey {
+                        survey.add(&record, payload, &*self.decoder);
+                    }
+                    self.encoder.encode(&record, event.timestamp)
+                }
+                Err(reject) => match key.filter(|_| reject.code == RejectCode::Tombstone) {
+                    Some(key) => self.encoder.tombstone(key),
+                    None => Encoded::Rejected(reject),
+                },
             },
             (None, Some(key)) => self.encoder.tombstone(key),
             (None, None) => Encoded::Rejected(Reject::record(RejectCode::Tombstone)),
@@ -247,12 +289,14 @@ impl WindowStage {
     fn past(&mut self, recalled: &Recalled) -> Past {
         let policy = &self.pipeline.policy;
         let mut rows = no_rows(&self.pipeline);
-        for event in &recalled.events {
+        let mut classes = Vec::new();
+        for (at, event) in recalled.events.iter().enumerate() {
             let record = event.payload.as_ref().map(|payload| self.decoder.decode(payload));
             if let Some(Ok(record)) = record
                 && self.encoder.encode(&record, event.timestamp) == Encoded::Row
             {
                 rows.push(event.position, Millis(0), self.encoder.row());
+                classes.extend(recalled.classes.as_ref().map(|classes| classes[at]));
             }
         }
         if rows.len() < recalled.events.len() {
@@ -261,10 +305,14 @@ impl WindowStage {
         }
         let mut lanes: Vec<Partition> = recalled.partitions.iter().map(|&p| self.pipeline.scope.lane(p)).collect();
         lanes.dedup();
+        let own = recalled.fingerprint == policy.fingerprint;
+        let node = || policy.recoding_at(&recalled.levels).as_ref().and_then(Recoding::node);
         Past {
             lanes,
             later: recalled.later,
-            recoding: policy.recoding_at(&recalled.levels).filter(|_| recalled.fingerprint == policy.fingerprint),
+            // Cuts and schedules do not tell the classes of some of the rows that they were made for.
+            node: if own && policy.recoding == RecodingKind::FullDomain { node() } else { None },
+            classes: recalled.classes.is_some().then_some(classes),
             rows,
             dictionaries: self.encoder.dictionaries(),
         }

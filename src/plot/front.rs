@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 
 use super::{
-    Area, BLUE, Caption, GREY, GRID, INK, LABEL, Link, PALE_BLUE, PlotError, RED, WIDTH, failed, figure, picture,
+    Area, BLUE, Caption, GREY, GRID, INK, LABEL, LINK_RADIUS, Link, PALE_BLUE, PlotError, RED, WIDTH, failed, figure,
+    picture,
 };
 
 /// The height of one panel.
@@ -36,7 +37,7 @@ pub(crate) struct PlotPoint {
     pub satisfies: bool,
     /// True for the point that was picked.
     pub picked: bool,
-    /// False for a point that is shown for comparison: the line of the front does not lead through it.
+    /// False for a point that is shown for comparison: the line of the front does not lead through it, and it is a triangle.
     pub on_front: bool,
     /// Where a click on it leads.
     pub link: Option<String>,
@@ -97,29 +98,48 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
     order.sort_by_key(|p| p.picked);
     for point in &order {
         match (point.picked, point.satisfies) {
+            (false, _) if !point.on_front => chart.draw_series([TriangleMarker::new(at(point), 7, INK.filled())]),
             (true, _) => chart.draw_series([Circle::new(at(point), 8, RED.filled())]),
             (false, true) => chart.draw_series([Circle::new(at(point), 5, BLUE.filled())]),
             (false, false) => chart.draw_series([Circle::new(at(point), 5, GREY.stroke_width(2))]),
         }
         .map_err(failed)?;
     }
-    let mut taken: Vec<(i32, i32)> = Vec::new();
-    for point in order.iter().rev() {
-        let (px, py) = chart.backend_coord(&at(point));
+    for (point, beside) in named(&order, |p| chart.backend_coord(&at(p))) {
+        let style = LABEL.into_font().color(if point.picked { &RED } else { &INK });
+        let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), beside, style);
+        chart.draw_series([label]).map_err(failed)?;
+    }
+    let link = |p: &&PlotPoint| {
+        Some(Link {
+            at: chart.backend_coord(&at(p)),
+            to: Some(p.link.clone()?),
+            label: described(plot, p),
+            radius: LINK_RADIUS,
+        })
+    };
+    Ok(order.iter().filter_map(link).collect())
+}
+
+/// The points that have room for their names, the picked one first, and where each name stands beside its point.
+fn named<'p>(order: &[&'p PlotPoint], place: impl Fn(&PlotPoint) -> (i32, i32)) -> Vec<(&'p PlotPoint, (i32, i32))> {
+    let (mut taken, mut named) = (Vec::new(), Vec::new());
+    for &point in order.iter().rev() {
+        let (px, py) = place(point);
         let near = |(tx, ty): &(i32, i32)| (tx - px).abs() < LABEL_ROOM.0 && (ty - py).abs() < LABEL_ROOM.1;
         if taken.iter().any(near) {
             continue;
         }
         taken.push((px, py));
-        let style = LABEL.into_font().color(if point.picked { &RED } else { &INK });
-        // Beside the point, which is larger if it is picked.
-        let beside = if point.picked { (11, -22) } else { (8, -18) };
-        let label = EmptyElement::at(at(point)) + Text::new(point.label.clone(), beside, style);
-        chart.draw_series([label]).map_err(failed)?;
+        let beside = match (point.picked, point.on_front) {
+            // Larger than the others.
+            (true, _) => (11, -22),
+            (false, true) => (8, -18),
+            (false, false) => (9, 0),
+        };
+        named.push((point, beside));
     }
-    let link =
-        |p: &&PlotPoint| Some(Link { at: chart.backend_coord(&at(p)), to: p.link.clone()?, label: described(plot, p) });
-    Ok(order.iter().filter_map(link).collect())
+    named
 }
 
 /// A point in words, with its value on every axis.
@@ -159,7 +179,8 @@ impl Axis {
 
     fn text(&self, place: f64) -> String {
         if self.logarithmic {
-            return figure(10f64.powf(place));
+            // Places between the powers of ten are no round numbers.
+            return if (place - place.round()).abs() < 1e-6 { figure(10f64.powf(place)) } else { String::new() };
         }
         let value = place;
         // As many digits as the axis can tell apart.

@@ -2,7 +2,9 @@
 
 use plotters::prelude::*;
 
-use super::{Area, BLUE, Caption, GREY, GRID, INK, LABEL, PALE_BLUE, PlotError, RED, WIDTH, count, failed, picture};
+use super::{
+    Area, BLUE, Caption, GREY, GRID, INK, LABEL, Link, PALE_BLUE, PlotError, RED, WIDTH, count, failed, picture,
+};
 
 /// The room of one height when every node is drawn.
 const ROW: u32 = 40;
@@ -10,6 +12,8 @@ const ROW: u32 = 40;
 const MAX_WITH_EDGES: usize = 40;
 /// The most room between two nodes of a row.
 const MAX_GAP: i32 = 40;
+/// How far from a node its words appear. Larger ones cover each other; smaller ones are missed.
+const TIP: i32 = 8;
 /// Room for the heights at the left.
 const LEFT: i32 = 56;
 
@@ -37,6 +41,8 @@ pub(crate) struct Dot {
     pub mark: Mark,
     /// Its loss, or what it costs at least: orders a row from the left.
     pub loss: f64,
+    /// What it is, for those who point at it.
+    pub said: String,
     /// True for the node of the release.
     pub chosen: bool,
 }
@@ -70,7 +76,7 @@ pub(crate) fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError>
         }
         places.sort_by_key(|(dot, _)| dot.chosen);
         places.iter().try_for_each(|(dot, at)| draw(dot, *at, area))?;
-        Ok(Vec::new())
+        Ok(places.iter().map(|(dot, at)| Link { at: *at, to: None, label: dot.said.clone(), radius: TIP }).collect())
     })
 }
 
@@ -191,11 +197,13 @@ mod tests {
             levels: vec![i as u8, 1],
             mark: *mark,
             loss: i as f64,
+            said: format!("node <{i}>"),
             chosen: *mark == Mark::Satisfies,
         };
         let all: Vec<Dot> = marks.iter().enumerate().map(dot).collect();
         let text = dots(&caption(), &all).unwrap();
-        assert_eq!(text.matches("<circle").count(), 6);
+        assert_eq!(text.matches("<circle").count(), 11, "five dots, one ring, five places to point at");
+        assert!(text.contains("<title>node &lt;3&gt;</title>") && text.contains("role=\"img\""));
         assert_eq!(text.matches("<polyline").count(), 4, "each generalizes the one before");
         assert!(dots(&caption(), &[]).is_err());
     }

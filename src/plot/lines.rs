@@ -58,17 +58,19 @@ pub(crate) fn svg(lines: &Lines) -> Result<String, PlotError> {
 }
 
 fn draw(lines: &Lines, area: &Area<'_>, oldest: f64, top: f64) -> Result<(), PlotError> {
+    // In the unit of the labels, so that the ticks are round numbers of it.
+    let (unit, seconds) = unit(-oldest);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
         .margin_right(20)
         .x_label_area_size(30)
         .y_label_area_size(64)
-        .build_cartesian_2d(oldest..0.0, 0.0..top)
+        .build_cartesian_2d(oldest / seconds..0.0, 0.0..top)
         .map_err(failed)?;
     chart
         .configure_mesh()
         .y_desc(lines.unit.as_str())
-        .x_label_formatter(&|x| ago(*x, oldest))
+        .x_label_formatter(&|x| ago(*x, unit))
         .y_label_formatter(&|y| count(*y))
         .x_labels(5)
         .y_labels(4)
@@ -81,7 +83,7 @@ fn draw(lines: &Lines, area: &Area<'_>, oldest: f64, top: f64) -> Result<(), Plo
         .draw()
         .map_err(failed)?;
     for series in &lines.series {
-        let points = || series.points.iter().copied();
+        let points = || series.points.iter().map(|(x, y)| (x / seconds, *y));
         match series.style {
             Style::Bound => {
                 let line = DashedLineSeries::new(points(), 7, 5, RED.stroke_width(2));
@@ -90,7 +92,7 @@ fn draw(lines: &Lines, area: &Area<'_>, oldest: f64, top: f64) -> Result<(), Plo
             style => {
                 let colour = if style == Style::Measured { BLUE } else { GREY };
                 chart.draw_series(LineSeries::new(points(), colour.stroke_width(2))).map_err(failed)?;
-                if let Some(&last) = series.points.last() {
+                if let Some(last) = points().next_back() {
                     chart.draw_series([Circle::new(last, 4, colour.filled())]).map_err(failed)?;
                 }
             }
@@ -99,15 +101,19 @@ fn draw(lines: &Lines, area: &Area<'_>, oldest: f64, top: f64) -> Result<(), Plo
     Ok(())
 }
 
-/// A place on the time axis, in the largest unit that fits it.
-fn ago(x: f64, oldest: f64) -> String {
-    let (unit, seconds) = match -oldest {
+/// The largest unit that fits a time, and its seconds.
+fn unit(span: f64) -> (&'static str, f64) {
+    match span {
         span if span > 2.0 * 86_400.0 => ("d", 86_400.0),
         span if span > 2.0 * 3600.0 => ("h", 3600.0),
         span if span > 2.0 * 60.0 => ("min", 60.0),
         _ => ("s", 1.0),
-    };
-    if x.abs() < 1e-9 { "now".into() } else { format!("{} {unit}", super::figure(x / seconds)) }
+    }
+}
+
+/// A place on the time axis.
+fn ago(x: f64, unit: &str) -> String {
+    if x.abs() < 1e-9 { "now".into() } else { format!("{} {unit}", super::figure(x)) }
 }
 
 #[cfg(test)]
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn times_are_said_in_their_unit() {
-        assert_eq!((ago(-30.0, -90.0), ago(-300.0, -600.0)), ("-30 s".into(), "-5 min".into()));
-        assert_eq!((ago(-7200.0, -20_000.0), ago(0.0, -5.0)), ("-2 h".into(), "now".into()));
+        assert_eq!([90.0, 600.0, 20_000.0, 200_000.0].map(|span| unit(span).0), ["s", "min", "h", "d"]);
+        assert_eq!((ago(-30.0, "s"), ago(-2.5, "h"), ago(0.0, "s")), ("-30 s".into(), "-2.5 h".into(), "now".into()));
     }
 }

@@ -57,11 +57,13 @@ pub(crate) struct Caption {
     pub description: String,
 }
 
-/// A place in a picture that leads somewhere.
+/// A place in a picture that says something to those who point at it, and may lead somewhere.
 struct Link {
     at: (i32, i32),
-    to: String,
+    to: Option<String>,
     label: String,
+    /// How far from its middle it can be hit.
+    radius: i32,
 }
 
 /// How far from its middle a link can be hit. Larger ones overlap on a phone; smaller ones are missed by fingers.
@@ -89,19 +91,20 @@ fn picture(
         "{open} role=\"{}\" aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n\
          <desc id=\"{id}-desc\">{}</desc>\n",
         // A picture with links is not one image: a reader must be able to reach them.
-        if links.is_empty() { "img" } else { "group" },
+        if links.iter().all(|link| link.to.is_none()) { "img" } else { "group" },
         escape(title),
         escape(description),
     );
     out.push_str(body);
-    for Link { at: (x, y), to, label } in links {
-        let _ = writeln!(
-            out,
-            "<a href=\"{}\" aria-label=\"{}\"><circle cx=\"{x}\" cy=\"{y}\" r=\"{LINK_RADIUS}\" fill=\"#000000\" \
-             fill-opacity=\"0\"/></a>",
-            escape(&to),
-            escape(&label),
+    for Link { at: (x, y), to, label, radius } in links {
+        let label = escape(&label);
+        let place = format!(
+            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"#000000\" fill-opacity=\"0\"><title>{label}</title></circle>"
         );
+        let _ = match to {
+            Some(to) => writeln!(out, "<a href=\"{}\" aria-label=\"{label}\">{place}</a>", escape(&to)),
+            None => writeln!(out, "{place}"),
+        };
     }
     out.push_str("</svg>\n");
     Ok(out)

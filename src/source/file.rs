@@ -1,14 +1,14 @@
-//! Files and standard input as sources: JSON lines, CSV or an Avro container file.
+//! Files and standard input as sources: JSON lines, CSV, an Avro container or a Parquet file.
 //!
 //! [`open`] and [`stdin`] are for the pipeline. [`for_each_record`] reads a whole input at once, for the commands that make
 //! or check one release; a file of published rows is read with a schema of the published fields.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use super::reader::{BatchReader, ReaderSource};
+use super::reader::{BatchReader, InputBytes, ReaderSource};
 use super::{Input, Preamble, SourceError};
+use crate::codec::Decode;
 use crate::model::event::{Event, Position, Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
@@ -16,24 +16,37 @@ use crate::model::schema::Schema;
 /// Starts to read a file.
 pub(crate) async fn open(path: &Path, input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
     let file = File::open(path).map_err(|source| SourceError::Open { path: path.to_owned(), source })?;
-    ReaderSource::open(file, input).await
+    ReaderSource::open(InputBytes::File(file, None), input).await
 }
 
 /// Starts to read standard input. Lines are passed on as they arrive; a stop does not wait for the next one.
 pub(crate) async fn stdin(input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
     // A read of tokio's stdin cannot be cancelled and would delay the end of the runtime. std's is not locked: the thread
     // that reads may outlive everything else.
-    ReaderSource::open(std::io::stdin(), input).await
+    ReaderSource::open(InputBytes::Stream(Box::new(std::io::stdin())), input).await
+}
+
+/// Hands out every event of an input, in order, with the header or schema of the input, which it also returns.
+pub(crate) fn for_each_batch(
+    from: InputBytes,
+    input: Input,
+    mut each: impl FnMut(&Preamble, Vec<Event>) -> Result<(), SourceError>,
+) -> Result<Preamble, SourceError> {
+    let mut reader = BatchReader::open(from, input)?;
+    while let Some(events) = reader.next_batch()? {
+        each(&reader.preamble, events)?;
+    }
+    Ok(reader.preamble)
 }
 
 /// Decodes every record of an input, in order. Returns the header or schema of the input.
 pub(crate) fn for_each_record(
-    read: impl Read,
+    from: InputBytes,
     input: Input,
     schema: &Schema,
     mut each: impl FnMut(Position, Result<Record<'_>, Reject>),
 ) -> Result<Preamble, SourceError> {
-    let mut reader = BatchReader::open(read, input)?;
+    let mut reader = BatchReader::open(from, input)?;
     let mut decoder = reader.preamble.decoder(schema, input.max_record_bytes)?;
     while let Some(events) = reader.next_batch()? {
         for Event { position, payload, .. } in &events {
@@ -44,4 +57,23 @@ pub(crate) fn for_each_record(
         }
     }
     Ok(reader.preamble)
+}
+
+/// Hands every payload of an input to `each`, with the decoder for it, until it answers false.
+pub(crate) fn for_each_payload(
+    from: InputBytes,
+    input: Input,
+    schema: &Schema,
+    mut each: impl FnMut(&[u8], &mut dyn Decode) -> bool,
+) -> Result<(), SourceError> {
+    let mut reader = BatchReader::open(from, input)?;
+    let mut decoder = reader.preamble.decoder(schema, input.max_record_bytes)?;
+    while let Some(events) = reader.next_batch()? {
+        for payload in events.iter().filter_map(|event| event.payload.as_ref()) {
+            if !each(payload, &mut *decoder) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,15 +1,17 @@
-//! Splits a stream of bytes into lines or CSV records. Does no I/O: bytes in, records out.
+//! Splits a stream of bytes into lines, CSV records or the elements of a JSON array. Does no I/O: bytes in, records out.
 //!
 //! Memory is bounded: of a record that is too long, only the first `max + 1` bytes are kept, enough for the decoder to
 //! reject it, and the rest of its line is skipped.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+use super::array::{ArrayEnd, ArrayScan};
+
 /// The end of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// A newline.
-    Lines,
+    /// A newline; or, if the input begins with an array of objects, the end of an element of it.
+    Json,
     /// A newline outside quotes.
     Csv {
         /// Separates the fields: a quote opens only at the start of a field.
@@ -37,11 +39,15 @@ pub(super) struct Framer {
     /// How much of the buffer was scanned.
     scanned: usize,
     state: ScanState,
+    /// The place in a JSON array; none in other inputs, and before the first character.
+    array: Option<ArrayScan>,
+    started: bool,
 }
 
 impl Framer {
     pub(super) fn new(framing: Framing, max_record_bytes: usize) -> Self {
-        Self { framing, max: max_record_bytes, buffer: BytesMut::new(), scanned: 0, state: ScanState::FieldStart }
+        let (buffer, state) = (BytesMut::new(), ScanState::FieldStart);
+        Self { framing, max: max_record_bytes, buffer, scanned: 0, state, array: None, started: false }
     }
 
     /// Changes the framing from the next record on: the delimiter is known only after the header.
@@ -55,6 +61,15 @@ impl Framer {
 
     /// The next complete record, without its line end. Blank lines are not records.
     pub(super) fn next_record(&mut self) -> Option<Bytes> {
+        if !self.started {
+            self.start();
+        }
+        if self.array.is_some() {
+            let element = self.next_element();
+            if element.is_some() || self.array.is_some() {
+                return element;
+            }
+        }
         loop {
             match self.find_end() {
                 Some(end) => {
@@ -84,8 +99,60 @@ impl Framer {
         }
     }
 
-    /// The last record, if the input did not end in a newline.
+    /// Recognises an array of objects by its first two characters, and passes over its bracket. Other brackets begin a line, which the
+    /// decoder rejects like any other that is no object.
+    fn start(&mut self) {
+        let text = self.buffer.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.buffer).trim_ascii_start();
+        let Some(first) = text.first() else { return };
+        if self.framing == Framing::Json && *first == b'[' {
+            let Some(second) = text[1..].trim_ascii_start().first() else { return };
+            if *second == b'{' {
+                self.buffer.advance(self.buffer.len() - text.len() + 1);
+                self.array = Some(ArrayScan::default());
+            }
+        }
+        self.started = true;
+    }
+
+    /// The next whole element of the array; `None` also behind the array, where lines go on. Where there should be an element and is
+    /// none, a piece that no decoder accepts.
+    fn next_element(&mut self) -> Option<Bytes> {
+        while let Some(array) = &mut self.array {
+            let was_skipping = array.skipping;
+            let Some((at, end)) = array.find_end(&self.buffer[self.scanned..]) else {
+                let blank = self.buffer.len() - self.buffer.trim_ascii_start().len();
+                self.buffer.advance(if array.skipping { self.buffer.len() } else { blank });
+                self.scanned = self.buffer.len();
+                if self.buffer.len() <= self.max {
+                    return None;
+                }
+                array.skipping = true;
+                self.scanned = 0;
+                return Some(self.buffer.split().freeze().slice(..self.max + 1));
+            };
+            let element = self.buffer.split_to(self.scanned + at).freeze();
+            self.buffer.advance(1);
+            self.scanned = 0;
+            if end == ArrayEnd::Last {
+                self.array = None;
+            }
+            let blank = element.len() - element.trim_ascii_start().len();
+            let element = element.slice(blank..blank + element.trim_ascii().len());
+            match end {
+                _ if was_skipping => {}
+                ArrayEnd::Last if element.is_empty() => {}
+                _ if element.is_empty() => return Some(Bytes::from_static(b",")),
+                _ => return Some(if element.len() > self.max { element.slice(..self.max + 1) } else { element }),
+            }
+        }
+        None
+    }
+
+    /// The last record, if the input did not end in a newline. An array that is not closed ends in one that no decoder accepts.
     pub(super) fn finish(&mut self) -> Option<Bytes> {
+        if let Some(array) = self.array.take() {
+            return (!array.skipping).then(|| Bytes::from_static(b"["));
+        }
         let line = self.buffer.split().freeze();
         self.scanned = 0;
         if std::mem::replace(&mut self.state, ScanState::FieldStart) == ScanState::Skipping {
@@ -111,7 +178,7 @@ impl Framer {
     fn find_end(&mut self) -> Option<usize> {
         let (mut at, bytes) = (self.scanned, &self.buffer[..]);
         let end = match (self.framing, self.state) {
-            (Framing::Lines, _) | (_, ScanState::Skipping) => memchr::memchr(b'\n', &bytes[at..]).map(|i| at + i),
+            (Framing::Json, _) | (_, ScanState::Skipping) => memchr::memchr(b'\n', &bytes[at..]).map(|i| at + i),
             (Framing::Csv { delimiter }, _) => loop {
                 let Some(&byte) = bytes.get(at) else { break None };
                 self.state = match (self.state, byte) {
@@ -156,19 +223,19 @@ mod tests {
 
     #[test]
     fn lines_end_in_either_way_or_not_at_all() {
-        assert_eq!(split(Framing::Lines, 9, &[b"a\r\nb\n\n \r\n", b"c", b"c\r", b"\nd"]), ["a", "b", "cc", "d"]);
-        assert_eq!(split(Framing::Lines, 9, &[b"", b"\n"]), Vec::<Bytes>::new());
+        assert_eq!(split(Framing::Json, 9, &[b"a\r\nb\n\n \r\n", b"c", b"c\r", b"\nd"]), ["a", "b", "cc", "d"]);
+        assert_eq!(split(Framing::Json, 9, &[b"", b"\n"]), Vec::<Bytes>::new());
     }
 
     #[test]
     fn overlong_records_are_cut_and_skipped() {
         let long = [b'x'; 50];
         assert_eq!(
-            split(Framing::Lines, 4, &[b"1234\r\n12345\n", &long, &long, b"x\nab\n", &long]),
+            split(Framing::Json, 4, &[b"1234\r\n12345\n", &long, &long, b"x\nab\n", &long]),
             ["1234", "12345", "xxxxx", "ab", "xxxxx"]
         );
         assert_eq!(split(CSV, 4, &[b"\"a\nb", &long, b"\nok\n"]), ["\"a\nbx", "ok"], "found again at the next line");
-        assert_eq!(split(Framing::Lines, 4, &[b"1234", b"\r", b"\n5"]), ["1234", "5"]);
+        assert_eq!(split(Framing::Json, 4, &[b"1234", b"\r", b"\n5"]), ["1234", "5"]);
     }
 
     #[test]
@@ -177,10 +244,36 @@ mod tests {
         assert_eq!(records, ["a,\"b\nc\"", "5\" pipe,d", "\"x\"\"\ny\",1", ","]);
     }
 
+    #[test]
+    fn elements_of_an_array_are_records() {
+        let records =
+            split(Framing::Json, 99, &[b"\xef\xbb\xbf \n[{\"a\":\"],[\\\"\"},\n {\"b\":[1,{}]}\r", b"\n , 7]\n\n"]);
+        assert_eq!(records, ["{\"a\":\"],[\\\"\"}", "{\"b\":[1,{}]}", "7"]);
+        assert_eq!(split(Framing::Json, 99, &[b"[{}, ]\n"]), ["{}"]);
+        assert_eq!(split(Framing::Json, 99, &[b"[{},,{}]"]), ["{}", ",", "{}"]);
+        assert_eq!(split(Framing::Json, 99, &[b"[{}]{}\n{}"]), ["{}", "{}", "{}"], "nothing is lost behind an array");
+        assert_eq!(split(Framing::Json, 99, &[b"[1]\n{}\n[ ]\n"]), ["[1]", "{}", "[ ]"], "lines that are arrays");
+        assert_eq!(split(Framing::Json, 99, &[b"[", b" ", b"{}]"]), ["{}"]);
+        assert_eq!(split(Framing::Json, 99, &[b"[{},{\"a\""]), ["{}", "["], "cut short");
+        let long = [b'x'; 50];
+        assert_eq!(split(Framing::Json, 4, &[b"[{}, \"", &long, b"],", &long, b"\" , 2 ]"]), ["{}", "\"xxxx", "2"]);
+    }
+
     proptest! {
         #[test]
+        fn elements_come_whole_in_any_pieces(at in prop::collection::vec(0usize..60, 0..6)) {
+            let bytes = b"[{\"a\": \"x]\\\\\"}, [1, [2]],\n\"\\\"\" ,{}, null ]  ";
+            let whole = split(Framing::Json, 100, &[bytes]);
+            prop_assert_eq!(whole.len(), 5);
+            let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
+            at.sort_unstable();
+            let chunks: Vec<_> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
+            prop_assert_eq!(split(Framing::Json, 100, &chunks), whole);
+        }
+
+        #[test]
         fn chunks_do_not_matter(bytes in "[a,\"\r\n]{0,60}", at in prop::collection::vec(0usize..60, 0..6), csv in any::<bool>()) {
-            let framing = if csv { CSV } else { Framing::Lines };
+            let framing = if csv { CSV } else { Framing::Json };
             let whole = split(framing, 100, &[bytes.as_bytes()]);
             let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
             at.sort_unstable();

@@ -3,22 +3,31 @@
 //! A source only cuts bytes into [`Event`]s; decoding is `codec`'s. `next` is cancel-safe: dropping its future loses
 //! nothing, so a stop never waits for input. Blocking reads happen on a thread of their own, behind a bounded channel.
 
+mod array;
 pub(crate) mod file;
 mod frame;
 pub mod generator;
 pub(crate) mod population;
 mod reader;
+mod recognise;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
+pub(crate) use reader::InputBytes;
 pub use reader::ReaderSource;
+pub use recognise::NotReadable;
 
 use crate::codec::avro::container::ContainerError;
 use crate::codec::avro::{AvroDecoder, AvroEncoder, OutputSchema};
+use crate::codec::compress::{CompressedEncoder, Compression};
 use crate::codec::csv::{CsvDecoder, CsvEncoder, CsvHeader};
+use crate::codec::encoding::TextEncoding;
 use crate::codec::json::{JsonDecoder, JsonEncoder};
+use crate::codec::parquet::{ParquetEncoder, ParquetFileError};
 use crate::codec::{CodecError, Decode, Encode, Format};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
@@ -41,6 +50,10 @@ pub enum SourceItem {
     Revoked,
     /// A new assignment: everything that was read before belongs to others, or will be read again.
     Assigned(NewAssignment),
+    /// More partitions, beside those that are read already: nothing that was read before is dropped.
+    Added(NewAssignment),
+    /// Partitions that others read from now on: their records leave the open windows, all others stay.
+    GivenUp(GivenUp),
     /// What an earlier release shows, where later ones must know. The earlier ones first.
     Recalled(Box<Recalled>),
     /// A release that was planned before a crash, with the records it was made of.
@@ -58,6 +71,15 @@ pub struct NewAssignment {
     pub partitions: Option<Vec<Partition>>,
     /// The levels of the last release, as far as the log knows them.
     pub last: Option<Node>,
+}
+
+/// Partitions that are given up while others are still read.
+#[derive(Debug)]
+pub struct GivenUp {
+    /// The partitions.
+    pub partitions: BTreeSet<Partition>,
+    /// Told when no record of theirs is left: everything that was read of them before is published, or dropped.
+    pub done: SyncSender<()>,
 }
 
 /// A planned release and its records.
@@ -78,6 +100,8 @@ pub struct Recalled {
     pub later: usize,
     /// Level per quasi-identifier.
     pub levels: Vec<u8>,
+    /// The class of each record, where it is known and the levels do not tell.
+    pub classes: Option<Vec<u32>>,
     /// The fingerprint of the policy that it was made by.
     pub fingerprint: String,
     /// The records that it shows.
@@ -125,12 +149,31 @@ pub enum SourceError {
         /// What is wrong.
         source: ContainerError,
     },
+    /// The Parquet file is broken.
+    #[error("cannot go on after record {records}")]
+    Parquet {
+        /// How many records had been read.
+        records: i64,
+        /// What is wrong.
+        source: ParquetFileError,
+    },
+    /// The input is something that is not read.
+    #[error(transparent)]
+    NotReadable(NotReadable),
     /// The input does not fit the policy.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The consumer failed for good.
     #[error("kafka: {0}")]
     Kafka(#[from] rdkafka::error::KafkaError),
+    /// Another instance has the name of this member of the group.
+    #[error(
+        "the name {id} in the group was taken by another instance; every instance needs its own `transactional_id`"
+    )]
+    Fenced {
+        /// The name.
+        id: String,
+    },
     /// The log does not hold the next record any more.
     #[error(
         "the next record is not in the log any more ({0}): was the topic recreated? if retention has deleted it, start again, \
@@ -168,6 +211,8 @@ pub enum Preamble {
     Csv(CsvHeader),
     /// The schema that the data were written with.
     Avro(Arc<apache_avro::Schema>),
+    /// The schema of a Parquet file, as Avro's.
+    Parquet(Arc<apache_avro::Schema>),
 }
 
 impl Preamble {
@@ -176,20 +221,46 @@ impl Preamble {
         Ok(match self {
             Self::Json => Box::new(JsonDecoder::new(schema, max_record_bytes)),
             Self::Csv(header) => Box::new(CsvDecoder::new(schema, header, max_record_bytes)?),
-            Self::Avro(writer) => Box::new(AvroDecoder::new(schema, writer, max_record_bytes)?),
+            Self::Avro(writer) | Self::Parquet(writer) => Box::new(AvroDecoder::new(schema, writer, max_record_bytes)?),
         })
     }
 
-    /// An encoder of published rows in `format`, with the types and the delimiter of this input where it has them.
-    pub fn encoder(&self, schema: &Schema, format: Format) -> Result<Box<dyn Encode>, CodecError> {
-        Ok(match (format, self) {
+    /// The format of this input.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Json => Format::Json,
+            Self::Csv(_) => Format::Csv,
+            Self::Avro(_) => Format::Avro,
+            Self::Parquet(_) => Format::Parquet,
+        }
+    }
+
+    /// The types of this input, where it has them.
+    fn writers(&self) -> Vec<&apache_avro::Schema> {
+        match self {
+            Self::Avro(writer) | Self::Parquet(writer) => vec![writer.as_ref()],
+            Self::Json | Self::Csv(_) => Vec::new(),
+        }
+    }
+
+    /// An encoder of published rows in `format`, with the types and the delimiter of this input where it has them, perhaps
+    /// compressed.
+    pub fn encoder(
+        &self,
+        schema: &Schema,
+        format: Format,
+        compression: Option<Compression>,
+    ) -> Result<Box<dyn Encode>, CodecError> {
+        let encoder: Box<dyn Encode> = match (format, self) {
             (Format::Json, _) => Box::new(JsonEncoder::new(schema)),
             (Format::Csv, Self::Csv(header)) => Box::new(CsvEncoder::new(schema, header.delimiter())),
             (Format::Csv, _) => Box::new(CsvEncoder::new(schema, b',')),
-            (Format::Avro, Self::Avro(writer)) => {
-                Box::new(AvroEncoder::new(OutputSchema::derive(schema, &[writer.as_ref()])?))
-            }
-            (Format::Avro, _) => Box::new(AvroEncoder::new(OutputSchema::derive(schema, &[])?)),
+            (Format::Avro, _) => Box::new(AvroEncoder::new(OutputSchema::derive(schema, &self.writers())?)),
+            (Format::Parquet, _) => Box::new(ParquetEncoder::new(schema, &self.writers())),
+        };
+        Ok(match compression {
+            Some(compression) => Box::new(CompressedEncoder::new(encoder, compression)),
+            None => encoder,
         })
     }
 }
@@ -197,10 +268,14 @@ impl Preamble {
 /// How an input is to be read.
 #[derive(Debug, Clone, Copy)]
 pub struct Input {
-    /// How its records are written down.
-    pub format: Format,
+    /// How its records are written down; recognised by the first bytes if it is not given.
+    pub format: Option<Format>,
+    /// The format that its name announces: the one that first bytes of text belong to.
+    pub likely: Option<Format>,
     /// The delimiter of a CSV input; sniffed from the header if none is given.
     pub delimiter: Option<u8>,
+    /// The encoding of a text; by its byte order mark, or UTF-8, if none is given.
+    pub encoding: Option<TextEncoding>,
     /// Longer records are turned away.
     pub max_record_bytes: usize,
 }

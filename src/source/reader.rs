@@ -1,15 +1,21 @@
 //! Reads a blocking input on a thread of its own, into a bounded channel of batches.
+//!
+//! The format is the given one, or the one that the first bytes belong to.
 
-use std::io::{BufReader, ErrorKind, Read};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek as _};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::frame::{Framer, Framing};
+use super::recognise::{ByteReader, NotReadable, format, peeked, unreadable};
 use super::{BATCH, Input, Preamble, Source, SourceError, SourceItem};
 use crate::codec::avro::Plan;
 use crate::codec::avro::container::{ContainerError, ContainerReader};
 use crate::codec::csv::CsvHeader;
+use crate::codec::parquet::ParquetReader;
 use crate::codec::{CodecError, Format};
 use crate::model::event::{Event, Position};
 use crate::model::schema::Schema;
@@ -28,11 +34,11 @@ pub struct ReaderSource {
 
 impl ReaderSource {
     /// Starts to read `input` and waits for its header or schema.
-    pub(super) async fn open(read: impl Read + Send + 'static, input: Input) -> Result<(Self, Preamble), SourceError> {
+    pub(super) async fn open(from: InputBytes, input: Input) -> Result<(Self, Preamble), SourceError> {
         let (announce, announced) = tokio::sync::oneshot::channel();
         let (sender, batches) = mpsc::channel(WAITING);
         let work = move || {
-            let mut reader = match BatchReader::open(read, input) {
+            let mut reader = match BatchReader::open(from, input) {
                 Ok(reader) => reader,
                 Err(error) => return drop(announce.send(Err(error))),
             };
@@ -67,50 +73,147 @@ impl Source for ReaderSource {
     }
 }
 
+/// Where the bytes of an input come from.
+pub(crate) enum InputBytes {
+    /// A file, or whatever its name leads to, and who is told of the bytes that were read.
+    File(File, Option<Watch>),
+    /// A pipe or standard input.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// Is told how many more bytes were read.
+type Watch = Box<dyn FnMut(u64) + Send>;
+
+struct Watched<R>(R, Watch);
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let size = self.0.read(into)?;
+        (self.1)(size as u64);
+        Ok(size)
+    }
+}
+
+impl InputBytes {
+    /// Tells `watch` of the bytes that are read, compressed or not; of a Parquet file, which is read here and there, nothing.
+    pub(crate) fn watched(self, watch: impl FnMut(u64) + Send + 'static) -> Self {
+        match self {
+            Self::File(file, _) => Self::File(file, Some(Box::new(watch))),
+            Self::Stream(read) => Self::Stream(Box::new(Watched(read, Box::new(watch)))),
+        }
+    }
+
+    fn read(self) -> Box<dyn Read + Send> {
+        match self {
+            Self::File(file, None) => Box::new(file),
+            Self::File(file, Some(watch)) => Box::new(Watched(file, watch)),
+            Self::Stream(read) => read,
+        }
+    }
+
+    /// The format of its first bytes, and the bytes from the first one on.
+    fn sniffed(self) -> io::Result<(Format, Self)> {
+        match self {
+            Self::File(mut file, watch) if file.metadata()?.is_file() => {
+                let (first, _) = peeked(Box::new(file.try_clone()?))?;
+                file.rewind()?;
+                Ok((format(&first), Self::File(file, watch)))
+            }
+            other => {
+                let (first, read) = peeked(other.read())?;
+                Ok((format(&first), Self::Stream(Box::new(read))))
+            }
+        }
+    }
+
+    /// The file that a Parquet reader can go to and fro in.
+    fn seekable(self) -> io::Result<File> {
+        match self {
+            Self::File(file, _) if file.metadata()?.is_file() => Ok(file),
+            _ => Err(unreadable(NotReadable {
+                what: "a Parquet file through a pipe",
+                remedy: "it is read from its end on, so give it by its name",
+            })),
+        }
+    }
+}
+
 /// Reads a blocking input in batches of events.
-pub(super) struct BatchReader<R> {
+pub(super) struct BatchReader {
     pub(super) preamble: Preamble,
-    records: RecordReader<R>,
+    records: RecordReader,
     next_offset: i64,
 }
 
-enum RecordReader<R> {
-    Text { read: R, framer: Framer, chunk: Vec<u8>, ended: bool },
-    Container { reader: ContainerReader<BufReader<R>>, plan: Plan, block: Bytes, left: usize, max: usize },
+enum RecordReader {
+    Text {
+        read: ByteReader,
+        framer: Framer,
+        chunk: Vec<u8>,
+        ended: bool,
+    },
+    Container {
+        reader: Box<ContainerReader<BufReader<ByteReader>>>,
+        plan: Plan,
+        block: Bytes,
+        left: usize,
+        max: usize,
+    },
+    Columns {
+        reader: Box<ParquetReader>,
+        ready: VecDeque<Bytes>,
+        /// A failure behind the rows that are ready.
+        failed: Option<SourceError>,
+    },
 }
 
-impl<R: Read> BatchReader<R> {
+impl BatchReader {
     /// Reads the header or schema.
-    pub(super) fn open(read: R, input: Input) -> Result<Self, SourceError> {
-        let text = |read, framing| RecordReader::Text {
-            read,
+    pub(super) fn open(from: InputBytes, input: Input) -> Result<Self, SourceError> {
+        let (format, from) = match (input.format, input.likely) {
+            (Some(format), _) => (format, from),
+            (None, likely) => {
+                let (sniffed, from) = from.sniffed().map_err(|error| failed(0, error))?;
+                let text = matches!(sniffed, Format::Json | Format::Csv);
+                (likely.filter(|_| text).unwrap_or(sniffed), from)
+            }
+        };
+        let text = |from: InputBytes, framing| RecordReader::Text {
+            read: ByteReader::text(from.read(), input.encoding),
             framer: Framer::new(framing, input.max_record_bytes),
             chunk: vec![0; READ_BYTES],
             ended: false,
         };
-        match input.format {
-            Format::Json => Ok(Self { preamble: Preamble::Json, records: text(read, Framing::Lines), next_offset: 0 }),
+        let (preamble, records) = match format {
+            Format::Json => (Preamble::Json, text(from, Framing::Json)),
             Format::Csv => {
                 // The delimiter is unknown until the header is read; a comma serves to find the end of its line.
-                let mut records = text(read, Framing::Csv { delimiter: input.delimiter.unwrap_or(b',') });
+                let mut records = text(from, Framing::Csv { delimiter: input.delimiter.unwrap_or(b',') });
                 let line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
                 let header = CsvHeader::parse(&line, input.delimiter)?;
                 if let RecordReader::Text { framer, .. } = &mut records {
                     framer.set_framing(Framing::Csv { delimiter: header.delimiter() });
                 }
-                Ok(Self { preamble: Preamble::Csv(header), records, next_offset: 0 })
+                (Preamble::Csv(header), records)
             }
             Format::Avro => {
-                let failed = |source| SourceError::Container { records: 0, source };
-                let reader = ContainerReader::open(BufReader::new(read)).map_err(failed)?;
+                let read = BufReader::new(ByteReader::binary(from.read()));
+                let reader = Box::new(ContainerReader::open(read).map_err(|source| broken(0, source))?);
                 // A plan without fields only measures.
                 let plan = Plan::new(&Schema::new([]), reader.schema())?;
                 let preamble = Preamble::Avro(reader.schema().clone());
                 let max = input.max_record_bytes;
-                let records = RecordReader::Container { reader, plan, block: Bytes::new(), left: 0, max };
-                Ok(Self { preamble, records, next_offset: 0 })
+                (preamble, RecordReader::Container { reader, plan, block: Bytes::new(), left: 0, max })
             }
-        }
+            Format::Parquet => {
+                let file = from.seekable().map_err(|error| failed(0, error))?;
+                let corrupt = |source| SourceError::Parquet { records: 0, source };
+                let reader = Box::new(ParquetReader::open(file).map_err(corrupt)?);
+                let preamble = Preamble::Parquet(reader.schema().clone());
+                (preamble, RecordReader::Columns { reader, ready: VecDeque::new(), failed: None })
+            }
+        };
+        Ok(Self { preamble, records, next_offset: 0 })
     }
 
     /// The next events: at least one, and no more than are there without waiting. `None` at the end.
@@ -128,11 +231,12 @@ impl<R: Read> BatchReader<R> {
     }
 }
 
-impl<R: Read> RecordReader<R> {
+impl RecordReader {
     /// A record that is in memory already.
     fn ready_record(&mut self) -> Option<Bytes> {
         match self {
             Self::Text { framer, .. } => framer.next_record(),
+            Self::Columns { ready, .. } => ready.pop_front(),
             Self::Container { plan, block, left, max, .. } => {
                 *left = left.checked_sub(1)?;
                 // The length of an unreadable datum is unknown. It and the data after it become the same unreadable rest of
@@ -159,22 +263,53 @@ impl<R: Read> RecordReader<R> {
                     }
                     Ok(size) => framer.push(&chunk[..size]),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(source) => return Err(SourceError::Read { records, source }),
+                    Err(source) => return Err(failed(records, source)),
                 },
                 Self::Container { reader, block, left, .. } => {
-                    let failed = |source: ContainerError| SourceError::Container { records, source };
-                    let Some(next) = reader.next_block().map_err(failed)? else { return Ok(None) };
+                    let Some(next) = reader.next_block().map_err(|source| broken(records, source))? else {
+                        return Ok(None);
+                    };
                     (*block, *left) = (next.bytes, next.count);
+                }
+                Self::Columns { reader, ready, failed } => {
+                    if let Some(failed) = failed.take() {
+                        return Err(failed);
+                    }
+                    while ready.len() < BATCH && failed.is_none() {
+                        match reader.next_row() {
+                            Ok(Some(row)) => ready.push_back(row),
+                            Ok(None) if ready.is_empty() => return Ok(None),
+                            Ok(None) => break,
+                            Err(source) => {
+                                let records = records + ready.len() as i64;
+                                *failed = Some(SourceError::Parquet { records, source });
+                            }
+                        }
+                    }
                 }
             }
         }
     }
 }
 
+/// A failed read; it may be that the input is not what it should be.
+fn failed(records: i64, error: io::Error) -> SourceError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<NotReadable>()) {
+        Some(what) => SourceError::NotReadable(*what),
+        None => SourceError::Read { records, source: error },
+    }
+}
+
+/// A container file that cannot be read on.
+fn broken(records: i64, source: ContainerError) -> SourceError {
+    match source {
+        ContainerError::Io(error) => failed(records, error),
+        source => SourceError::Container { records, source },
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-    use std::io;
     use std::sync::mpsc as std_mpsc;
 
     use super::*;
@@ -185,7 +320,11 @@ mod tests {
     use crate::model::schema::Role;
 
     fn input(format: Format) -> Input {
-        Input { format, delimiter: None, max_record_bytes: 1000 }
+        Input { format: Some(format), likely: None, delimiter: None, encoding: None, max_record_bytes: 1000 }
+    }
+
+    fn bytes_of(bytes: Vec<u8>) -> InputBytes {
+        InputBytes::Stream(Box::new(io::Cursor::new(bytes)))
     }
 
     /// Gives one piece per read, then waits for more until its sender is gone: like a pipe.
@@ -217,7 +356,8 @@ mod tests {
     #[tokio::test]
     async fn lines_are_seen_as_they_come_and_a_wait_can_be_dropped() {
         let (sender, read) = pipe();
-        let (mut source, _) = ReaderSource::open(read, input(Format::Json)).await.unwrap();
+        let (mut source, _) =
+            ReaderSource::open(InputBytes::Stream(Box::new(read)), input(Format::Json)).await.unwrap();
         sender.send(b"{\"a\":1}\n{\"a\":2}\n{\"a\"".to_vec()).unwrap();
         let SourceItem::Events(first) = source.next().await.unwrap() else { panic!("no events") };
         assert_eq!(first.len(), 2);
@@ -236,13 +376,13 @@ mod tests {
     async fn csv_header_comes_first_and_is_no_record() {
         let schema = Schema::new([("age", Role::Quasi)]);
         let bytes = b"\xef\xbb\xbfname;age\r\n\"a\r\nb\";7\r\n\r\nx;8".to_vec();
-        let (mut source, preamble) = ReaderSource::open(io::Cursor::new(bytes), input(Format::Csv)).await.unwrap();
+        let (mut source, preamble) = ReaderSource::open(bytes_of(bytes), input(Format::Csv)).await.unwrap();
         let mut decoder = preamble.decoder(&schema, 1000).unwrap();
         let events = drain(&mut source).await;
         assert_eq!(events.iter().map(|e| e.position.offset.0).collect::<Vec<_>>(), [0, 1]);
         let ages = events.iter().map(|e| decoder.decode(e.payload.as_deref().unwrap()).unwrap().values[0].clone());
         assert!(ages.eq([Value::Text("7".into()), Value::Text("8".into())]));
-        let empty = ReaderSource::open(io::empty(), input(Format::Csv)).await;
+        let empty = ReaderSource::open(bytes_of(Vec::new()), input(Format::Csv)).await;
         assert!(matches!(empty, Err(SourceError::Codec(CodecError::BadHeader("empty")))));
     }
 
@@ -250,7 +390,7 @@ mod tests {
     async fn overlong_lines_become_rejections() {
         let mut bytes = vec![b'x'; 1_000_000];
         bytes.extend_from_slice(b"\n{}\n");
-        let (mut source, preamble) = ReaderSource::open(io::Cursor::new(bytes), input(Format::Json)).await.unwrap();
+        let (mut source, preamble) = ReaderSource::open(bytes_of(bytes), input(Format::Json)).await.unwrap();
         let mut decoder = preamble.decoder(&Schema::new([]), 1000).unwrap();
         let events = drain(&mut source).await;
         assert_eq!(events.len(), 2);
@@ -267,14 +407,14 @@ mod tests {
         for i in 0..rows {
             encoder.row(&PublishedRow { quasi: &[&i.to_string()], values: &[] }, &mut bytes).unwrap();
         }
-        encoder.finish(&mut bytes);
+        encoder.finish(&mut bytes).unwrap();
         (schema, bytes)
     }
 
     #[tokio::test]
     async fn container_data_come_one_by_one() {
         let (schema, bytes) = container(20_000);
-        let (mut source, preamble) = ReaderSource::open(io::Cursor::new(bytes), input(Format::Avro)).await.unwrap();
+        let (mut source, preamble) = ReaderSource::open(bytes_of(bytes), input(Format::Avro)).await.unwrap();
         let mut decoder = preamble.decoder(&schema, 1000).unwrap();
         let events = drain(&mut source).await;
         assert_eq!(events.len(), 20_000);
@@ -291,7 +431,7 @@ mod tests {
         // The second datum, "1", claims to be longer than its block.
         let at = bytes.windows(2).rposition(|pair| pair == [2, b'1']).unwrap();
         bytes[at] = 100;
-        let (mut source, preamble) = ReaderSource::open(io::Cursor::new(bytes), input(Format::Avro)).await.unwrap();
+        let (mut source, preamble) = ReaderSource::open(bytes_of(bytes), input(Format::Avro)).await.unwrap();
         let mut decoder = preamble.decoder(&schema, 1000).unwrap();
         let events = drain(&mut source).await;
         let outcomes: Vec<_> =

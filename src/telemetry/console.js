@@ -21,13 +21,15 @@ async function refresh() {
   if (document.hidden || String(getSelection()) !== '') return;
   let page;
   try {
-    const response = await fetch('/', { cache: 'no-store' });
+    const response = await fetch(location.pathname + location.search, { cache: 'no-store' });
     if (!response.ok) return;
     page = new DOMParser().parseFromString(await response.text(), 'text/html');
   } catch {
     document.getElementById('stale').hidden = false;
+    document.body.classList.add('stale');
     return;
   }
+  document.body.classList.remove('stale');
   const open = [...document.querySelectorAll('details[open]')].map((details) => details.id);
   const focused = document.activeElement && (document.activeElement.id || document.activeElement.closest('details')?.id);
   for (const part of ['header', 'main']) document.querySelector(part).replaceWith(page.querySelector(part));

@@ -10,6 +10,8 @@ use std::time::Duration;
 use crate::gate::Release;
 use crate::model::event::Millis;
 use crate::model::release::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
+use crate::model::release::spread::Spread;
+use crate::model::schedule::Schedule;
 use crate::search::insight::Insight;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
@@ -28,6 +30,14 @@ const WATCHED: Duration = Duration::from_secs(30);
 pub struct Moment {
     /// When it was published.
     pub at: Millis,
+    /// Its id.
+    pub id: String,
+    /// Its rows; 0 if nothing of the window could be published.
+    pub rows: u64,
+    /// The records that it leaves out.
+    pub suppressed: u64,
+    /// Its smallest class.
+    pub k: Option<u32>,
     /// Its loss by the policy's metric; none if it has no rows.
     pub loss: Option<f64>,
     /// What each criterion's weakest class reached, in the order of the policy.
@@ -47,6 +57,8 @@ pub struct RecentRelease {
     pub manifest: Manifest,
     /// Classes by size.
     pub class_sizes: Vec<(u32, u32)>,
+    /// How its properties are spread over people.
+    pub spreads: Vec<(&'static str, Spread)>,
     /// Its part of the page, drawn when somebody first asks: it never changes.
     pub(super) drawn: OnceLock<String>,
 }
@@ -58,8 +70,8 @@ pub struct Look {
     pub at: Millis,
     /// What was seen.
     pub insight: Insight,
-    /// Its part of the page, drawn when somebody first asks: it never changes.
-    pub(super) drawn: OnceLock<String>,
+    /// Its parts of the page, trade-off and lattice, drawn when somebody first asks: they never change.
+    pub(super) drawn: OnceLock<[String; 2]>,
 }
 
 impl Look {
@@ -80,6 +92,8 @@ pub(super) struct History {
     pub(super) recoding: Vec<AttributeLevel>,
     /// How many windows since the last release could not be published at all, and why the last of them.
     pub(super) unmet: Option<(u64, Unmet)>,
+    /// Its schedule, where the recoding is local.
+    pub(super) schedule: Option<Schedule>,
     /// The bounds that it does not meet.
     pub(super) unmet_bounds: Vec<UnmetBound>,
     asked: Option<Millis>,
@@ -95,6 +109,10 @@ impl History {
         }
         self.moments.push_back(Moment {
             at: now,
+            id: from.release_id.clone(),
+            rows: manifest.rows,
+            suppressed: from.records_suppressed,
+            k: manifest.k_achieved,
             loss: from.loss(loss),
             achieved: manifest.criteria.iter().map(|c| c.achieved).collect(),
             read,
@@ -105,6 +123,7 @@ impl History {
             at: now,
             manifest: manifest.clone(),
             class_sizes: release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect(),
+            spreads: release.spreads().collect(),
             drawn: OnceLock::new(),
         }));
         if let Some(unmet) = from.work.unmet {
@@ -115,6 +134,8 @@ impl History {
         }
         self.unmet = None;
         self.recoding.clone_from(&from.recoding);
+        let levels = from.schedule.as_ref().map(|_| &release.lineage().plan.levels);
+        self.schedule = levels.and_then(|levels| Schedule::from_levels(levels, from.recoding.len()));
         let names = |bounds: &[UnmetBound]| bounds.iter().map(|bound| bound.objective.clone()).collect::<Vec<_>>();
         let changed = names(&self.unmet_bounds) != names(&from.unmet_bounds);
         self.unmet_bounds.clone_from(&from.unmet_bounds);
@@ -151,6 +172,8 @@ mod tests {
             checks: 2,
             front: None,
             attributes: Vec::new(),
+            minimal: Vec::new(),
+            superfluous: Vec::new(),
         };
         Some(Arc::new(Look::new(Millis(at), insight)))
     }

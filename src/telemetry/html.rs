@@ -75,7 +75,7 @@ impl Html {
 
     /// A table; the first cell of a row names it.
     pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> &mut Self {
-        self.raw("<div class=\"scroll\"><table><thead><tr>");
+        self.raw("<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
         for name in head {
             self.text("th scope=\"col\"", name);
         }
@@ -90,9 +90,28 @@ impl Html {
         self.raw("</tbody></table></div>")
     }
 
+    /// Links of which one is where the reader is: name, address, and whether it is that one.
+    pub(crate) fn choices(&mut self, label: &str, links: &[(&str, String, bool)]) -> &mut Self {
+        let _ = write!(self.0, "<nav aria-label=\"{}\"><ul>", escape(label));
+        for (name, address, here) in links {
+            let here = if *here { " aria-current=\"page\"" } else { "" };
+            let _ = write!(self.0, "<li><a href=\"{}\"{here}>{}</a></li>", escape(address), escape(name));
+        }
+        self.raw("</ul></nav>")
+    }
+
+    /// The figure that matters most.
+    pub(crate) fn heavy_tile(&mut self, name: &str, value: &str, note: &str) -> &mut Self {
+        self.tile_as("tile heavy", name, value, note)
+    }
+
     /// A figure that is seen from afar.
     pub(crate) fn tile(&mut self, name: &str, value: &str, note: &str) -> &mut Self {
-        self.raw("<div class=\"tile\">")
+        self.tile_as("tile", name, value, note)
+    }
+
+    fn tile_as(&mut self, class: &str, name: &str, value: &str, note: &str) -> &mut Self {
+        self.raw(&format!("<div class=\"{class}\">"))
             .text("dt", name)
             .text("dd", value)
             .text("dd class=\"note\"", note)

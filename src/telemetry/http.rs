@@ -1,15 +1,16 @@
-//! The console at `/`, `/status.json`, `/metrics`, `/healthz`, `/readyz`: read-only, loopback unless configured.
+//! The console at `/` and `/engine`, `/status.json`, `/metrics`, `/healthz`, `/readyz`: read-only, loopback unless configured.
 //!
 //! With a token every request for figures must show it: as a bearer token, or, for browsers, as the password of any user.
 //! Without one, requests must be for a loopback name: a page in a browser on the same machine could otherwise read the
 //! figures under a name of its own. No other origin may read, frame or embed anything, and nothing is loaded from
 //! elsewhere.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -21,6 +22,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
+use super::console::ask::{Ask, Page};
 use super::{Telemetry, console, html};
 use crate::model::event::Millis;
 
@@ -50,8 +52,8 @@ pub async fn serve(
 struct Served {
     telemetry: Arc<Telemetry>,
     clock: fn() -> Millis,
-    /// The last page and when it was drawn.
-    drawn: Arc<Mutex<Option<(Millis, Bytes)>>>,
+    /// The last pages and when they were drawn. There are as many as there are ways to ask.
+    drawn: Arc<Mutex<BTreeMap<Ask, (Millis, Bytes)>>>,
 }
 
 /// Milliseconds for which a page is good for everybody. Longer hides a release; shorter lets many readers cost more.
@@ -64,7 +66,8 @@ const SCRIPT: &str = include_str!("console.js");
 
 fn router(token: Option<SecretString>, served: Served) -> Router {
     Router::new()
-        .route("/", get(console))
+        .route("/", get(|served, query| console(Page::Releases, served, query)))
+        .route("/engine", get(|served, query| console(Page::Engine, served, query)))
         .route("/status.json", get(status))
         .route("/metrics", get(metrics))
         .route_layer(from_fn_with_state(Arc::new(token), guard))
@@ -136,19 +139,21 @@ fn typed(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Draws the page at most once in [`FRESH_MS`] for all callers, on a thread that does not delay sources and sinks.
-async fn console(State(served): State<Served>) -> Response {
+async fn console(page: Page, State(served): State<Served>, Query(query): Query<BTreeMap<String, String>>) -> Response {
+    let ask = Ask::new(page, &query);
     let mut drawn = served.drawn.lock().await;
     let now = (served.clock)();
-    let fresh = drawn.as_ref().filter(|(at, _)| (0..FRESH_MS).contains(&(now.0 - at.0))).map(|(_, page)| page.clone());
+    let fresh = drawn.get(&ask).filter(|(at, _)| (0..FRESH_MS).contains(&(now.0 - at.0))).map(|(_, page)| page.clone());
     let page = match fresh {
         Some(page) => page,
         None => {
             let telemetry = Arc::clone(&served.telemetry);
-            let Ok(page) = tokio::task::spawn_blocking(move || console::page(&telemetry.view(now))).await else {
+            let draw = move || console::page(&telemetry.view(now).since(ask.seconds()), ask);
+            let Ok(page) = tokio::task::spawn_blocking(draw).await else {
                 return StatusCode::INTERNAL_SERVER_ERROR.into_response();
             };
             let page = Bytes::from(page);
-            *drawn = Some((now, page.clone()));
+            drawn.insert(ask, (now, page.clone()));
             page
         }
     };

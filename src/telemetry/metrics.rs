@@ -11,6 +11,7 @@ use prometheus::{
 
 use crate::gate::Release;
 use crate::kafka::meter::{Meter, Transaction};
+use crate::model::counting::Facet;
 use crate::model::event::{Millis, RejectCode};
 use crate::model::policy::{Loss, Policy};
 use crate::model::release::manifest::{Provenance, UnmetBound, Work};
@@ -80,6 +81,10 @@ metrics! {
         "Frequency sets that searches looked at, by origin.", "origin"
     );
     releases: IntCounterVec = counters("releases_total", "Releases by outcome.", "outcome");
+    audience_refusals: IntCounterVec = counters(
+        "audience_refusals_total",
+        "Releases without a table for an audience, because the gate refused it.", "audience"
+    );
     unmet_windows: IntGauge = gauge(
         "unmet_windows",
         "Windows since the last release of which nothing could be published."
@@ -113,9 +118,22 @@ metrics! {
         "criterion_required",
         "What the policy asks of every class, at least or at most.", &["criterion", "bound"]
     );
+    security: Gauge = float_gauge(
+        "security_ratio",
+        "Mean security (sf) of the last release by the confidential sentences."
+    );
     k: IntGauge = gauge("achieved_k", "Distinct subjects in the smallest class of the last release.");
     classes: IntGauge = gauge("classes", "Classes in the last release.");
     class_subjects: Histogram = histogram("class_subjects", "Distinct subjects in published classes.", SUBJECTS);
+    spread: GaugeVec = gauges(
+        "privacy_spread",
+        "How class size, risk and sensitive values per class are spread over the people of the last release.",
+        &["property", "statistic"]
+    );
+    spread_change: GaugeVec = gauges(
+        "privacy_spread_change_ratio",
+        "Mean of a property over the people of the last release, relative to the release before.", &["property"]
+    );
     level: IntGaugeVec = int_gauges("attribute_level", "Generalization level of the last release.", "attribute");
     search: Histogram = histogram("search_seconds", "Time from the close of a window to its recoding.", SECONDS);
     checks: IntCounter = counter("search_checks_total", "Nodes counted by searches.");
@@ -130,6 +148,10 @@ metrics! {
         "Time from the arrival of a release's oldest record to its publication.", LONG_SECONDS
     );
     transactions: IntCounterVec = counters("transactions_total", "Transactions by how they ended.", "outcome");
+    taken_back: IntCounter = counter(
+        "transactional_id_taken_back_total",
+        "Times that a late request of this instance took its transactional id away, and a new producer took it back."
+    );
     transaction_age: Gauge = float_gauge("transaction_age_seconds", "Age of the open transaction.");
     lag: IntGauge = gauge("consumer_lag_records", "Records in the assigned partitions not read yet.");
     partitions: IntGaugeVec = int_gauges("partitions", "Partitions of this instance, by state.", "state");
@@ -184,6 +206,13 @@ impl Metrics {
             self.kept_unique.with_label_values(&[&field]);
             self.kept_withheld.with_label_values(&[&field]);
         }
+        let counted = Rules::new(policy).facets().iter().any(|facet| matches!(facet, Facet::Sensitive(_)));
+        for property in ["class_size", "risk"].into_iter().chain(counted.then_some("sensitive_values")) {
+            self.spread_change.with_label_values(&[property]);
+            for statistic in ["worst", "p5", "median", "mean"] {
+                self.spread.with_label_values(&[property, statistic]);
+            }
+        }
         for rule in Rules::new(policy).iter() {
             self.achieved.with_label_values(&[&rule.name()]);
             let bound = if rule.at_most() { "at_most" } else { "at_least" };
@@ -231,6 +260,7 @@ impl Metrics {
         for (&size, &classes) in release.class_sizes() {
             (0..classes).for_each(|_| self.class_subjects.observe(f64::from(size)));
         }
+        self.spread(release);
         if let Some(recurrence) = release.recurrence() {
             self.recurring.set(recurrence.candidates.values().sum::<u64>() as i64);
             for (&left, &subjects) in &recurrence.candidates {
@@ -247,6 +277,17 @@ impl Metrics {
         }
     }
 
+    /// How privacy is spread over people, and how that has changed.
+    fn spread(&self, release: &Release) {
+        for (property, spread) in release.spreads() {
+            let last = self.spread.with_label_values(&[property, "mean"]).get();
+            self.spread_change.with_label_values(&[property]).set(if last > 0.0 { spread.mean / last } else { 1.0 });
+            for (statistic, figure) in spread.named() {
+                self.spread.with_label_values(&[property, statistic]).set(figure);
+            }
+        }
+    }
+
     /// The work of the search.
     fn searched(&self, from: &Provenance) {
         let work = &from.work;
@@ -259,6 +300,9 @@ impl Metrics {
         self.checks.inc_by(from.nodes_checked);
         if from.algorithm != "none" {
             self.stops.with_label_values(&[&from.stop]).inc();
+        }
+        if let Some(security) = work.security {
+            self.security.set(security);
         }
         self.bounds(&from.unmet_bounds);
     }
@@ -297,6 +341,7 @@ impl Metrics {
             let counter = self.transactions.with_label_values(&[outcome.as_str()]);
             counter.inc_by(asked.meter.transactions(outcome).saturating_sub(counter.get()));
         }
+        self.taken_back.inc_by(asked.meter.taken_back().saturating_sub(self.taken_back.get()));
         self.transaction_age.set(asked.meter.transaction_age(asked.now));
         self.lag.set(asked.meter.lag() as i64);
         let (assigned, paused) = asked.meter.partitions();

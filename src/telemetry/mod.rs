@@ -18,6 +18,7 @@ use crate::gate::{Refusal, Release};
 use crate::kafka::meter::Meter;
 use crate::model::event::{Millis, Position, Reject};
 use crate::model::policy::Policy;
+use crate::model::release::audience::Audience;
 use crate::model::release::manifest::Unmet;
 use crate::privacy::Rules;
 use crate::search::insight::Insight;
@@ -182,6 +183,7 @@ impl Telemetry {
             k = manifest.k_achieved,
             checks = from.nodes_checked,
             stop = from.stop,
+            levels = self.policy.recoding_words(&from.recoding),
             groups_left_out = from.work.left_out.len(),
             "release published"
         );
@@ -239,6 +241,7 @@ impl Telemetry {
             moments: history.moments.into(),
             recent: history.recent.into(),
             recoding: history.recoding,
+            schedule: history.schedule,
             unmet_bounds: history.unmet_bounds,
             look: history.look,
         }
@@ -262,6 +265,13 @@ impl Telemetry {
     pub fn refused(&self, refusal: &Refusal) {
         tracing::error!(%refusal, "the gate refused a release: nothing was sent");
         self.metrics.releases.with_label_values(&["refused"]).inc();
+    }
+
+    /// The gate refused the table of an audience.
+    pub fn audience_refused(&self, audience: &Audience, refusal: &Refusal) {
+        let audience = &*audience.name;
+        tracing::warn!(audience, %refusal, "the gate refused the table of an audience: this release has none for it");
+        self.metrics.audience_refusals.with_label_values(&[audience]).inc();
     }
 
     /// The metrics in Prometheus's text format.

@@ -2,8 +2,9 @@
 
 use super::view::{View, Wanted};
 use crate::model::lattice::Node;
-use crate::model::policy::Policy;
-use crate::plot::bars::{Bar, Steps, columns, rows, steps};
+use crate::model::policy::{Policy, QuasiIdentifier};
+use crate::model::release::manifest::AttributeLevel;
+use crate::plot::bars::{Bar, Steps, rows, steps};
 use crate::plot::front::{Plot, PlotPoint};
 use crate::plot::lattice::{Dot, LatticeCell, Mark, cells, dots};
 use crate::plot::lines::{Lines, Series, Style};
@@ -11,8 +12,8 @@ use crate::plot::{Caption, PlotError, count, figure, front, lines};
 use crate::search::front::objectives::{Front, FrontPoint, Objective};
 use crate::search::insight::{BANDS, Insight, Seen, Status};
 
-/// The most columns of a distribution. More names run into each other; fewer hide its shape.
-const MAX_COLUMNS: usize = 10;
+/// The most bars of a distribution. More make a picture that nobody reads; fewer hide its shape.
+const MAX_BARS: usize = 10;
 
 fn caption(id: &str, title: impl Into<String>, description: impl Into<String>) -> Caption {
     Caption { id: id.into(), title: title.into(), description: description.into() }
@@ -91,16 +92,22 @@ pub(crate) fn outcomes(published: u64, suppressed: u64, held: u64, rejected: u64
 }
 
 /// The level of each attribute.
-pub(crate) fn levels(policy: &Policy, levels: &[u8]) -> Result<String, PlotError> {
-    let row = |(quasi, &level): (&crate::model::policy::QuasiIdentifier, &u8)| Steps {
+pub(crate) fn levels(policy: &Policy, recoding: &[AttributeLevel]) -> Result<String, PlotError> {
+    let row = |(quasi, level): (&QuasiIdentifier, &AttributeLevel)| Steps {
         name: quasi.name.to_string(),
-        level,
+        shown: match level.finest() == level.level {
+            true => level.words(&quasi.hierarchy),
+            false => "mixed".into(),
+        },
+        finest: level.finest(),
+        level: level.level,
         max_level: quasi.max_level,
         height: quasi.hierarchy.height(),
     };
-    let all: Vec<Steps> = policy.quasi.iter().zip(levels).map(row).collect();
-    let said = all.iter().map(|s| format!("{} {} of {}", s.name, s.level, s.height)).collect::<Vec<_>>().join(", ");
-    let description = format!("{said}. Level 0 is the value itself; the last level is one value for everything.");
+    let all: Vec<Steps> = policy.quasi.iter().zip(recoding).map(row).collect();
+    let said = policy.recoding_words(recoding);
+    let description =
+        format!("{said}. The more steps are filled, the less is told; pale steps are taken by some records only.");
     steps(&caption("levels", "Generalization level of each attribute", description), &all)
 }
 
@@ -117,25 +124,26 @@ pub(crate) fn attribute_losses(policy: &Policy, insight: &Insight) -> Result<Str
     rows(&caption("attribute-losses", "Loss of each attribute", description), &bars, 1.0)
 }
 
-/// How many classes there are of which size, as picture `id`, in at most [`MAX_COLUMNS`] columns.
+/// How many classes there are of which size, as picture `id`, in at most [`MAX_BARS`] columns.
 pub(crate) fn class_sizes(id: &str, sizes: &[(u32, u32)]) -> Result<String, PlotError> {
     let bars = size_columns(sizes);
     let said = bars.iter().map(|bar| format!("{} of size {}", bar.shown, bar.name)).collect::<Vec<_>>().join(", ");
-    columns(&caption(id, "Classes by size", format!("{said}.")), "classes", &bars)
+    let most = bars.iter().map(|bar| bar.value).fold(1.0, f64::max);
+    rows(&caption(id, "Classes by size", format!("{said}.")), &bars, most)
 }
 
 /// Columns from the smallest class to the largest, each about twice as wide as the one before where sizes are many.
 fn size_columns(sizes: &[(u32, u32)]) -> Vec<Bar> {
     let bar = |name: String, classes: u64| Bar { name, value: classes as f64, shown: count(classes as f64) };
-    if sizes.len() <= MAX_COLUMNS {
+    if sizes.len() <= MAX_BARS {
         return sizes.iter().map(|&(size, classes)| bar(size.to_string(), u64::from(classes))).collect();
     }
     let (low, high) = (f64::from(sizes[0].0), f64::from(sizes[sizes.len() - 1].0));
-    let ratio = (high / low).powf(1.0 / MAX_COLUMNS as f64);
+    let ratio = (high / low).powf(1.0 / MAX_BARS as f64);
     let mut bars = Vec::new();
     let mut from = sizes[0].0;
-    for column in 1..=MAX_COLUMNS {
-        let end = if column == MAX_COLUMNS { high + 1.0 } else { (low * ratio.powi(column as i32)).ceil() };
+    for column in 1..=MAX_BARS {
+        let end = if column == MAX_BARS { high + 1.0 } else { (low * ratio.powi(column as i32)).ceil() };
         // Narrow columns at the low end may hold no whole number of their own.
         if end as u32 <= from {
             continue;
@@ -151,7 +159,7 @@ fn size_columns(sizes: &[(u32, u32)]) -> Vec<Bar> {
 }
 
 /// The lattice of a search.
-pub(crate) fn lattice(insight: &Insight) -> Result<String, PlotError> {
+pub(crate) fn lattice(policy: &Policy, insight: &Insight) -> Result<String, PlotError> {
     let size = insight.lattice.size();
     let title = "The lattice of generalizations";
     match &insight.seen {
@@ -166,6 +174,17 @@ pub(crate) fn lattice(insight: &Insight) -> Result<String, PlotError> {
                     (Status::Unchecked, _) => Mark::Unchecked,
                 },
                 loss: seen.loss,
+                said: format!(
+                    "{}: {}, loss {}{}",
+                    policy.node_words(seen.node.levels()),
+                    match seen.status {
+                        Status::Satisfies => "meets the policy",
+                        Status::Fails => "does not meet the policy",
+                        Status::Unchecked => "not counted",
+                    },
+                    if seen.counted { "" } else { "at least " },
+                    figure(seen.loss),
+                ),
                 chosen: seen.node == insight.chosen,
             };
             let many = |status: Status| nodes.iter().filter(|n| n.status == status).count();
@@ -196,9 +215,22 @@ pub(crate) fn lattice(insight: &Insight) -> Result<String, PlotError> {
     }
 }
 
-/// The trade-off with the preferred point marked, for a file.
-pub(crate) fn trade_off(front: &Front) -> Result<String, PlotError> {
-    front::svg(&plot(front, front.picked, false))
+/// The trade-off with the preferred point marked, and named points of another kind beside it, for a file.
+pub(crate) fn trade_off(front: &Front, beside: impl Iterator<Item = (String, Vec<f64>)>) -> Result<String, PlotError> {
+    let mut plot = plot(front, front.picked, false);
+    let known = plot.points.len();
+    plot.points.extend(beside.map(|(label, values)| PlotPoint {
+        label,
+        values,
+        satisfies: true,
+        picked: false,
+        on_front: false,
+        link: None,
+    }));
+    if plot.points.len() > known {
+        plot.caption.description.push_str(" Triangles are releases by other recodings.");
+    }
+    front::svg(&plot)
 }
 
 /// The trade-off with the release marked, which is on the front or near it; if `linked`, points lead to `#point-LEVELS`.
@@ -267,7 +299,7 @@ mod tests {
             let bars = size_columns(&sizes);
             let all: f64 = sizes.iter().map(|(_, classes)| f64::from(*classes)).sum();
             assert_eq!(bars.iter().map(|bar| bar.value).sum::<f64>(), all, "{most}");
-            assert!(bars.len() <= MAX_COLUMNS, "{most}");
+            assert!(bars.len() <= MAX_BARS, "{most}");
         }
         assert!(size_columns(&[]).is_empty());
     }

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::history::{Look, Moment, RecentRelease};
+use super::html::time;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, Unmet, UnmetBound};
+use crate::model::schedule::Schedule;
+use crate::plot::{count, figure};
 
 /// The number of past losses in the JSON object; a terminal shows no more.
 const LOSSES: usize = 60;
@@ -41,6 +44,15 @@ pub struct RecordTotals {
     pub held: u64,
     /// Rejected.
     pub rejected: u64,
+}
+
+/// Whether the releases can be trusted, in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headline {
+    /// `safe`, `waiting` or `failing`.
+    pub state: &'static str,
+    /// Why.
+    pub sentence: String,
 }
 
 /// The state of the service at one moment.
@@ -78,6 +90,8 @@ pub struct View {
     pub recent: Vec<Arc<RecentRelease>>,
     /// The recoding of the last release that had rows.
     pub recoding: Vec<AttributeLevel>,
+    /// The schedule of the last release, where the recoding is local.
+    pub schedule: Option<Schedule>,
     /// The bounds of `search.prefer` that it does not meet.
     pub unmet_bounds: Vec<UnmetBound>,
     /// The last look at a search.
@@ -104,6 +118,13 @@ impl View {
         self.moments.iter().filter_map(|m| Some((self.ago(m.at), figure(m)?))).collect()
     }
 
+    /// The same with the releases of the last `seconds` only, in pictures and tables.
+    pub fn since(mut self, seconds: i64) -> Self {
+        let oldest = self.now.0.saturating_sub(seconds.saturating_mul(1000));
+        self.moments.retain(|moment| moment.at.0 >= oldest);
+        self
+    }
+
     /// What the criterion's weakest class reached in the last release that had rows.
     pub fn achieved(&self, criterion: usize) -> Option<f64> {
         self.moments.iter().rev().find_map(|m| *m.achieved.get(criterion)?)
@@ -125,6 +146,42 @@ impl View {
         Some(format!("nothing of the last {last} could be published: {}", reason.as_str()))
     }
 
+    /// The headline: every release that was published has passed the gate, so what can be wrong is that there are none.
+    pub fn headline(&self) -> Headline {
+        let says = |state, sentence| Headline { state, sentence };
+        if self.refused > 0 {
+            let s = if self.refused == 1 { "" } else { "s" };
+            return says(
+                "failing",
+                format!("Stopped: the gate refused {} release{s}, and nothing of it was sent.", self.refused),
+            );
+        }
+        if let Some(unmet) = self.unmet_said() {
+            // The first window without rows after the last release.
+            let since = self.moments.iter().rev().take_while(|m| m.loss.is_none()).last();
+            let since = since.map_or(String::new(), |m| format!(" since {}", time(m.at)));
+            return says("failing", format!("Not publishing{since}: {unmet}."));
+        }
+        if self.releases == 0 {
+            let why = if self.ready { "the first window is filling" } else { "it waits for its input" };
+            return says("waiting", format!("Nothing has been published yet: {why}."));
+        }
+        let all = match self.releases {
+            1 => "the first release".to_owned(),
+            many => format!("all {} releases", count(many as f64)),
+        };
+        let ended = self.totals.published + self.totals.suppressed + self.totals.rejected;
+        let share = |records: u64| figure(100.0 * records as f64 / ended.max(1) as f64);
+        let mut left_out = format!("{} % left out.", share(self.totals.suppressed));
+        if self.totals.rejected > 0 {
+            left_out.push_str(&format!(" {} % rejected.", share(self.totals.rejected)));
+        }
+        let words = self.policy.recoding_words(&self.recoding);
+        let state = if self.ready { "safe" } else { "waiting" };
+        let waits = if self.ready { "" } else { " It waits for its input now." };
+        says(state, format!("Safe: {all} met the policy. {left_out} {}.{waits}", capital(&words)))
+    }
+
     /// For scripts and terminals.
     pub fn json(&self) -> Value {
         let criterion = |(at, wanted): (usize, &Wanted)| {
@@ -136,15 +193,20 @@ impl View {
             })
         };
         let level = |(at, quasi): (usize, &crate::model::policy::QuasiIdentifier)| {
-            let level = self.recoding.get(at).map(|level| level.level);
-            json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height() })
+            let level = self.recoding.get(at);
+            let words = level.map(|level| level.words(&quasi.hierarchy));
+            let level = level.map(|level| level.level);
+            json!({ "attribute": &*quasi.name, "level": level, "height": quasi.hierarchy.height(), "words": words })
         };
         let losses = self.over_time(|m| m.loss);
+        let verdict = self.headline();
         json!({
             "now": self.now.0,
+            "verdict": { "state": verdict.state, "sentence": verdict.sentence },
             "ready": self.ready,
             "unmet_windows": self.unmet.map_or(0, |(windows, _)| windows),
             "unmet_reason": self.unmet_said(),
+            "recoding": self.policy.recoding.as_str(),
             "records_in": self.totals.read,
             "records_published": self.totals.published,
             "records_suppressed": self.totals.suppressed,
@@ -167,6 +229,12 @@ impl View {
             "last_releases": self.recent.iter().map(|recent| release(recent)).collect::<Vec<_>>(),
         })
     }
+}
+
+/// The same with a capital first letter.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// One release for scripts and terminals.

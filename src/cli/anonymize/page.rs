@@ -1,59 +1,121 @@
 //! `anonymize --report FILE.html`: a self-contained page for the person who is responsible for the release.
 //!
-//! It shows the policy, the outcome of the records, the generalization of each attribute, the remaining risk and the cost.
-//! It holds only aggregates and published values.
+//! From the verdict to the signature: what is at risk, what was done, what it costs, what else could be done, by which policy, and
+//! which bytes it is about. It holds aggregates, published values, and values of many people; it prints in black on white.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod attributes;
+mod cost;
+mod risk;
 
-use crate::cli::shared::{Batch, ReleaseReport};
+use std::collections::BTreeMap;
+
+use super::advice::Advice;
+use crate::cli::shared::{Batch, POLICY, PUBLISHED, ReleaseReport};
 use crate::gate::Release;
-use crate::model::policy::{Policy, QuasiIdentifier, RecodingKind};
-use crate::model::release::manifest::{AttributeLevel, Provenance};
-use crate::model::schema::Role;
-use crate::plot::{count, figure};
+use crate::model::event::Millis;
+use crate::model::policy::{Fallback, Policy};
+use crate::model::release::manifest::Provenance;
+use crate::plot::{count, escape, figure};
 use crate::privacy::{Rule, Rules};
-use crate::search::front::objectives::FrontPoint;
 use crate::search::insight::Insight;
-use crate::telemetry::html::{Html, STYLE};
+use crate::telemetry::html::{Html, STYLE, time};
 use crate::telemetry::pictures;
-use crate::usefulness::{Accuracy, Usefulness};
 
-/// Published values that are shown of each attribute. More fill the page; fewer do not show what they look like.
-const EXAMPLES: usize = 4;
+/// Everything that the page is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Sheet<'a> {
+    pub(super) report: &'a ReleaseReport,
+    pub(super) batch: &'a Batch,
+    pub(super) release: &'a Release,
+    pub(super) insight: Option<&'a Insight>,
+    pub(super) advice: &'a [Advice],
+    /// The name of the file that was read.
+    pub(super) file: &'a str,
+    /// The section `policy` of the configuration as it is written, where it can be told from the rest.
+    pub(super) policy_text: Option<&'a str>,
+    pub(super) at: Millis,
+}
 
 /// The page.
-pub(super) fn page(report: &ReleaseReport, batch: &Batch, release: &Release, insight: Option<&Insight>) -> String {
+pub(super) fn page(sheet: &Sheet<'_>) -> String {
+    let Sheet { report, batch, release, insight, .. } = *sheet;
     let from = report.provenance();
     let mut html = Html::page(&format!(
         "<meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>Anonymization report</title><style>{STYLE}</style>"
+         <meta name=\"color-scheme\" content=\"light dark\"><title>Anonymization report</title><style>{STYLE}</style>"
     ));
-    html.raw("<header><h1>Anonymization report</h1>");
-    match report.satisfies {
-        true => html.text("span class=\"state good\"", "the policy is met"),
-        false => html.text("span class=\"state bad\"", "the policy is not met: nothing was published"),
-    };
-    html.raw("</header><main>");
+    header(sheet, &mut html);
+    html.raw("<main class=\"report\">");
     tiles(report, &mut html);
+    if !report.satisfies {
+        html.card("Why nothing was published", |html| unmet(sheet, html));
+    }
     html.raw("<div class=\"cards\">");
+    html.card("Risk before and after", |html| risk::before_and_after(sheet, html));
     html.card("What was asked, and what was reached", |html| criteria(report, &batch.policy, html));
+    html.raw("</div>");
+    if !release.is_empty() {
+        html.card("The classes at most risk", |html| risk::classes(sheet, html));
+        html.card("What was done to each attribute", |html| attributes::attributes(sheet, html));
+        html.card("Each attribute before and after", |html| attributes::compared(sheet, html));
+    }
+    html.raw("<div class=\"cards\">");
+    if let Some(useful) = &report.usefulness {
+        html.card("What the release is still good for", |html| cost::usefulness(useful, &batch.policy, html));
+    }
     html.card("What became of the records", |html| records(from, batch, html));
     html.raw("</div>");
-    html.card("What was done to each attribute", |html| attributes(report, batch, release, insight, html));
-    if let Some(useful) = &report.usefulness {
-        html.card("What the release is still good for", |html| usefulness(useful, &batch.policy, html));
+    if !sheet.advice.is_empty() {
+        html.card("What another policy would do", |html| cost::advice(sheet, html));
     }
     if !release.is_empty() {
         html.raw("<div class=\"cards\">");
-        html.card("Risk of re-identification", |html| risk(release, &batch.policy, html));
-        html.card("Classes by size", |html| sizes(release, html));
+        html.card("Who could find whom", |html| risk::attackers(release, &batch.policy, html));
+        html.card("Classes by size", |html| risk::sizes(release, html));
         html.raw("</div>");
     }
-    html.card("How the generalization was found", |html| search(from, &batch.policy, insight, html));
-    html.raw("</main><footer>");
-    html.text("p", &format!("Policy fingerprint {}.", from.policy_fingerprint));
-    html.raw("</footer></body></html>\n");
+    html.card("The policy", |html| policy(sheet, html));
+    html.card("How the generalization was found", |html| {
+        // Without a release no point of the trade-off is one.
+        cost::search(from, &batch.policy, insight.filter(|_| report.satisfies), html)
+    });
+    html.card("What this report is about", |html| signature(sheet, html));
+    html.raw("</main></body></html>\n");
     html.finish()
+}
+
+fn header(sheet: &Sheet<'_>, html: &mut Html) {
+    let from = sheet.report.provenance();
+    html.raw("<header><h1>Anonymization report</h1>");
+    let version = env!("CARGO_PKG_VERSION");
+    html.text("span class=\"soft\"", &format!("{}, made {} by Veilstream {version}", sheet.file, time(sheet.at)));
+    let (class, verdict) = match sheet.report.satisfies {
+        true => (
+            "state good",
+            format!(
+                "The policy is met: {} of {} records published, {} left out; {}.",
+                from.records_published,
+                from.records_in,
+                percent(from.records_suppressed as f64 / from.records_in.max(1) as f64),
+                sheet.report.words,
+            ),
+        ),
+        false => ("state bad", "The policy is not met: nothing was published.".to_owned()),
+    };
+    html.text(&format!("p id=\"verdict\" class=\"{class}\""), &verdict).raw("</header>");
+}
+
+/// Why a run failed, and where to begin.
+fn unmet(sheet: &Sheet<'_>, html: &mut Html) {
+    let work = &sheet.report.provenance().work;
+    let reason = work.unmet.map_or("every record was rejected", |unmet| unmet.as_str());
+    html.text("p", &format!("Nothing was published because {reason}."));
+    let met = sheet.advice.iter().find(|advice| advice.loss.is_some());
+    let start = match met {
+        Some(advice) => format!("It would be met with {}: {}.", advice.change, advice.effect),
+        None => "None of the changes below was enough. Look at the records that were rejected, and at how few people there are.".into(),
+    };
+    html.text("p", &start);
 }
 
 fn tiles(report: &ReleaseReport, html: &mut Html) {
@@ -121,203 +183,57 @@ fn records(from: &Provenance, batch: &Batch, html: &mut Html) {
     }
 }
 
-fn attributes(report: &ReleaseReport, batch: &Batch, release: &Release, insight: Option<&Insight>, html: &mut Html) {
-    let (policy, from) = (&batch.policy, report.provenance());
-    let insight = insight.filter(|_| !release.is_empty());
-    html.raw("<div class=\"cards\"><div>");
-    let levels: Vec<u8> = from.recoding.iter().map(|level| level.level).collect();
-    // With levels of their own for each record there is no single one to draw.
-    if from.recoding.iter().all(|level| level.finest.is_none_or(|finest| finest == level.level)) {
-        html.picture(pictures::levels(policy, &levels), "Nothing was generalized.");
+/// The policy in sentences, and as it is written.
+fn policy(sheet: &Sheet<'_>, html: &mut Html) {
+    html.list(sentences(&sheet.batch.policy).into_iter());
+    if let Some(text) = sheet.policy_text {
+        html.raw("<details id=\"policy-text\" open><summary>As it is written</summary><pre tabindex=\"0\">");
+        html.raw(&escape(text)).raw("</pre></details>");
     }
-    html.raw("</div><div>");
-    if let Some(insight) = insight {
-        html.picture(pictures::attribute_losses(policy, insight), "");
+}
+
+/// What the policy asks and does, field by field.
+fn sentences(policy: &Policy) -> Vec<String> {
+    let schema = &policy.schema;
+    let names =
+        |slots: &[usize]| slots.iter().map(|&slot| schema.name(slot).to_string()).collect::<Vec<_>>().join(", ");
+    let quasi = policy.quasi.iter().map(|quasi| quasi.name.to_string()).collect::<Vec<_>>().join(", ");
+    let (k, who) = (policy.k().0, if schema.subject.is_some() { "people" } else { "records" });
+    let mut said = vec![format!("Generalized as far as needed: {quasi}.")];
+    if k > 1 {
+        said.push(format!("Whoever knows all of these about somebody finds at least {k} {who} that look alike."));
     }
-    html.raw("</div></div>");
-    let examples = examples(policy.quasi.len(), release);
-    let quasi = |(at, q): (usize, &QuasiIdentifier)| {
-        let seen = insight.and_then(|insight| insight.attributes.get(at));
-        let lost = || report.usefulness.as_ref()?.loss_by_attribute.get(at).map(|(_, loss)| *loss);
-        vec![
-            q.name.to_string(),
-            generalization(report, at, q),
-            seen.map_or("-".into(), |a| format!("{} became {}", a.values_before, a.values_after)),
-            seen.map(|a| a.loss).or_else(lost).map_or("-".into(), percent),
-            examples[at].join(", "),
-        ]
+    if !schema.sensitive.is_empty() {
+        said.push(format!("Published as it is, and protected by the criteria: {}.", names(&schema.sensitive)));
+    }
+    if !schema.keep.is_empty() {
+        said.push(format!("Passed through unchanged, unless it identifies people: {}.", names(&schema.keep)));
+    }
+    if let Some(subject) = schema.subject {
+        said.push(format!("People are told apart by {}, which is never published.", schema.name(subject)));
+    }
+    said.push("Every field that is not named is dropped.".into());
+    said.push(format!("At most {} of the records may be left out.", percent(policy.suppression.0)));
+    let fallback = match policy.unknown_value {
+        Fallback::Reject => "is rejected",
+        Fallback::Suppress => "is left out",
+        Fallback::Top => "is published with that value hidden",
     };
-    let mut rows: Vec<Vec<String>> = policy.quasi.iter().enumerate().map(quasi).collect();
-    let other = |name: &str, done: String| vec![name.into(), done, "-".into(), "-".into(), String::new()];
-    for attribute in policy.schema.attributes() {
-        let done = |role: &Role| match role {
-            Role::Sensitive => Some("published as it is; protected by the criteria"),
-            Role::Insensitive | Role::Reviewed => Some("passed through unchanged"),
-            Role::Subject => Some("counted, never published"),
-            Role::Quasi | Role::Identifier | Role::Label | Role::EventTime => None,
-        };
-        if let Some(done) = attribute.roles.iter().find_map(done) {
-            let done = match from.work.kept.iter().find(|kept| kept.field == attribute.name) {
-                Some(kept) if kept.withheld => format!("left out: {}", kept.reason()),
-                Some(kept) if kept.reviewed => format!("{done}, as reviewed: {}", kept.reason()),
-                _ => done.to_owned(),
-            };
-            rows.push(other(&attribute.name, done));
-        }
+    said.push(format!("A record with a value that its hierarchy does not know {fallback}."));
+    said
+}
+
+/// The bytes and the policy that the report is about, and a line to sign.
+fn signature(sheet: &Sheet<'_>, html: &mut Html) {
+    let published = sheet.report.published_sha256.as_deref().unwrap_or("nothing was published");
+    html.raw("<dl class=\"facts\"><dt>SHA-256 of the published file</dt><dd>");
+    html.text(&format!("code id=\"{PUBLISHED}\""), published).raw("</dd><dt>Fingerprint of the policy</dt><dd>");
+    html.text(&format!("code id=\"{POLICY}\""), &sheet.report.provenance().policy_fingerprint).raw("</dd></dl>");
+    let check = "`veilstream verify -c POLICY OUT --report THIS-FILE` checks both and counts the file again.";
+    html.text("p class=\"note\"", check);
+    html.raw("<dl class=\"signature\">");
+    for line in ["Name", "Date", "Signature"] {
+        html.raw("<div>").text("dt", line).raw("<dd></dd></div>");
     }
-    rows.push(other("every other field", "dropped".into()));
-    html.table(&["attribute", "what was done", "different values", "loss", "for example"], &rows);
-    let names = from.work.losses.iter().map(|loss| &loss.name).filter(|name| *name != "glm_raw");
-    let losses: Vec<String> = names.filter_map(|name| Some(format!("{name} {}", figure(from.loss(name)?)))).collect();
-    html.text("p class=\"note\"", &format!("Loss of the whole release: {}.", losses.join(", ")));
-}
-
-/// The generalization of one quasi-identifier, in words.
-fn generalization(report: &ReleaseReport, at: usize, quasi: &QuasiIdentifier) -> String {
-    let from = report.provenance();
-    let level = match from.recoding.get(at) {
-        Some(level) if level.cut.is_some() => format!("generalized, by a cut up to level {}", level.level),
-        Some(AttributeLevel { level, finest: Some(finest), .. }) if finest != level => {
-            format!("generalized to levels {finest} to {level} of {}, record by record", quasi.hierarchy.height())
-        }
-        Some(level) => format!("generalized to level {} of {}", level.level, quasi.hierarchy.height()),
-        None => "not published".into(),
-    };
-    match report.top_fallbacks().find(|(attribute, _)| *attribute == &*quasi.name) {
-        Some((_, records)) => {
-            let share = percent(records as f64 / from.work.counted.max(1) as f64);
-            format!("{level}; {records} records ({share}) have no usable value and stand as the top")
-        }
-        None => level,
-    }
-}
-
-/// What the rows lose, and what counts and a classifier would still get right.
-fn usefulness(useful: &Usefulness, policy: &Policy, html: &mut Html) {
-    let row = |measure: &str, value: f64| vec![measure.to_owned(), percent(value)];
-    let mut rows = vec![
-        row("loss of the record in the middle", useful.loss_median),
-        row("loss that one record in twenty exceeds", useful.loss_p95),
-        row("counts by one attribute: records in the right place", useful.counts_by_one),
-    ];
-    rows.extend(useful.counts_by_two.map(|share| row("counts by two attributes: records in the right place", share)));
-    if let Some(Accuracy { published, raw, majority }) = useful.classifier {
-        rows.push(row("classifier of the label, on published values: right", published));
-        rows.push(row("the same on the values as they were read", raw));
-        rows.push(row("always saying the most frequent label", majority));
-    }
-    html.table(&["measure", "share"], &rows);
-    let recoding = format!(
-        "With recoding: {}. `veilstream search` shows these figures for each recoding, side by side.",
-        policy.recoding.as_str()
-    );
-    html.text("p class=\"note\"", &recoding);
-    let note = "A record loses 0 % if all its values stay, and 100 % if it is suppressed or every value is at its top. Counts spread \
-                each published value evenly over the values below it.";
-    html.text("p class=\"note\"", note);
-}
-
-/// A few published values of each attribute.
-fn examples(width: usize, release: &Release) -> Vec<Vec<String>> {
-    let mut seen: Vec<BTreeSet<String>> = vec![BTreeSet::new(); width];
-    // The error only ends the loop early.
-    let _ = release.rows(|quasi, _| {
-        for (set, label) in seen.iter_mut().zip(quasi) {
-            if set.len() < EXAMPLES && !set.contains(*label) {
-                set.insert((*label).to_owned());
-            }
-        }
-        if seen.iter().all(|set| set.len() >= EXAMPLES) { Err(()) } else { Ok(()) }
-    });
-    seen.into_iter().map(|set| set.into_iter().collect()).collect()
-}
-
-/// The remaining risk for the three attackers of El Emam's model.
-fn risk(release: &Release, policy: &Policy, html: &mut Html) {
-    let sizes = release.class_sizes();
-    let people: f64 = sizes.iter().map(|(&size, &classes)| f64::from(size) * f64::from(classes)).sum();
-    let classes: f64 = sizes.values().map(|&classes| f64::from(classes)).sum();
-    let smallest = sizes.keys().next().copied().unwrap_or(1);
-    let highest = 1.0 / f64::from(smallest.max(1));
-    let at_highest = sizes.get(&smallest).map_or(0.0, |&c| f64::from(c) * f64::from(smallest)) / people.max(1.0);
-    let mean = classes / people.max(1.0);
-    let who = if policy.schema.subject.is_some() { "people" } else { "records" };
-    html.table(
-        &["attacker", "highest", "mean"],
-        &[
-            vec!["prosecutor".into(), percent(highest), percent(mean)],
-            vec!["journalist".into(), format!("at most {}", percent(highest)), format!("at most {}", percent(mean))],
-            vec!["marketer".into(), "-".into(), percent(mean)],
-        ],
-    );
-    html.text(
-        "p",
-        &format!("{} of the {who} are in a smallest class, that is, at the highest risk.", percent(at_highest)),
-    );
-    html.raw("<dl class=\"note\">");
-    for (name, meaning) in [
-        (
-            "Prosecutor",
-            "knows that somebody is in the release, and all their quasi-identifiers. The risk of picking the right record is \
-             one over the size of the class; the mean is over everybody published.",
-        ),
-        (
-            "Journalist",
-            "does not know who is in the release, and wants to show that anybody at all can be found, with the help of a \
-             larger register. Classes in the register are at least as large as here. Veilstream knows no register, so this \
-             is the risk if the register is the file itself: an upper bound.",
-        ),
-        (
-            "Marketer",
-            "wants to find as many as possible and does not mind errors. The figure is the share of records that would be \
-             matched correctly: the number of classes over the number of people.",
-        ),
-    ] {
-        html.text("dt", name).text("dd", meaning);
-    }
-    html.raw("</dl>").text(
-        "p class=\"note\"",
-        "These are risks from the quasi-identifiers alone. They say nothing of attackers who know sensitive or kept values, \
-         or who hold other releases about the same people.",
-    );
-}
-
-fn sizes(release: &Release, html: &mut Html) {
-    let sizes: Vec<(u32, u32)> = release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect();
-    html.picture(pictures::class_sizes("class-sizes", &sizes), "");
-    let rows: Vec<Vec<String>> =
-        sizes.iter().map(|(size, classes)| vec![size.to_string(), classes.to_string()]).collect();
-    html.same_as_table("class-sizes-table", &["size", "classes"], &rows);
-}
-
-fn search(from: &Provenance, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
-    if policy.recoding == RecodingKind::Local {
-        let how =
-            "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
-        html.text("p", &format!("{how} {} ms.", figure(from.search_ms)));
-        return;
-    }
-    let said = format!(
-        "By {}, which counted {} of {} generalizations in {} ms and ended because: {}.",
-        from.algorithm,
-        from.nodes_checked,
-        from.nodes_total,
-        figure(from.search_ms),
-        from.stop
-    );
-    html.text("p", &said);
-    let Some((insight, front)) = insight.and_then(|insight| Some((insight, insight.front.as_ref()?))) else { return };
-    html.raw("<h3>The trade-off that was open</h3>");
-    html.text("p class=\"note\"", "The large point is the release; hollow ones do not meet the policy.");
-    html.picture(pictures::trade_off_of(policy, insight, front, false), "It cannot be drawn.");
-    let row = |(at, p): (usize, &FrontPoint)| {
-        let mut row = vec![(at + 1).to_string()];
-        row.extend(p.values.iter().map(|v| figure(*v)));
-        row.push(if p.evaluation.satisfies { "met" } else { "not met" }.into());
-        row
-    };
-    let objectives = front.objectives.iter().map(|o| o.as_str());
-    let head: Vec<&str> = ["point"].into_iter().chain(objectives).chain(["policy"]).collect();
-    let rows: Vec<Vec<String>> = front.points.iter().enumerate().map(row).collect();
-    html.same_as_table("front-table", &head, &rows);
+    html.raw("</dl>");
 }

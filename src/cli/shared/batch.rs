@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
-use super::{Failure, InputArgs, now};
+use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, working};
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::config::Config;
 use crate::encode::{Encoded, Encoder};
 use crate::gate::Release;
-use crate::model::event::RejectCode;
+use crate::model::event::{Event, Position, Reject, RejectCode};
 use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
+use crate::model::record::Record;
+use crate::model::schema::Schema;
 use crate::privacy::Rules;
 use crate::search::choose::Choice;
 use crate::search::insight::Insight;
@@ -30,22 +32,43 @@ pub(in crate::cli) struct Batch {
     pub(in crate::cli) window: ClosedWindow,
     /// The header or schema of the file.
     pub(in crate::cli) preamble: Preamble,
-    /// A spinner on a terminal, nothing in a pipe.
+    /// Drawn on a terminal, nothing in a pipe.
     progress: ProgressBar,
 }
 
 impl Batch {
     /// Reads the whole file.
     pub(in crate::cli) fn read(config: &Config, args: &InputArgs) -> Result<Self, Failure> {
-        let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
         let (read, input) = args.open(config)?;
+        let (progress, read) = reading(&args.input, read);
+        Self::gather(config, progress, |schema, each| Ok(file::for_each_record(read, input, schema, each)?))
+    }
+
+    /// Takes events that are in memory already.
+    pub(in crate::cli) fn of_events(config: &Config, preamble: &Preamble, events: &[Event]) -> Result<Self, Failure> {
+        Self::gather(config, spinning(), |schema, each| {
+            let mut decoder = preamble.decoder(schema, max_record_bytes(config))?;
+            for Event { position, payload, .. } in events {
+                let tombstone = || Err(Reject::record(RejectCode::Tombstone));
+                each(*position, payload.as_deref().map_or_else(tombstone, |payload| decoder.decode(payload)));
+            }
+            Ok(preamble.clone())
+        })
+    }
+
+    /// Encodes and counts the records that `read` hands out.
+    fn gather(
+        config: &Config,
+        progress: ProgressBar,
+        read: impl FnOnce(&Schema, &mut dyn FnMut(Position, Result<Record<'_>, Reject>)) -> Result<Preamble, Failure>,
+    ) -> Result<Self, Failure> {
+        let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
         let mut encoder = Encoder::new(Arc::clone(&policy));
         let counting = Arc::new(Rules::new(&policy).counting());
         let at = now();
         let mut window = OpenWindow::new(WindowId(0), at, &encoder, counting)?;
         let mut wide: Option<TooWide> = None;
-        let progress = progress();
-        let preamble = file::for_each_record(read, input, &policy.schema, |position, record| {
+        let preamble = read(&policy.schema, &mut |position, record| {
             let encoded = match record {
                 Ok(record) => encoder.encode(&record, None),
                 Err(reject) => Encoded::Rejected(reject),
@@ -53,7 +76,6 @@ impl Batch {
             if wide.is_none() {
                 wide = window.add(&encoder, position, at, encoded).err();
             }
-            progress.inc(1);
         })?;
         if let Some(wide) = wide {
             return Err(wide.into());
@@ -64,7 +86,7 @@ impl Batch {
 
     /// Names the work that follows the reading.
     pub(in crate::cli) fn working(&self, what: String) {
-        self.progress.set_message(what);
+        working(&self.progress, what);
     }
 
     /// Makes the release of all its records with another recoding than the policy's; it may be empty. Each call counts anew,
@@ -75,8 +97,23 @@ impl Batch {
         choice: Choice,
         seed: u64,
     ) -> Result<Release, Failure> {
+        self.release_under(&Policy { recoding, ..(*self.policy).clone() }, choice, seed)
+    }
+
+    /// Makes the release of all its records under a policy that differs in what it asks, not in what it reads; it may be empty.
+    pub(in crate::cli) fn release_under(&self, policy: &Policy, choice: Choice, seed: u64) -> Result<Release, Failure> {
+        self.release_by(Arc::new(policy.clone()), choice, seed, None).map(|(release, _)| release)
+    }
+
+    /// The same with a description of the search, without a trade-off.
+    pub(in crate::cli) fn searched(
+        &self,
+        recoding: RecodingKind,
+        choice: Choice,
+        seed: u64,
+    ) -> Result<(Release, Option<Insight>), Failure> {
         let policy = Arc::new(Policy { recoding, ..(*self.policy).clone() });
-        self.release_by(policy, choice, seed, None).map(|(release, _)| release)
+        self.release_by(policy, choice, seed, Some(Duration::ZERO))
     }
 
     /// Makes the release of all its records; it may be empty. Spends `time` on a description of the search, if it is given
@@ -108,6 +145,11 @@ impl Batch {
         }
     }
 
+    /// Ends the display of progress.
+    pub(in crate::cli) fn quiet(&self) {
+        self.progress.finish_and_clear();
+    }
+
     /// Ends the display of progress and reports the records that were rejected.
     pub(in crate::cli) fn finish(&self) {
         self.progress.finish_and_clear();
@@ -126,20 +168,13 @@ impl Batch {
     }
 }
 
-fn progress() -> ProgressBar {
-    let bar = ProgressBar::new_spinner().with_message("reading");
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}: {human_pos} records, {elapsed}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
-}
-
 fn remedy(code: RejectCode) -> &'static str {
     match code {
         RejectCode::UnknownValue => ": extend the hierarchy, or write `unknown_value: suppress` or `top`",
-        RejectCode::MissingField => ": or write `missing_value: suppress` or `top`",
+        RejectCode::MissingField => ": check its name with `validate --sample FILE`",
+        RejectCode::NotAnObject => ": a path leads through objects only; keep a whole array, or name another field",
         RejectCode::NullField => ": or write `null_value: suppress` or `top`",
+        RejectCode::InvalidUtf8 => ": give the encoding of the file, such as `--encoding latin-1`",
         RejectCode::Malformed => ": check quotes, the number of fields, and the delimiter",
         RejectCode::TooLarge => ": or raise `limits.max_record_bytes`",
         RejectCode::NoSubject => ": each record needs a subject to be counted",

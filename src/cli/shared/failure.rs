@@ -84,6 +84,9 @@ impl From<CodecError> for Failure {
             CodecError::MissingFields(_) => {
                 ": check the names in the policy; if the columns look run together, give --delimiter"
             }
+            CodecError::BadHeader("not valid UTF-8") => {
+                ": give its encoding, such as `--encoding latin-1` (`encoding: latin-1` under `source.file`)"
+            }
             CodecError::BadHeader(_) => ": the first line of a csv file must name its columns",
             CodecError::AmbiguousHeader(_) => ": rename one of the columns",
             _ => "",
@@ -99,10 +102,14 @@ impl From<SourceError> for Failure {
                 Self::Usage(format!("{}: check the path", chain(&error)))
             }
             SourceError::Codec(error) => error.into(),
-            SourceError::Container { records: 0, .. } => Self::Usage(chain(&error)),
-            SourceError::Open { .. } | SourceError::Read { .. } | SourceError::Container { .. } => {
-                Self::Outside(chain(&error))
+            SourceError::NotReadable(_) => Self::Usage(error.to_string()),
+            SourceError::Container { records: 0, .. } | SourceError::Parquet { records: 0, .. } => {
+                Self::Usage(chain(&error))
             }
+            SourceError::Open { .. }
+            | SourceError::Read { .. }
+            | SourceError::Container { .. }
+            | SourceError::Parquet { .. } => Self::Outside(chain(&error)),
             _ => Self::Outside(error.to_string()),
         }
     }
@@ -147,6 +154,7 @@ impl From<PipelineError> for Failure {
             PipelineError::Sink(error) => error.into(),
             PipelineError::Refused(_) => Self::NotMet(error.to_string()),
             PipelineError::TooWide(error) => error.into(),
+            PipelineError::NoSuchField(_) => Self::Usage(error.to_string()),
             PipelineError::StageLost(_) | PipelineError::Unaccounted(_) => Self::Outside(error.to_string()),
         }
     }

@@ -1,20 +1,18 @@
-//! The policy and the file that a command reads. The file is a path or `-`; its format follows from its extension, or from
-//! its first bytes.
+//! The policy and the file that a command reads. The file is a path or `-`; its format follows from its first bytes, and of
+//! text from its extension.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::{Failure, max_record_bytes};
 use crate::codec::Format;
+use crate::codec::encoding::TextEncoding;
 use crate::config::{Config, Purpose};
 use crate::search::Algorithm;
-use crate::source::Input;
-
-/// How much is read to recognise the format; far more than any format needs. A pipe gives what it has.
-const PEEK_BYTES: usize = 64 << 10;
+use crate::source::{Input, InputBytes};
 
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct InputArgs {
@@ -24,15 +22,33 @@ pub(in crate::cli) struct InputArgs {
     /// The file to read; - is standard input
     #[arg(value_name = "FILE")]
     pub(in crate::cli) input: PathBuf,
-    /// The format of the file: csv, jsonl or avro [default: by its extension, or else by its first bytes]
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+/// How a file is to be read.
+#[derive(Debug, Clone, Default, Args)]
+pub(in crate::cli) struct OpenArgs {
+    /// The format of the file: csv, jsonl, avro or parquet [default: by its first bytes, and of text by its extension]
+    ///
+    /// Text may be compressed with gzip or zstd. JSON is one object per line, or one array of objects.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     /// The delimiter of a CSV file: one character, or `tab` [default: detected in the header: comma, semicolon or tab]
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
+    /// The encoding of a text: utf-8, latin-1 (and windows-1252), utf-16le or utf-16be [default: by its byte order mark, or
+    /// else utf-8]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
+    encoding: Option<TextEncoding>,
 }
 
 impl InputArgs {
+    /// A file whose format shows by itself.
+    pub(in crate::cli) fn of(config: &Path, input: &Path) -> Self {
+        Self { config: config.to_owned(), input: input.to_owned(), open: OpenArgs::default() }
+    }
+
     /// Loads the configuration.
     pub(in crate::cli) fn load(&self) -> Result<Config, Failure> {
         Ok(Config::load(&self.config, Purpose::Policy)?)
@@ -40,23 +56,48 @@ impl InputArgs {
 
     /// The name of the file in messages.
     pub(in crate::cli) fn name(&self) -> String {
-        if is_standard(&self.input) { "standard input".into() } else { self.input.display().to_string() }
+        name(&self.input)
+    }
+
+    /// The name of the file without its folder, for documents that are handed on.
+    pub(in crate::cli) fn file_name(&self) -> String {
+        let name = self.input.file_name().filter(|_| !is_standard(&self.input));
+        name.map_or("standard input".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// The section `policy` of the configuration as it is written; `None` if it does not stand on lines of its own. The rest may
+    /// hold secrets.
+    pub(in crate::cli) fn policy_text(&self) -> Option<String> {
+        let text = fs::read_to_string(&self.config).ok()?;
+        let inside = |line: &&str| line.is_empty() || line.starts_with([' ', '\t', '#', '-']);
+        let mut lines = text.lines().skip_while(|line| line.trim_end() != "policy:");
+        let first = lines.next()?;
+        let section: Vec<&str> = [first].into_iter().chain(lines.take_while(inside)).collect();
+        Some(section.join("\n").trim_end().to_owned())
     }
 
     /// Opens the file.
-    pub(in crate::cli) fn open(&self, config: &Config) -> Result<(Box<dyn Read>, Input), Failure> {
-        let failed = |error: io::Error| Failure::io(&format!("cannot read {}", self.name()), &error);
-        let read: Box<dyn Read> = match is_standard(&self.input) {
-            true => Box::new(io::stdin()),
-            false => Box::new(File::open(&self.input).map_err(failed)?),
-        };
-        let mut read = BufReader::with_capacity(PEEK_BYTES, read);
-        let known = self.format.or_else(|| Format::of_path(&self.input));
-        let first = read.fill_buf().map_err(failed)?;
-        let format = known.unwrap_or_else(|| sniff(first));
-        let input = Input { format, delimiter: self.delimiter, max_record_bytes: max_record_bytes(config) };
-        Ok((Box::new(read), input))
+    pub(in crate::cli) fn open(&self, config: &Config) -> Result<(InputBytes, Input), Failure> {
+        self.open.open(&self.input, max_record_bytes(config))
     }
+}
+
+impl OpenArgs {
+    /// Opens a file, or standard input for `-`.
+    pub(in crate::cli) fn open(&self, path: &Path, max_record_bytes: usize) -> Result<(InputBytes, Input), Failure> {
+        let failed = |error: io::Error| Failure::io(&format!("cannot read {}", name(path)), &error);
+        let from = match is_standard(path) {
+            true => InputBytes::Stream(Box::new(io::stdin())),
+            false => InputBytes::File(File::open(path).map_err(failed)?, None),
+        };
+        let likely = Format::of_path(path);
+        let (format, delimiter, encoding) = (self.format, self.delimiter, self.encoding);
+        Ok((from, Input { format, likely, delimiter, encoding, max_record_bytes }))
+    }
+}
+
+fn name(path: &Path) -> String {
+    if is_standard(path) { "standard input".into() } else { path.display().to_string() }
 }
 
 /// A rate in records per second.
@@ -90,16 +131,8 @@ pub(in crate::cli) fn refuse_same_file(other: &Path, output: &Path, why: &str) -
     Ok(())
 }
 
-/// The format that the first bytes belong to.
-fn sniff(bytes: &[u8]) -> Format {
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if bytes.starts_with(b"Obj\x01") {
-        Format::Avro
-    } else if text.trim_ascii_start().first() == Some(&b'{') {
-        Format::Json
-    } else {
-        Format::Csv
-    }
+fn encoding(name: &str) -> Result<TextEncoding, String> {
+    TextEncoding::parse(name).ok_or_else(|| "write utf-8, latin-1, utf-16le or utf-16be".into())
 }
 
 fn delimiter(text: &str) -> Result<u8, String> {
@@ -113,14 +146,6 @@ fn delimiter(text: &str) -> Result<u8, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_show_in_the_first_bytes() {
-        assert_eq!(sniff(b"Obj\x01..."), Format::Avro);
-        assert_eq!(sniff(b"\xef\xbb\xbf {\"a\":1}"), Format::Json);
-        assert_eq!(sniff(b"a;b\n1;2\n"), Format::Csv);
-        assert_eq!(sniff(b""), Format::Csv);
-    }
 
     #[test]
     fn rates_are_checked() {

@@ -7,6 +7,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use super::Failure;
+use crate::codec::parquet::is_guarded;
 
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct LogArgs {
@@ -37,7 +38,8 @@ pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Fai
     let filter = parsed.ok_or_else(|| {
         Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
     })?;
-    let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let layer =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(is_coloured(io::stderr().is_terminal()));
     let layer = match args.log_format {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().boxed(),
@@ -47,9 +49,23 @@ pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Fai
     started.map_err(|_| Failure::Outside("logging has been started already".into()))
 }
 
+/// True if colours may be written to a stream, given whether it is a terminal: NO_COLOR and dumb terminals want none.
+pub(in crate::cli) fn is_coloured(is_terminal: bool) -> bool {
+    is_terminal && !is_dumb() && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
+}
+
+/// True on a terminal that moves no cursor.
+pub(in crate::cli) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// Makes panics print their place only: a panic message may hold a value of a record.
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|panic| {
+        if is_guarded() {
+            // A broken file; the error says so.
+            return;
+        }
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         eprintln!("veilstream: a defect at {place}; nothing further is published. Please report this line");
     }));

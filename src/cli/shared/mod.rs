@@ -3,8 +3,10 @@
 
 mod batch;
 mod failure;
+mod fingerprint;
 mod input;
 mod log;
+mod progress;
 mod report;
 
 use std::io::{self, Write as _};
@@ -12,9 +14,11 @@ use std::sync::Arc;
 
 pub(super) use batch::Batch;
 pub(super) use failure::Failure;
-pub(super) use input::{InputArgs, algorithm, is_standard, rate, refuse_same_file};
+pub(super) use fingerprint::{FileDigest, POLICY, PUBLISHED, check_report};
+pub(super) use input::{InputArgs, OpenArgs, algorithm, is_standard, rate, refuse_same_file};
 pub use log::install_panic_hook;
-pub(super) use log::{LogArgs, start_log};
+pub(super) use log::{LogArgs, is_coloured, is_dumb, start_log};
+pub(super) use progress::{reading, spinning, working};
 pub(super) use report::ReleaseReport;
 
 use crate::config::Config;
@@ -23,10 +27,15 @@ use crate::pipeline::Pipeline;
 use crate::shutdown::{self, Stop};
 use crate::telemetry::Telemetry;
 
-/// Prints a result to standard output. A reader that went away is no failure.
+/// Prints a result to standard output, with a newline at its end. A reader that went away is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints a result to standard output as it is. A reader that went away is no failure.
+pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::io("cannot write to standard output", &error))
         }
@@ -51,6 +60,7 @@ pub(super) fn pipeline(config: &Config, name: String, seed: u64) -> Result<(Pipe
         windows: config.windows.clone(),
         scope: config.scope,
         choice: config.choice.clone(),
+        audiences: config.audiences.clone(),
         name,
         seed,
         telemetry: Arc::new(telemetry),

@@ -1,12 +1,17 @@
 //! The figures of a release, for `anonymize --report` and `search --json`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
-use super::Failure;
+use super::{Batch, Failure};
 use crate::gate::Release;
-use crate::model::policy::Policy;
+use crate::model::lattice::Node;
+use crate::model::policy::Loss;
 use crate::model::release::manifest::{AttributeLevel, KeptField, Manifest, Provenance, rounded};
-use crate::usefulness::{Accuracy, Usefulness, usefulness};
+use crate::model::release::spread::Spread;
+use crate::search::insight::Insight;
+use crate::usefulness::{Accuracy, Exposure, Usefulness, raw_class_sizes, usefulness};
 
 /// A release in figures; keeps no rows.
 pub(in crate::cli) struct ReleaseReport {
@@ -16,18 +21,81 @@ pub(in crate::cli) struct ReleaseReport {
     pub(in crate::cli) satisfies: bool,
     /// What the release is still good for; `None` if it was not measured or the release has no rows.
     pub(in crate::cli) usefulness: Option<Usefulness>,
+    /// What was done to each attribute, in one line for people.
+    pub(in crate::cli) words: String,
+    /// How far people stand out if everything is published as it is, and in the release.
+    pub(in crate::cli) exposure: (Exposure, Exposure),
+    /// The SHA-256 of the published bytes, once they are written.
+    pub(in crate::cli) published_sha256: Option<String>,
+    /// What a person may choose from, and what could go; in words.
+    pub(in crate::cli) findings: Vec<String>,
+    /// The quasi-identifiers that could be left out, one at a time, at no cost to the others.
+    pub(in crate::cli) superfluous: Vec<Arc<str>>,
+    minimal: Vec<Value>,
+    spreads: Map<String, Value>,
 }
 
+/// The most minimal nodes that a text lists. JSON has them all.
+const MAX_LISTED: usize = 10;
+
 impl ReleaseReport {
-    pub(in crate::cli) fn new(release: &Release) -> Self {
+    pub(in crate::cli) fn new(batch: &Batch, release: &Release) -> Self {
         let manifest = release.manifest().clone();
         let satisfies = !release.is_empty() || manifest.provenance.records_in == 0;
-        Self { manifest, satisfies, usefulness: None }
+        let words = batch.policy.recoding_words(&manifest.provenance.recoding);
+        let work = &manifest.provenance.work;
+        let quality = manifest
+            .provenance
+            .loss(Loss::Ql.as_str())
+            .map_or_else(String::new, |loss| format!(", quality ql {}", rounded(1.0 - loss)));
+        let mut findings: Vec<String> =
+            work.security.map(|sf| format!("security sf {}{quality}", rounded(sf))).into_iter().collect();
+        let levels = |node: &Node| batch.policy.node_words(node.levels());
+        let listed = work.minimal.iter().take(MAX_LISTED).map(|node| format!("minimal: {}", levels(node)));
+        findings.extend(listed);
+        if work.minimal.len() > MAX_LISTED {
+            findings.push(format!("minimal: {} nodes in all", work.minimal.len()));
+        }
+        let by_name = |node: &Node| -> Value {
+            let levels = batch.policy.quasi.iter().zip(node.levels());
+            levels.map(|(quasi, level)| (quasi.name.to_string(), json!(level))).collect::<Map<_, _>>().into()
+        };
+        let minimal = work.minimal.iter().map(by_name).collect();
+        let spread = |spread: Spread| -> Map<_, _> {
+            spread.named().map(|(name, figure)| (name.into(), json!(rounded(figure)))).into_iter().collect()
+        };
+        let spreads = release.spreads().map(|(name, own)| (name.into(), spread(own).into())).collect();
+        let exposure = (Exposure::default(), Exposure::of(release.class_sizes(), batch.policy.k().0));
+        Self {
+            manifest,
+            satisfies,
+            usefulness: None,
+            words,
+            exposure,
+            published_sha256: None,
+            findings,
+            superfluous: Vec::new(),
+            minimal,
+            spreads,
+        }
     }
 
-    /// The same with the usefulness of the release, which takes about as long as a search.
-    pub(in crate::cli) fn measured(policy: &Policy, release: &Release) -> Self {
-        Self { usefulness: usefulness(policy, release), ..Self::new(release) }
+    /// The same with what was seen of the search.
+    pub(in crate::cli) fn with_insight(mut self, batch: &Batch, insight: Option<&Insight>) -> Self {
+        if let Some(insight) = insight {
+            self.findings.extend(insight.superfluous_words(&batch.policy));
+            let name = |&at: &usize| Arc::clone(&batch.policy.quasi[at].name);
+            self.superfluous = insight.superfluous.iter().map(name).collect();
+        }
+        self
+    }
+
+    /// The same with the usefulness of the release and the exposure of its input, which takes about as long as a search.
+    pub(in crate::cli) fn measured(batch: &Batch, release: &Release) -> Self {
+        let usefulness = usefulness(&batch.policy, release, &batch.window.dictionaries);
+        let mut report = Self { usefulness, ..Self::new(batch, release) };
+        report.exposure.0 = Exposure::of(&raw_class_sizes(&batch.policy, &batch.window.rows), batch.policy.k().0);
+        report
     }
 
     /// How the release was made.
@@ -44,11 +112,13 @@ impl ReleaseReport {
         json!({
             "algorithm": from.algorithm,
             "recoding": recoding,
+            "levels": self.words,
             "satisfies": self.satisfies,
             "loss": loss,
             "k_achieved": k_achieved,
             "criteria": criteria,
             "classes": classes,
+            "spread": self.spreads,
             "records_in": from.records_in,
             "records_published": from.records_published,
             "records_suppressed": from.records_suppressed,
@@ -62,6 +132,9 @@ impl ReleaseReport {
             "nodes_predicted": from.nodes_predicted,
             "elapsed_ms": from.search_ms,
             "stop": from.stop,
+            "security": from.work.security,
+            "minimal": self.minimal,
+            "superfluous": self.superfluous,
             "unmet_bounds": from.unmet_bounds,
             "policy_fingerprint": from.policy_fingerprint,
         })
@@ -71,9 +144,13 @@ impl ReleaseReport {
     pub(in crate::cli) fn json(&self) -> Value {
         let mut object = self.exact_json();
         object["usefulness"] = self.usefulness_json();
+        object["risk"] = json!({ "as_read": exposed(&self.exposure.0), "published": exposed(&self.exposure.1) });
+        object["published_sha256"] = json!(self.published_sha256);
+        object["version"] = json!(env!("CARGO_PKG_VERSION"));
         for loss in &self.provenance().work.losses {
             object["loss"][&loss.name] = json!(self.provenance().loss(&loss.name).map(rounded));
         }
+        object["security"] = json!(self.provenance().work.security.map(rounded));
         object
     }
 
@@ -93,6 +170,12 @@ impl ReleaseReport {
             "counts_by_one": rounded(useful.counts_by_one),
             "counts_by_two": useful.counts_by_two.map(rounded),
             "classifier": classifier,
+            "attack": {
+                "rows_narrowed": rounded(useful.attack.rows),
+                "cells_narrowed": rounded(useful.attack.cells),
+                "cells_exact": rounded(useful.attack.cells_exact),
+                "rows_sampled": useful.attack.sampled,
+            },
         })
     }
 
@@ -119,21 +202,22 @@ impl ReleaseReport {
         self.top_fallbacks().map(fallback).chain(withheld.map(kept)).collect()
     }
 
-    /// The levels in one line, for people.
-    pub(in crate::cli) fn levels(&self) -> String {
-        let one = |AttributeLevel { attribute, level, finest, cut }: &AttributeLevel| match (cut, finest) {
-            (Some(cut), _) => format!("{attribute} cut of {}", cut.len()),
-            (None, Some(finest)) if finest != level => format!("{attribute} {finest} to {level}"),
-            (None, _) => format!("{attribute} {level}"),
-        };
-        self.provenance().recoding.iter().map(one).collect::<Vec<_>>().join(", ")
-    }
-
     /// The failure of a command whose release does not satisfy the policy.
     pub(in crate::cli) fn not_met(&self) -> Failure {
         let rejected = || Failure::NotMet("nothing was published: every record was rejected".into());
         self.provenance().work.unmet.map_or_else(rejected, Failure::not_met)
     }
+}
+
+fn exposed(exposure: &Exposure) -> Value {
+    let share = |people: u64| rounded(people as f64 / exposure.people.max(1) as f64);
+    json!({
+        "people": exposure.people,
+        "alone": share(exposure.alone),
+        "below_k": share(exposure.below),
+        "classes": exposure.classes,
+        "smallest_class": exposure.smallest,
+    })
 }
 
 fn level(attribute: &AttributeLevel) -> Value {

@@ -6,7 +6,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use apache_avro::{Codec, DeflateSettings, Schema as AvroSchema};
+use apache_avro::{Bzip2Settings, Codec, DeflateSettings, Schema as AvroSchema, XzSettings, ZstandardSettings};
 use bytes::Bytes;
 
 use super::parse_schema;
@@ -30,7 +30,7 @@ pub enum ContainerError {
     #[error("the avro file has no valid schema")]
     BadSchema,
     /// A compression that this build does not read.
-    #[error("the avro file is compressed with something else than deflate")]
+    #[error("the avro file is compressed with an unknown codec: write it with deflate, snappy, zstandard, bzip2 or xz")]
     UnsupportedCodec,
     /// A block is truncated, or does not end where it says.
     #[error("the avro file is corrupt: {0}")]
@@ -59,7 +59,10 @@ impl<R: Read> ContainerReader<R> {
         // The library's own default is 512 MiB; it inflates the blocks.
         apache_avro::util::max_allocation_bytes(MAX_BLOCK_BYTES);
         let mut magic = [0; 4];
-        input.read_exact(&mut magic).map_err(|_| ContainerError::NotAvro)?;
+        input.read_exact(&mut magic).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ContainerError::NotAvro,
+            _ => ContainerError::Io(error),
+        })?;
         if &magic != MAGIC {
             return Err(ContainerError::NotAvro);
         }
@@ -123,6 +126,10 @@ fn codec_of(name: &[u8]) -> Result<Codec, ContainerError> {
     match name {
         b"null" => Ok(Codec::Null),
         b"deflate" => Ok(Codec::Deflate(DeflateSettings::default())),
+        b"snappy" => Ok(Codec::Snappy),
+        b"zstandard" => Ok(Codec::Zstandard(ZstandardSettings::default())),
+        b"bzip2" => Ok(Codec::Bzip2(Bzip2Settings::default())),
+        b"xz" => Ok(Codec::Xz(XzSettings::default())),
         _ => Err(ContainerError::UnsupportedCodec),
     }
 }
@@ -212,6 +219,17 @@ impl ContainerWriter {
             self.count = 0;
         }
     }
+}
+
+/// A number at the start of a datum, and the rest of it.
+pub(in crate::codec) fn take_long(datum: &[u8]) -> Option<(i64, &[u8])> {
+    super::datum::read_long(datum)
+}
+
+/// Bytes or a string at the start of a datum, and the rest of it.
+pub(in crate::codec) fn take_bytes(datum: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (size, rest) = take_long(datum)?;
+    rest.split_at_checked(usize::try_from(size).ok()?)
 }
 
 /// Appends a zigzag variable-length number.

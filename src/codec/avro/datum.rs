@@ -243,7 +243,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if self.measuring { self.sized(None).map(|_| ()) } else { self.string().map(|_| ()) }
     }
 
-    fn index(&mut self, of: usize) -> Result<usize, RejectCode> {
+    pub(super) fn index(&mut self, of: usize) -> Result<usize, RejectCode> {
         usize::try_from(self.long()?).ok().filter(|index| *index < of).ok_or(RejectCode::Malformed)
     }
 

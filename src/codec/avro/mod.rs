@@ -16,12 +16,13 @@ mod types;
 use std::sync::Arc;
 
 pub use output::{AvroEncoder, OutputSchema};
+pub(in crate::codec) use output::{Kind, value_kinds};
 pub use plan::Plan;
 
 use super::{CodecError, Decode, missing_fields};
 use crate::model::event::Reject;
 use crate::model::record::Record;
-use crate::model::schema::Schema;
+use crate::model::schema::{Path, Schema};
 
 /// Decodes one datum per payload, all of one writer schema.
 pub struct AvroDecoder {
@@ -33,7 +34,7 @@ impl AvroDecoder {
     /// A decoder of the fields of `schema` from data written with `writer`. Lists every needed field that is missing.
     pub fn new(schema: &Schema, writer: &apache_avro::Schema, max_record_bytes: usize) -> Result<Self, CodecError> {
         let plan = Plan::new(schema, writer)?;
-        missing_fields(schema, |name| plan.has(name))?;
+        check_fields(schema, &plan)?;
         Ok(Self { plan, max_record_bytes })
     }
 }
@@ -41,6 +42,20 @@ impl AvroDecoder {
 impl Decode for AvroDecoder {
     fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Record<'a>, Reject> {
         self.plan.decode(payload, self.max_record_bytes)
+    }
+
+    fn fields(&self, _payload: &[u8]) -> Vec<Path> {
+        self.plan.fields()
+    }
+}
+
+/// Lists every path of `schema` that leads into something else than a record, and every needed field that is missing.
+pub(crate) fn check_fields(schema: &Schema, plan: &Plan) -> Result<(), CodecError> {
+    let blocked = schema.attributes().iter().filter_map(|a| plan.blocked(&a.path).map(|what| (a.name.clone(), what)));
+    let blocked: Vec<_> = blocked.collect();
+    match blocked.is_empty() {
+        true => missing_fields(schema, &plan.fields(), |path| plan.has(path)),
+        false => Err(CodecError::LeadsInto(blocked)),
     }
 }
 

@@ -1,24 +1,27 @@
 //! The schema of published rows, derived from the input's, and the rows in it.
 //!
-//! Quasi-identifiers are strings: their labels are. A sensitive or kept field is a union of null and the type it has
+//! Fields lie in records as their paths say. Quasi-identifiers are strings: their labels are. A sensitive or kept field is a union of null and the type it has
 //! in the input, logical type included. Enums and UUIDs become strings, since a release may span writer schemas with
 //! other symbols; nested values become their JSON text. Where the input has no schema, or several types, the union is
 //! null, boolean, long, double and string, and a number that neither a long nor a double holds exactly is a string.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use apache_avro::Schema as AvroSchema;
+use apache_avro::schema::{Name, NamespaceRef};
 use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes, write_long};
 use crate::codec::json::unquote;
+use crate::codec::layout::{RowLayout, RowPart};
 use crate::codec::{CodecError, Encode, EncodeError};
-use crate::model::schema::Schema;
+use crate::model::schema::{Path, PathTree, Schema};
 
 /// The type of a sensitive or kept field in the output, beside null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(in crate::codec) enum Kind {
     Any,
     Boolean,
     Int(Option<&'static str>),
@@ -95,7 +98,7 @@ impl Kind {
     }
 
     /// Appends a value given as JSON text: the index in the union, then the value. `None` if it does not fit.
-    fn write(self, value: &str, out: &mut Vec<u8>) -> Option<()> {
+    pub(in crate::codec) fn write(self, value: &str, out: &mut Vec<u8>) -> Option<()> {
         if value == "null" {
             write_long(0, out);
             return Some(());
@@ -176,6 +179,7 @@ fn unscaled(value: &str, scale: usize) -> Option<Vec<u8>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputSchema {
     json: String,
+    layout: RowLayout,
     /// The sensitive and kept fields, in published order.
     values: Vec<(Arc<str>, Kind)>,
 }
@@ -183,25 +187,12 @@ pub struct OutputSchema {
 impl OutputSchema {
     /// Derives the output from `schema` and the schemas of the input seen so far; none if the input is not Avro.
     pub fn derive(schema: &Schema, writers: &[&AvroSchema]) -> Result<Self, CodecError> {
-        let mut fields = Vec::new();
-        for slot in schema.quasi.iter().copied() {
-            fields.push(json!({"name": avro_name(schema.name(slot))?.as_ref(), "type": "string"}));
-        }
-        let mut values = Vec::new();
-        for slot in schema.published().skip(schema.quasi.len()) {
-            let name = avro_name(schema.name(slot))?;
-            let kinds = writers.iter().filter_map(|writer| match writer {
-                AvroSchema::Record(record) => {
-                    record.fields.iter().find(|f| f.name == **name).map(|f| Kind::of(&f.schema))
-                }
-                _ => None,
-            });
-            let kind = kinds.reduce(Kind::merged).unwrap_or(Kind::Any);
-            fields.push(json!({"name": name.as_ref(), "type": kind.schema(), "default": null}));
-            values.push((Arc::clone(name), kind));
-        }
-        let schema = json!({"type": "record", "name": "Published", "namespace": "veilstream", "fields": fields});
-        Ok(Self { json: schema.to_string(), values })
+        schema.published().try_for_each(|slot| avro_name(schema.name(slot)))?;
+        let values = value_kinds(schema, writers);
+        let mut output =
+            Output { labels: schema.quasi.len(), values: &values, taken: HashSet::new(), parts: Vec::new() };
+        let record = output.record("Published".to_owned(), &schema.output(), Some("veilstream"));
+        Ok(Self { json: record.to_string(), layout: RowLayout::new(output.parts), values })
     }
 
     /// The schema as JSON, for the file header or the registry.
@@ -209,25 +200,134 @@ impl OutputSchema {
         &self.json
     }
 
-    /// Appends the labels: the first fields of a datum.
+    /// Appends what data with these labels share.
     pub fn datum_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
-        quasi.iter().for_each(|label| write_bytes(label.as_bytes(), out));
+        self.layout.labels(quasi, out, |label, out| write_bytes(label.as_bytes(), out));
     }
 
     /// Appends one row as a bare datum, the value of a message: what [`OutputSchema::datum_labels`] made, and the values.
     pub fn datum(&self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        out.extend_from_slice(labels);
-        for (value, (field, kind)) in values.iter().zip(&self.values) {
-            kind.write(value, out).ok_or_else(|| EncodeError { field: Arc::clone(field) })?;
-        }
-        Ok(())
+        self.layout.row(labels, out, |value, out| {
+            let (field, kind) = &self.values[value];
+            let text = values.get(value).copied().unwrap_or("null");
+            kind.write(text, out).ok_or_else(|| EncodeError::Misfit { field: Arc::clone(field) })
+        })
     }
 }
 
-fn avro_name(name: &Arc<str>) -> Result<&Arc<str>, CodecError> {
+/// The output schema while it is made: records in records, and the order of their fields.
+struct Output<'a> {
+    labels: usize,
+    values: &'a [(Arc<str>, Kind)],
+    /// The names of records so far; each may be defined once.
+    taken: HashSet<String>,
+    parts: Vec<RowPart>,
+}
+
+impl Output<'_> {
+    fn record(&mut self, name: String, fields: &PathTree, namespace: Option<&str>) -> Json {
+        let mut unique = name.clone();
+        while !self.taken.insert(unique.clone()) {
+            unique.push('_');
+        }
+        let members: Vec<Json> =
+            fields.members().iter().map(|(member, inner)| self.field(&name, member, inner)).collect();
+        match namespace {
+            Some(namespace) => json!({"type": "record", "name": unique, "namespace": namespace, "fields": members}),
+            None => json!({"type": "record", "name": unique, "fields": members}),
+        }
+    }
+
+    fn field(&mut self, outer: &str, name: &str, of: &PathTree) -> Json {
+        match of {
+            PathTree::Leaf(number) if *number < self.labels => {
+                self.parts.push(RowPart::Label(*number));
+                json!({"name": name, "type": "string"})
+            }
+            PathTree::Leaf(number) => {
+                let value = number - self.labels;
+                self.parts.push(RowPart::Value(value));
+                json!({"name": name, "type": self.values[value].1.schema(), "default": null})
+            }
+            PathTree::Object(_) => json!({"name": name, "type": self.record(format!("{outer}_{name}"), of, None)}),
+        }
+    }
+}
+
+/// The sensitive and kept fields with the types that they have in `writers`, in published order.
+pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) -> Vec<(Arc<str>, Kind)> {
+    let mut values = Vec::new();
+    for slot in schema.published().skip(schema.quasi.len()) {
+        let path = schema.envelope.row_place(&schema.attributes()[slot].path);
+        let kinds = writers.iter().flat_map(|writer| kinds_at(writer, &path));
+        values.push((Arc::clone(schema.name(slot)), kinds.reduce(Kind::merged).unwrap_or(Kind::Any)));
+    }
+    values
+}
+
+fn avro_name(name: &Arc<str>) -> Result<(), CodecError> {
     let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
-    let valid = name.bytes().next().is_some_and(letter) && name.bytes().all(|b| letter(b) || b.is_ascii_digit());
-    if valid { Ok(name) } else { Err(CodecError::BadAvroName(Arc::clone(name))) }
+    let valid = |name: &Arc<str>| {
+        name.bytes().next().is_some_and(letter) && name.bytes().all(|b| letter(b) || b.is_ascii_digit())
+    };
+    if Path::of(name).names().iter().all(valid) { Ok(()) } else { Err(CodecError::BadAvroName(Arc::clone(name))) }
+}
+
+/// The types that the field at `path` has in data of `writer`: several where records of a union differ.
+fn kinds_at(writer: &AvroSchema, path: &Path) -> Vec<Kind> {
+    let mut named = HashMap::new();
+    name_types(writer, None, &mut named);
+    let mut kinds = Vec::new();
+    descend(writer, None, path.names(), &named, &mut kinds);
+    kinds
+}
+
+/// Lists the records of a schema by their full names: a schema defines each once, and refers to it elsewhere.
+fn name_types<'a>(schema: &'a AvroSchema, namespace: NamespaceRef<'_>, named: &mut HashMap<Name, &'a AvroSchema>) {
+    match schema {
+        AvroSchema::Array(array) => name_types(&array.items, namespace, named),
+        AvroSchema::Map(map) => name_types(&map.types, namespace, named),
+        AvroSchema::Union(union) => union.variants().iter().for_each(|variant| name_types(variant, namespace, named)),
+        AvroSchema::Record(record) => {
+            let name = record.name.fully_qualified_name(namespace).into_owned();
+            record.fields.iter().for_each(|field| name_types(&field.schema, name.namespace(), named));
+            named.insert(name, schema);
+        }
+        _ => {}
+    }
+}
+
+/// Recurses once per name of the path, and once more for a union or a reference on its way.
+fn descend(
+    schema: &AvroSchema,
+    namespace: NamespaceRef<'_>,
+    names: &[Arc<str>],
+    named: &HashMap<Name, &AvroSchema>,
+    kinds: &mut Vec<Kind>,
+) {
+    match (names, schema) {
+        ([], AvroSchema::Ref { name }) if named.contains_key(&*name.fully_qualified_name(namespace)) => {
+            kinds.push(Kind::String);
+        }
+        ([], AvroSchema::Null) => {}
+        ([], _) => kinds.push(Kind::of(schema)),
+        (_, AvroSchema::Union(union)) => {
+            union.variants().iter().for_each(|variant| descend(variant, namespace, names, named, kinds));
+        }
+        (_, AvroSchema::Ref { name }) => {
+            let name = name.fully_qualified_name(namespace);
+            if let Some(record @ AvroSchema::Record(_)) = named.get(&*name) {
+                descend(record, name.namespace(), names, named, kinds);
+            }
+        }
+        ([first, rest @ ..], AvroSchema::Record(record)) => {
+            let inner = record.name.fully_qualified_name(namespace);
+            if let Some(field) = record.fields.iter().find(|field| field.name == **first) {
+                descend(&field.schema, inner.namespace(), rest, named, kinds);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Writes published rows as a container file.
@@ -257,8 +357,9 @@ impl Encode for AvroEncoder {
         self.writer.datum(out, |block| schema.datum(labels, values, block))
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) {
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.writer.flush(out);
+        Ok(())
     }
 
     fn ending(&self) -> &[u8] {

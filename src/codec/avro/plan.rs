@@ -1,6 +1,7 @@
 //! A writer schema compiled for reading: types in a table, references resolved, fields matched to slots.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use apache_avro::Schema as AvroSchema;
 use apache_avro::schema::{InnerDecimalSchema, Name, NamespaceRef, UuidSchema};
@@ -9,75 +10,179 @@ use super::datum::Cursor;
 use super::types::{Type, TypeId, Unit};
 use crate::codec::{CodecError, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
-use crate::model::record::Record;
-use crate::model::schema::Schema;
+use crate::model::record::{Record, Value};
+use crate::model::schema::{Envelope, Path, PathTree, Schema};
+
+/// The most members that are looked at for a list of fields. Larger: a hostile schema, whose records hold records, keeps the
+/// reader busy. Smaller: the later fields of wide records are not told.
+const MAX_LISTED: usize = 4096;
 
 /// A writer schema, ready to decode data into records of one [`Schema`].
 pub struct Plan {
     types: Vec<Type>,
-    fields: Vec<PlannedField>,
+    root: TypeId,
+    steps: Vec<Step>,
+    envelope: Envelope,
     width: usize,
 }
 
-/// A field of the writer's record, in the order it is written.
-struct PlannedField {
-    name: String,
-    of: TypeId,
-    slot: Option<usize>,
-    /// Dates and timestamps become ISO text: the slot is looked up in a hierarchy or decides the window.
-    iso: bool,
+/// What is done with one value of the writer's record, in the order in which values are written.
+enum Step {
+    /// A field of the policy. With `iso`, dates and timestamps become ISO text: the slot is looked up in a hierarchy or
+    /// decides the window.
+    Read { slot: usize, of: TypeId, iso: bool },
+    /// Nobody asked for it.
+    Skip(TypeId),
+    /// A record on the way of some paths.
+    Record(Vec<Step>),
+    /// A union on the way of some paths: a step per variant.
+    Union(Vec<Step>),
+    /// A null on the way of some paths: their fields are null.
+    Null(Vec<usize>),
+    /// Something else on the way of a path, which ends in this slot.
+    Blocked(Option<usize>),
 }
 
 impl Plan {
     /// Compiles `writer` for the fields of `schema`. Fields that the writer does not have stay missing.
     pub fn new(schema: &Schema, writer: &AvroSchema) -> Result<Self, CodecError> {
-        let AvroSchema::Record(root) = writer else { return Err(CodecError::NotARecord) };
         let mut compiler = Compiler { types: Vec::new(), names: HashMap::new() };
-        let id = compiler.compile(writer, None)?;
-        let Type::Record(members) = &compiler.types[id] else { return Err(CodecError::NotARecord) };
-        let fields = root
-            .fields
-            .iter()
-            .zip(members)
-            .map(|(field, (_, of))| {
-                let slot = schema.slot(&field.name);
-                let iso = slot.is_some_and(|s| schema.quasi.contains(&s) || schema.event_time == Some(s));
-                PlannedField { name: field.name.clone(), of: *of, slot, iso }
-            })
-            .collect();
-        Ok(Self { types: compiler.types, fields, width: schema.attributes().len() })
+        let root = compiler.compile(writer, None)?;
+        let types = compiler.types;
+        let iso = |slot| schema.quasi.contains(&slot) || schema.event_time == Some(slot);
+        let (envelope, width) = (schema.envelope, schema.attributes().len());
+        match step(&types, root, &schema.input(), &iso) {
+            Step::Record(steps) => Ok(Self { types, root, steps, envelope, width }),
+            _ => Err(CodecError::NotARecord),
+        }
     }
 
-    /// True if the writer's record has a field called `name`.
-    pub fn has(&self, name: &str) -> bool {
-        self.fields.iter().any(|field| field.name == name)
+    /// True if the writer's row has a field at `path`.
+    pub fn has(&self, path: &Path) -> bool {
+        self.reach(self.root, self.envelope.row_place(path).names()) == Ok(true)
+    }
+
+    /// What `path` leads into, if it leads through anything but records.
+    pub(crate) fn blocked(&self, path: &Path) -> Option<&'static str> {
+        self.reach(self.root, self.envelope.row_place(path).names()).err()
+    }
+
+    /// The places of the values in the writer's row, of a very large one only the first; arrays and maps are one value.
+    pub(crate) fn fields(&self) -> Vec<Path> {
+        let mut found = Vec::new();
+        self.list(self.root, &mut Vec::new(), &mut found, &mut { MAX_LISTED });
+        found.into_iter().filter_map(|names| self.envelope.row_path(names)).collect()
+    }
+
+    /// Lists the values in a value of type `of`; `outer` are the names around it. A record inside itself is one value.
+    fn list(&self, of: TypeId, outer: &mut Vec<(TypeId, Arc<str>)>, found: &mut Vec<Vec<Arc<str>>>, left: &mut usize) {
+        let record = |of: TypeId| match &self.types[of] {
+            Type::Record(members) => Some((of, members)),
+            _ => None,
+        };
+        let inner = match &self.types[of] {
+            Type::Union(variants) => variants.iter().find_map(|variant| record(*variant)),
+            _ => record(of),
+        };
+        match inner.filter(|(of, _)| outer.iter().all(|(outer, _)| outer != of)) {
+            Some((of, members)) => {
+                for (name, member) in members {
+                    if *left == 0 {
+                        return;
+                    }
+                    *left -= 1;
+                    outer.push((of, Arc::from(name.as_str())));
+                    self.list(*member, outer, found, left);
+                    outer.pop();
+                }
+            }
+            None => found.push(outer.iter().map(|(_, name)| Arc::clone(name)).collect()),
+        }
+    }
+
+    /// Whether there is a field of these names in a value of type `of`; an error if the way is barred.
+    fn reach(&self, of: TypeId, names: &[Arc<str>]) -> Result<bool, &'static str> {
+        let [name, rest @ ..] = names else { return Ok(true) };
+        match &self.types[of] {
+            Type::Record(members) => {
+                members.iter().find(|(member, _)| *member == **name).map_or(Ok(false), |(_, of)| self.reach(*of, rest))
+            }
+            Type::Union(variants) => {
+                let reached = variants.iter().filter(|v| !matches!(self.types[**v], Type::Union(_)));
+                let reached: Vec<_> = reached.map(|variant| self.reach(*variant, names)).collect();
+                let barred = reached.iter().find(|reached| reached.is_err()).copied();
+                if reached.contains(&Ok(true)) { Ok(true) } else { barred.unwrap_or(Ok(false)) }
+            }
+            Type::Null => Ok(false),
+            Type::Array(_) => Err("an array"),
+            Type::Map(_) => Err("a map"),
+            _ => Err("a single value"),
+        }
     }
 
     /// Decodes one datum; bytes after it are malformed.
     pub fn decode<'a>(&self, payload: &'a [u8], max_record_bytes: usize) -> Result<Record<'a>, Reject> {
-        if self.fields.is_empty() && payload.is_empty() {
+        if self.steps.is_empty() && payload.is_empty() {
             return Ok(Record::new(self.width));
         }
         check_size(payload, max_record_bytes)?;
         let mut cursor = Cursor::new(&self.types, payload);
-        let mut record = Record::new(self.width);
-        for field in &self.fields {
-            match field.slot {
-                Some(slot) => {
-                    record.values[slot] = cursor.value(field.of, field.iso).map_err(|c| Reject::field(c, slot))?;
-                }
-                None => cursor.skip(field.of, 1).map_err(Reject::record)?,
-            }
-        }
-        if cursor.is_at_end() { Ok(record) } else { Err(malformed()) }
+        let mut record = Record::new(self.envelope.slots(self.width));
+        self.steps.iter().try_for_each(|step| take(step, &mut cursor, 1, &mut record))?;
+        if cursor.is_at_end() { self.envelope.open(record, self.width) } else { Err(malformed()) }
     }
 
     /// How many bytes the first datum in `bytes` takes, read no further than needed.
     pub fn measure(&self, bytes: &[u8]) -> Result<usize, RejectCode> {
         let mut cursor = Cursor::measuring(&self.types, bytes);
-        self.fields.iter().try_for_each(|field| cursor.skip(field.of, 1))?;
+        cursor.skip(self.root, 0)?;
         Ok(bytes.len() - cursor.remaining())
     }
+}
+
+/// The step for a value of type `of` at `fields`. Recurses once per name of a path.
+fn step(types: &[Type], of: TypeId, fields: &PathTree, iso: &impl Fn(usize) -> bool) -> Step {
+    if let PathTree::Leaf(slot) = fields {
+        return Step::Read { slot: *slot, of, iso: iso(*slot) };
+    }
+    let blocked = || Step::Blocked(fields.leaves().first().copied());
+    match &types[of] {
+        Type::Record(members) => {
+            let member = |(name, of): &(String, TypeId)| match fields.get(name) {
+                Some(inner) => step(types, *of, inner, iso),
+                None => Step::Skip(*of),
+            };
+            Step::Record(members.iter().map(member).collect())
+        }
+        Type::Union(variants) => {
+            let variant = |of: &TypeId| match types[*of] {
+                // The specification forbids a union directly inside a union.
+                Type::Union(_) => blocked(),
+                _ => step(types, *of, fields, iso),
+            };
+            Step::Union(variants.iter().map(variant).collect())
+        }
+        Type::Null => Step::Null(fields.leaves()),
+        _ => blocked(),
+    }
+}
+
+/// Reads one value, `depth` records deep.
+fn take<'a>(step: &Step, cursor: &mut Cursor<'_, 'a>, depth: usize, record: &mut Record<'a>) -> Result<(), Reject> {
+    match step {
+        Step::Read { slot, of, iso } => {
+            record.values[*slot] = cursor.value(*of, *iso).map_err(|code| Reject::field(code, *slot))?;
+        }
+        Step::Skip(of) => cursor.skip(*of, depth).map_err(Reject::record)?,
+        Step::Record(steps) => steps.iter().try_for_each(|step| take(step, cursor, depth + 1, record))?,
+        Step::Union(variants) => {
+            let variant = cursor.index(variants.len()).map_err(Reject::record)?;
+            take(&variants[variant], cursor, depth, record)?;
+        }
+        Step::Null(slots) => slots.iter().for_each(|slot| record.values[*slot] = Value::Null),
+        Step::Blocked(field) => return Err(Reject { code: RejectCode::NotAnObject, field: *field }),
+    }
+    Ok(())
 }
 
 struct Compiler {

@@ -203,7 +203,7 @@ fn evolution_drops_what_is_new_and_misses_what_is_gone() {
     let record = plan.decode(&payload, 100).unwrap();
     assert!(record.values[0] == Value::Number("1099511627776".into()) && record.values[1] == Value::Missing);
     let missing = AvroDecoder::new(&schema, new.as_ref().unwrap(), 100).err();
-    assert_eq!(missing, Some(CodecError::MissingFields(vec!["zip".into()])));
+    assert_eq!(missing, Some(CodecError::MissingFields(vec![("zip".into(), None)])));
     assert_eq!(Plan::new(&schema, &apache_avro::Schema::Int).err(), Some(CodecError::NotARecord));
 }
 
@@ -312,7 +312,7 @@ fn broken_containers_are_errors() {
     encoder.header(&mut bytes);
     let header = bytes.len();
     encoder.row(&PublishedRow { quasi: &["canary"], values: &[] }, &mut bytes).unwrap();
-    encoder.finish(&mut bytes);
+    encoder.finish(&mut bytes).unwrap();
     let read = |bytes: &[u8]| -> Result<usize, container::ContainerError> {
         let mut reader = ContainerReader::open(bytes)?;
         let mut count = 0;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::config::file::scalar::RawShare;
 use crate::config::file::{At, nearest};
 use crate::config::raw::{
-    RawAlphaK, RawCondition, RawConfidential, RawCriterion, RawDistance, RawK, RawLDiversity, RawLkc, RawPolicy,
-    RawSentence, RawSequential, RawTCloseness, RawVariant,
+    RawAlphaK, RawCondition, RawConfidential, RawCriterion, RawDistance, RawK, RawKAnonymity, RawLDiversity, RawLkc,
+    RawPolicy, RawSentence, RawSequential, RawTCloseness, RawVariant,
 };
 use crate::model::confidential::{Field, Formula, MAX_SENTENCES, Sentence};
 use crate::model::hierarchy::Hierarchy;
@@ -35,8 +35,12 @@ pub(super) fn build(context: &Context<'_>) -> Vec<Criterion> {
     if sentences > MAX_SENTENCES {
         at.refuse(format!("{sentences} confidential sentences are too many: write at most {MAX_SENTENCES}"));
     }
-    let floor =
-        |c: &RawCriterion| matches!(c, RawCriterion::KAnonymity(_) | RawCriterion::AlphaK(_) | RawCriterion::Lkc(_));
+    let floor = |c: &RawCriterion| match c {
+        RawCriterion::KAnonymity(raw) => raw.of_classes().is_some(),
+        RawCriterion::AlphaK(raw) => raw.over.is_none(),
+        RawCriterion::Lkc(_) => true,
+        _ => false,
+    };
     if !raw.is_empty() && !raw.iter().any(floor) && !context.at.lost("privacy") {
         at.warn(
             "no criterion asks for a number of people: a class may be one person with several records; add \
@@ -81,18 +85,66 @@ pub(super) fn sequential(raw: &RawSequential, context: &Context<'_>) -> Option<S
 impl Context<'_> {
     fn criterion(&self, raw: &RawCriterion, at: At<'_>) -> Option<Criterion> {
         match raw {
-            RawCriterion::KAnonymity(k) => Some(Criterion::KAnonymity(self.k(*k, at.key("k-anonymity")))),
-            RawCriterion::LDiversity(raw) => self.l_diversity(raw, at.key("l-diversity")),
+            RawCriterion::KAnonymity(raw) => self.k_anonymity(raw, at.key("k-anonymity")),
+            RawCriterion::LDiversity(raw) => {
+                let at = at.key("l-diversity");
+                self.over(self.l_diversity(raw, at), raw.over.as_deref(), at)
+            }
             RawCriterion::TCloseness(raw) => self.t_closeness(raw, at.key("t-closeness")),
             RawCriterion::PSensitive(raw) => {
-                let field = self.field(&raw.field, at.key("p-sensitive").key("field"))?;
-                Some(Criterion::PSensitive { field, p: raw.p })
+                let at = at.key("p-sensitive");
+                let field = self.field(&raw.field, at.key("field"))?;
+                self.over(Some(Criterion::PSensitive { field, p: raw.p }), raw.over.as_deref(), at)
             }
-            RawCriterion::AlphaK(raw) => self.alpha_k(raw, at.key("alpha-k")),
+            RawCriterion::AlphaK(raw) => {
+                let at = at.key("alpha-k");
+                self.over(self.alpha_k(raw, at), raw.over.as_deref(), at)
+            }
             RawCriterion::Lkc(raw) => self.lkc(raw, at.key("lkc")),
             RawCriterion::Confidential(raw) => self.confidential(raw, at.key("confidential")),
             RawCriterion::MinSecurity(least) => Some(Criterion::MinSecurity(least.0)),
         }
+    }
+
+    fn k_anonymity(&self, raw: &RawKAnonymity, at: At<'_>) -> Option<Criterion> {
+        match raw {
+            RawKAnonymity::K(k) => Some(Criterion::KAnonymity(self.k(*k, at))),
+            RawKAnonymity::Over(raw) => {
+                let criterion = Criterion::KAnonymity(self.k(raw.k, at.key("k")));
+                self.over(Some(criterion), raw.over.as_deref(), at)
+            }
+        }
+    }
+
+    /// The criterion over these quasi-identifiers; as it is if they are all.
+    fn over(&self, criterion: Option<Criterion>, names: Option<&[String]>, at: At<'_>) -> Option<Criterion> {
+        let Some(names) = names else { return criterion };
+        let at = at.key("over");
+        if names.is_empty() {
+            at.refuse("`over` names no quasi-identifier: name at least one, or leave it out for all");
+            return None;
+        }
+        let quasi = || self.policy.quasi_identifiers.iter().map(|q| q.name.as_str());
+        let mut known = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            let at = at.index(i);
+            match quasi().position(|q| q == name) {
+                Some(index) if known.contains(&index) => {
+                    at.refuse(format!("{} is in `over` twice: keep one", at.show(name)));
+                }
+                Some(index) => known.push(index),
+                None if self.at.lost("quasi_identifiers") => return None,
+                None => {
+                    let near = nearest(name, quasi()).filter(|_| !self.at.key("quasi_identifiers").is_from_outside());
+                    let remedy = near.map_or_else(|| "add it there".into(), |near| format!("did you mean `{near}`?"));
+                    at.refuse(format!("{} is not listed under `quasi_identifiers`: {remedy}", at.show(name)));
+                    return None;
+                }
+            }
+        }
+        known.sort_unstable();
+        let all = known.len() == self.policy.quasi_identifiers.len();
+        criterion.map(|own| if all { own } else { Criterion::Over { known, criterion: Box::new(own) } })
     }
 
     fn k(&self, k: RawK, at: At<'_>) -> K {
@@ -237,8 +289,15 @@ impl Context<'_> {
                 all: raw.all.clone(),
                 any: raw.any.clone(),
             };
-            let says = self.formula(&own, at);
-            let when = raw.when.as_ref().map(|when| self.formula(when, at.key("when")));
+            let says = self.formula(&own, false, at);
+            let when = raw.when.as_ref().map(|when| self.formula(when, true, at.key("when")));
+            if let Some(prior) = raw.prior.filter(|share| share.0 <= 0.0 || share.0 >= 1.0) {
+                let at = at.key("prior");
+                at.refuse(format!(
+                    "prior = {} is certain, and nothing is learnt: write a share in between",
+                    at.show(prior.0)
+                ));
+            }
             Some(Sentence {
                 name: raw.name.clone().unwrap_or_else(|| (i + 1).to_string()),
                 says: says?,
@@ -247,13 +306,15 @@ impl Context<'_> {
                     None => None,
                 },
                 damage: raw.damage.unwrap_or(1.0),
+                prior: raw.prior.map(|share| share.0),
             })
         };
         let sentences: Vec<Option<Sentence>> = raw.sentences.iter().enumerate().map(sentence).collect();
         sentences.into_iter().collect::<Option<Vec<_>>>().map(Criterion::Confidential)
     }
 
-    fn formula(&self, raw: &RawCondition, at: At<'_>) -> Option<Formula> {
+    /// `private` fields count in conditions only: a sentence about them says nothing of what is published.
+    fn formula(&self, raw: &RawCondition, private: bool, at: At<'_>) -> Option<Formula> {
         if at.lost_any() {
             return None;
         }
@@ -272,19 +333,21 @@ impl Context<'_> {
                 at.refuse(format!("`{key}` is empty: write at least one condition"));
             }
             let formulas: Vec<Option<Formula>> =
-                list.iter().enumerate().map(|(i, raw)| self.formula(raw, at.index(i))).collect();
+                list.iter().enumerate().map(|(i, raw)| self.formula(raw, private, at.index(i))).collect();
             formulas.into_iter().collect::<Option<Vec<_>>>().filter(|f| !f.is_empty())
         };
         match (&raw.all, &raw.any, &raw.not, &raw.field) {
             (Some(list), ..) => several("all", list).map(Formula::All),
             (_, Some(list), ..) => several("any", list).map(Formula::Any),
-            (.., Some(not), _) => self.formula(not, at.key("not")).map(|formula| Formula::Not(Box::new(formula))),
-            (.., Some(name)) => self.atom(name, raw, at),
+            (.., Some(not), _) => {
+                self.formula(not, private, at.key("not")).map(|formula| Formula::Not(Box::new(formula)))
+            }
+            (.., Some(name)) => self.atom(name, raw, private, at),
             _ => None,
         }
     }
 
-    fn atom(&self, name: &str, raw: &RawCondition, at: At<'_>) -> Option<Formula> {
+    fn atom(&self, name: &str, raw: &RawCondition, private: bool, at: At<'_>) -> Option<Formula> {
         let values = match (&raw.equals, &raw.values) {
             (Some(value), None) => vec![value.0.clone()],
             (None, Some(values)) if !values.is_empty() => values.iter().map(|v| v.0.clone()).collect(),
@@ -299,12 +362,17 @@ impl Context<'_> {
         }
         let sensitive = self.policy.sensitive.iter().position(|s| s.name == name).map(Field::Sensitive);
         let kept = self.policy.keep.iter().position(|k| k.name() == name).map(Field::Kept);
-        let field = sensitive.or(kept);
+        // Private fields follow the kept ones in a row.
+        let own = |list: &[String]| {
+            list.iter().position(|own| own == name).map(|at| Field::Kept(self.policy.keep.len() + at))
+        };
+        let field = sensitive.or(kept).or_else(|| own(&self.policy.private).filter(|_| private));
         if field.is_none() && !self.at.lost("sensitive") && !self.at.lost("keep") {
             let at = at.key("field");
             let name = at.show(name);
             at.refuse(format!(
-                "the field {name} is neither `sensitive` nor in `keep`: only what is published as it is can be checked"
+                "the field {name} is neither `sensitive` nor in `keep`: only what is published as it is can be checked{}",
+                if private { "; a condition may also name a field of `private`" } else { "" }
             ));
         }
         Some(Formula::In(field?, values))
@@ -360,6 +428,7 @@ pub(super) fn parts(criterion: &Criterion) -> Vec<String> {
             let mut parts = texts("confidential", &[&sentences.len()]);
             for sentence in sentences {
                 parts.push(sentence.damage.to_string());
+                parts.extend(sentence.prior.map(|prior| format!("prior {prior}")));
                 formula_parts(&sentence.says, &mut parts);
                 parts.push(if sentence.when.is_some() { "when" } else { "always" }.to_owned());
                 sentence.when.iter().for_each(|when| formula_parts(when, &mut parts));
@@ -367,6 +436,10 @@ pub(super) fn parts(criterion: &Criterion) -> Vec<String> {
             parts
         }
         Criterion::MinSecurity(least) => texts("min-security", &[least]),
+        Criterion::Over { known, criterion } => {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            [texts("over", &[&known.join(" ")]), self::parts(criterion)].concat()
+        }
     }
 }
 

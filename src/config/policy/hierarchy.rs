@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use crate::config::file::{self, At};
-use crate::config::raw::{RawDate, RawHierarchy, RawTree};
-use crate::model::hierarchy::{Date, DateSpec, Hierarchy, HierarchyError, IntervalSpec, PrefixSpec, TreeSpec};
+use crate::config::raw::{RawDate, RawDecimalMark, RawHierarchy, RawTree};
+use crate::model::hierarchy::{
+    Date, DateSpec, GeohashSpec, Hierarchy, HierarchyError, IntervalSpec, IpSpec, PrefixSpec, TreeSpec,
+};
 
 /// Larger: a wrong path (a device, a database) fills the memory. Smaller: real hierarchies of a million values no longer fit.
 const MAX_CSV_BYTES: u64 = 256 * 1024 * 1024;
@@ -31,12 +33,23 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<Built
                 max: raw.max.0,
                 origin: raw.origin.map(|o| o.0).unwrap_or_default(),
                 open: raw.open,
+                decimal_comma: raw.decimal == RawDecimalMark::Comma,
             }),
         ),
         RawHierarchy::Prefix(raw) => {
             let digits = PrefixSpec::new(raw.length);
             let (alphabet, mask) = (raw.alphabet.unwrap_or(digits.alphabet), raw.mask.unwrap_or(digits.mask));
-            ("prefix", Hierarchy::prefix(PrefixSpec { alphabet, mask, ..digits }))
+            let min_length = raw.min_length;
+            ("prefix", Hierarchy::prefix(PrefixSpec { min_length, alphabet, mask, ..digits }))
+        }
+        RawHierarchy::Ip(raw) => {
+            let usual = IpSpec::default();
+            let (v4, v6) = (raw.v4.clone().unwrap_or(usual.v4), raw.v6.clone().unwrap_or(usual.v6));
+            ("ip", Hierarchy::ip(IpSpec { v4, v6 }))
+        }
+        RawHierarchy::Geohash(raw) => {
+            let lengths = raw.lengths.clone().unwrap_or(GeohashSpec::default().lengths);
+            ("geohash", Hierarchy::geohash(GeohashSpec { lengths }))
         }
         RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"))?)),
         RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![root.clone()] })),
@@ -72,8 +85,13 @@ fn blamed<'a>(at: At<'a>, error: &HierarchyError) -> At<'a> {
         ("width", "widths"),
         ("min ", "min"),
         ("alphabet", "alphabet"),
+        ("min_length", "min_length"),
+        ("in v4", "v4"),
+        ("in v6", "v6"),
+        ("length", "lengths"),
         ("length", "length"),
         ("mask", "mask"),
+        ("format", "formats"),
         ("format", "format"),
         ("unit", "units"),
         ("week", "units"),
@@ -130,6 +148,18 @@ fn dates(raw: &RawDate, at: At<'_>) -> Option<DateSpec> {
         date
     };
     let (min, max) = (day("min", &raw.min), day("max", &raw.max));
-    let spec = DateSpec { units: raw.units.clone(), min, max, format: raw.format.clone() };
+    let formats = match (&raw.formats, &raw.format) {
+        (Some(_), Some(_)) => {
+            at.key("format").refuse("`format` and `formats` say the same: write `formats` alone");
+            return None;
+        }
+        (Some(formats), None) if formats.is_empty() => {
+            at.key("formats").refuse("`formats` is empty: write some, such as [iso, \"%d.%m.%Y\"], or leave it away");
+            return None;
+        }
+        (Some(formats), None) => formats.clone(),
+        (None, format) => format.iter().cloned().collect(),
+    };
+    let spec = DateSpec { units: raw.units.clone(), min, max, formats };
     (at.problems() == before).then_some(spec)
 }

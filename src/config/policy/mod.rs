@@ -1,5 +1,6 @@
 //! The `policy` section: checks its sense and builds the [`Policy`].
 
+mod audience;
 mod criteria;
 mod fingerprint;
 mod hierarchy;
@@ -12,12 +13,13 @@ use std::time::Duration;
 
 use self::fingerprint::Fingerprint;
 use super::file::At;
-use super::raw::{RawAction, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
+use super::raw::{RawAction, RawAudience, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
 use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{
     Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
-use crate::model::schema::{Role, Schema};
+use crate::model::release::audience::Audience;
+use crate::model::schema::{Envelope, Path as FieldPath, Role, Schema};
 
 /// Longer: held records pile up, and with them offsets that cannot be committed. Shorter: slow streams suppress what the
 /// next window could have published.
@@ -33,6 +35,10 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) max_records: Option<(u64, String)>,
     /// The field that holds the event time, and where it is named.
     pub(super) event_time: Option<(&'a str, At<'a>)>,
+    /// Who gets a table of its own, and where that is said.
+    pub(super) audiences: (&'a [RawAudience], At<'a>),
+    /// What stands around the rows of the input, and where the file says so.
+    pub(super) envelope: Option<(Envelope, At<'a>)>,
 }
 
 /// What could be built of the policy.
@@ -45,17 +51,18 @@ pub(super) struct BuiltPolicy {
     pub(super) complete: bool,
     /// The whole policy; `None` if there was any problem.
     pub(super) policy: Option<Policy>,
+    /// Who gets a table of its own.
+    pub(super) audiences: Vec<Audience>,
 }
 
 /// Builds the policy as far as it can be built; problems say what is missing.
 pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> BuiltPolicy {
     let before = at.problems();
     check_roles(raw, at, around);
+    check_envelope(raw, at, around);
 
+    check_empty(raw, at);
     let quasi_at = at.key("quasi_identifiers");
-    if raw.quasi_identifiers.is_empty() && quasi_at.is_present() && !at.lost("quasi_identifiers") {
-        quasi_at.refuse("`quasi_identifiers` is empty: name at least one field that identifies people");
-    }
     let mut hash = Fingerprint::new();
     let (mut quasi, mut shown) = (Vec::new(), Vec::new());
     for (i, field) in raw.quasi_identifiers.iter().enumerate() {
@@ -64,10 +71,6 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
             quasi.push(built);
             shown.push(at.key("name").show(&field.name));
         }
-    }
-    let privacy_at = at.key("privacy");
-    if raw.privacy.is_empty() && privacy_at.is_present() && !at.lost("privacy") {
-        privacy_at.refuse("`privacy` is empty: write at least one criterion, such as { k-anonymity: 5 }");
     }
     let hierarchies = sensitive_hierarchies(raw, at.key("sensitive"), around.base, &mut hash);
     let max_records = around.max_records.as_ref();
@@ -82,8 +85,12 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
     if complete {
         render::check(raw, at, &quasi);
     }
+    let audiences = match complete {
+        true => audience::build(around.audiences, raw, &mut quasi, &mut hash),
+        false => Vec::new(),
+    };
     if at.problems() > before {
-        return BuiltPolicy { quasi, shown, complete, policy: None };
+        return BuiltPolicy { quasi, shown, complete, policy: None, audiences };
     }
     let mut policy = Policy {
         schema: schema(raw, at, around),
@@ -100,7 +107,19 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         fingerprint: String::new(),
     };
     policy.fingerprint = fingerprint(&policy, hash);
-    BuiltPolicy { quasi, shown, complete, policy: Some(policy) }
+    BuiltPolicy { quasi, shown, complete, policy: Some(policy), audiences }
+}
+
+/// Lists that need an entry.
+fn check_empty(raw: &RawPolicy, at: At<'_>) {
+    let empty = |key: &str, is_empty: bool| is_empty && at.key(key).is_present() && !at.lost(key);
+    if empty("quasi_identifiers", raw.quasi_identifiers.is_empty()) {
+        let at = at.key("quasi_identifiers");
+        at.refuse("`quasi_identifiers` is empty: name at least one field that identifies people");
+    }
+    if empty("privacy", raw.privacy.is_empty()) {
+        at.key("privacy").refuse("`privacy` is empty: write at least one criterion, such as { k-anonymity: 5 }");
+    }
 }
 
 /// Every (name, role) of the policy with its place, in the order of the schema.
@@ -122,6 +141,9 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
         };
         roles.push((field.name(), role, at));
     }
+    for (i, name) in raw.private.iter().enumerate() {
+        roles.push((name.as_str(), Role::Private, at.key("private").index(i)));
+    }
     for (i, name) in raw.identifiers.iter().enumerate() {
         roles.push((name.as_str(), Role::Identifier, identifiers.index(i)));
     }
@@ -132,18 +154,28 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
 
 fn schema(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> Schema {
     let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
-    Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time))
+    let mut schema = Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time));
+    schema.envelope = around.envelope.map_or(Envelope::None, |(envelope, _)| envelope);
+    schema
 }
 
-/// No name is empty or twice in a role, and no two roles of a name contradict each other.
+/// Every name is a path, none is twice in a role, no two roles of a name contradict each other, and no two paths collide.
 fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &PolicySurroundings<'a>) {
     let mut roles = roles(raw, at);
     roles.extend(around.event_time.map(|(name, at)| (name, Role::EventTime, at)));
     let mut seen: HashMap<&str, Vec<(Role, usize)>> = HashMap::new();
+    let mut paths: Vec<(FieldPath, usize)> = Vec::new();
     for (name, role, at) in roles {
         if name.trim().is_empty() {
             at.refuse(format!("a {} has an empty name: write the field's name", called(role)));
             continue;
+        }
+        match path(name, at) {
+            Some(path) => {
+                check_collision(&path, at, &paths);
+                paths.push((path, at.line));
+            }
+            None => continue,
         }
         let earlier = seen.entry(name).or_default();
         let clash = earlier.iter().find_map(|&(other, line)| conflict(other, role).map(|why| (other, line, why)));
@@ -159,11 +191,45 @@ fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &PolicySurroundings<'
     }
 }
 
+/// Change events tell of one person several times.
+fn check_envelope(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) {
+    if let Some((_, at)) = around.envelope.filter(|_| raw.subject.is_none() && !at.lost("subject")) {
+        at.refuse(
+            "an update is one more record of the same person: name the field that says whom a row is about under \
+             `policy.subject`, such as its primary key",
+        );
+    }
+}
+
+/// The path that a field's name is, written in its one spelling.
+pub(super) fn path(name: &str, at: At<'_>) -> Option<FieldPath> {
+    match FieldPath::parse(name) {
+        Ok(path) if **path.text() == *name => return Some(path),
+        Ok(path) => at.refuse(format!("{} needs no quotes: write {}", at.show(name), at.show(path.text()))),
+        Err(error) => at.refuse(format!("the field {} {error}", at.show(name))),
+    }
+    None
+}
+
+/// No path is part of another, and no two paths are one column of a flat file.
+fn check_collision(path: &FieldPath, at: At<'_>, earlier: &[(FieldPath, usize)]) {
+    let clash = |other: &FieldPath| other != path && (path.contains(other) || other.contains(path));
+    if let Some((other, line)) = earlier.iter().find(|(other, _)| clash(other)) {
+        let (part, whole) = if path.contains(other) { (other, path) } else { (path, other) };
+        let [part, whole] = [part, whole].map(|path| at.show(path.text()));
+        at.refuse(format!("{part} is a part of {whole} (see line {line}): name the parts or the whole, not both"));
+    } else if let Some((other, line)) = earlier.iter().find(|(o, _)| o != path && o.column() == path.column()) {
+        let [name, other] = [path, other].map(|path| at.show(path.text()));
+        at.refuse(format!("{name} and {other} on line {line} are the same column of a flat file: name one of them"));
+    }
+}
+
 fn called(role: Role) -> &'static str {
     match role {
         Role::Quasi => "quasi-identifier",
         Role::Sensitive => "sensitive field",
         Role::Insensitive | Role::Reviewed => "kept field",
+        Role::Private => "private field",
         Role::Identifier => "identifier",
         Role::Subject => "subject",
         Role::Label => "label",
@@ -173,17 +239,23 @@ fn called(role: Role) -> &'static str {
 
 /// Why a field cannot have both roles; `None` if it can. Symmetric.
 fn conflict(a: Role, b: Role) -> Option<&'static str> {
-    use Role::{EventTime, Identifier, Insensitive, Label, Quasi, Reviewed, Sensitive, Subject};
+    use Role::{EventTime, Identifier, Insensitive, Label, Private, Quasi, Reviewed, Sensitive, Subject};
     // For what else it may be it makes no difference that somebody has looked at it.
     let [a, b] = [a, b].map(|role| if role == Reviewed { Insensitive } else { role });
     let either = |x: Role, y: Role| (a, b) == (x, y) || (a, b) == (y, x);
     let with = |x: Role| a == x || b == x;
     if a == b {
         Some("keep one")
-    } else if with(Identifier) && (with(Subject) || with(EventTime) || with(Label)) {
+    } else if with(Identifier) && (with(Subject) || with(EventTime) || with(Label) || with(Private)) {
         Some("an identifier is never read; remove it from `identifiers`")
     } else if with(Identifier) {
         Some("an identifier is never published; keep one of the two")
+    } else if with(Private) && (with(Insensitive) || with(Sensitive)) {
+        Some(
+            "a private field is never published, and this one can be named in conditions as it is; keep one of the two",
+        )
+    } else if with(Private) {
+        None
     } else if with(Subject) && !with(EventTime) && !with(Label) {
         Some("the subject is never published; keep one of the two")
     } else if either(Quasi, Sensitive) {
@@ -288,6 +360,7 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
         ("sensitive", schema.sensitive.as_slice()),
         ("keep", schema.keep.as_slice()),
         ("reviewed", schema.reviewed.as_slice()),
+        ("private", schema.private.as_slice()),
         ("subject", schema.subject.as_slice()),
         ("label", schema.label.as_slice()),
     ] {
@@ -316,6 +389,9 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     // Full-domain is the rule, and a search of cuts was told by its algorithm alone.
     if policy.recoding == RecodingKind::Local {
         parts(&["recoding", policy.recoding.as_str()]);
+    }
+    if policy.schema.envelope == Envelope::Debezium {
+        parts(&["envelope", "debezium"]);
     }
     if let Some(s) = &policy.sequential {
         parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);

@@ -57,8 +57,8 @@ pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier]) {
         ));
     }
     let counts_people = |criterion: &RawCriterion| match criterion {
-        RawCriterion::KAnonymity(k) => k.0 > 1,
-        RawCriterion::AlphaK(raw) => raw.k.0 > 1,
+        RawCriterion::KAnonymity(raw) => raw.of_classes().is_some_and(|k| k > 1),
+        RawCriterion::AlphaK(raw) => raw.over.is_none() && raw.k.0 > 1,
         RawCriterion::Lkc(raw) => raw.k.0 > 1,
         _ => false,
     };

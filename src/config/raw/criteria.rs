@@ -8,9 +8,10 @@ use crate::config::file::scalar::{RawScalar, RawShare};
 /// A privacy criterion.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) enum RawCriterion {
-    /// Every class holds at least this many distinct subjects.
+    /// Every class holds at least this many distinct subjects: a number, or `{ k: 10, over: [age, zip] }` for the classes over some
+    /// quasi-identifiers; several times if there are several outside sources.
     #[serde(rename = "k-anonymity")]
-    KAnonymity(RawK),
+    KAnonymity(RawKAnonymity),
     /// Every class is diverse in a sensitive field; records without a value add nothing to it.
     #[serde(rename = "l-diversity")]
     LDiversity(RawLDiversity),
@@ -41,6 +42,37 @@ pub(crate) enum RawCriterion {
 #[schemars(inline)]
 pub(crate) struct RawK(#[schemars(range(min = 1, max = 10_000_000))] pub u32);
 
+/// A class size, of all quasi-identifiers or of some.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum RawKAnonymity {
+    /// Of the classes of the release.
+    K(RawK),
+    /// Of the classes over some quasi-identifiers.
+    Over(RawKOver),
+}
+
+impl RawKAnonymity {
+    /// The class size that is asked of the classes of the release, if any.
+    pub(crate) fn of_classes(&self) -> Option<u32> {
+        match self {
+            Self::K(k) | Self::Over(RawKOver { k, over: None }) => Some(k.0),
+            Self::Over(_) => None,
+        }
+    }
+}
+
+/// A class size, and over which quasi-identifiers.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawKOver {
+    /// The smallest class, in distinct subjects.
+    pub k: RawK,
+    /// The quasi-identifiers of an outside source: asked of everybody who looks alike in these. Default: all.
+    #[serde(default)]
+    pub over: Option<Vec<String>>,
+}
+
 /// l-diversity of one sensitive field.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +89,9 @@ pub(crate) struct RawLDiversity {
     #[serde(default)]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub c: Option<f64>,
+    /// The quasi-identifiers of an outside source: asked of everybody who looks alike in these. Default: all.
+    #[serde(default)]
+    pub over: Option<Vec<String>>,
 }
 
 /// How diversity is measured.
@@ -111,6 +146,9 @@ pub(crate) struct RawPSensitive {
     /// How many different values; 2 or more.
     #[schemars(range(min = 2, max = 10_000_000))]
     pub p: u32,
+    /// The quasi-identifiers of an outside source: asked of everybody who looks alike in these. Default: all.
+    #[serde(default)]
+    pub over: Option<Vec<String>>,
 }
 
 /// Class size and share of one sensitive field.
@@ -123,6 +161,9 @@ pub(crate) struct RawAlphaK {
     pub alpha: RawShare,
     /// The smallest class, in distinct subjects.
     pub k: RawK,
+    /// The quasi-identifiers of an outside source: asked of everybody who looks alike in these. Default: all.
+    #[serde(default)]
+    pub over: Option<Vec<String>>,
 }
 
 /// What somebody learns who knows few attributes.
@@ -170,12 +211,15 @@ pub(crate) struct RawSentence {
     pub all: Option<Vec<RawCondition>>,
     /// At least one of these holds.
     pub any: Option<Vec<RawCondition>>,
-    /// For which records it is confidential. Default: for all.
+    /// For which records it is confidential; may name `private` fields, such as consent. Default: for all.
     pub when: Option<RawCondition>,
     /// How bad it is if it becomes known, relative to the other sentences about the same record; from 0.000001 to 1000000.
     /// Default: 1.
     #[schemars(range(min = 0.000_001, max = 1_000_000))]
     pub damage: Option<f64>,
+    /// How likely it is in the population, above 0 and below 1: a class that makes it no likelier than that carries no risk.
+    /// Default: how often it holds in the release.
+    pub prior: Option<RawShare>,
 }
 
 /// A condition on one record: `{ field: x, equals: 1 }`, `{ field: x, in: [1, 2] }`, `{ not: .. }`, `{ all: [..] }` or

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::file::scalar::{RawDuration, RawProperty, RawSecret};
-use crate::kafka::client::{OnGap, Start};
+use crate::kafka::client::{OnGap, Rebalance, Start};
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
 ///
@@ -30,6 +30,8 @@ pub(crate) struct RawKafkaSource {
     pub group: Option<String>,
     /// How messages are encoded. Default: `json`.
     pub format: Option<RawMessageFormat>,
+    /// What stands around the row in a message. Default: nothing.
+    pub envelope: Option<RawEnvelope>,
     /// With `format: avro`: the file with the schema that all messages were written with.
     pub schema: Option<PathBuf>,
     /// With `format: confluent-avro`: where the schemas come from.
@@ -38,12 +40,31 @@ pub(crate) struct RawKafkaSource {
     pub start: Start,
     /// What to do where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
     pub on_gap: OnGap,
+    /// What moves when a member of the group comes or goes. Default: `range`. The others keep the open windows of members whose
+    /// partitions stay, and need tumbling windows without `policy.sequential`. All members of a group write the same; to change
+    /// it, stop all of them first.
+    pub rebalance: Rebalance,
     /// Encrypts the connections. Default: absent, they are in clear.
     pub tls: Option<RawTls>,
-    /// Logs in. Default: absent, nobody asks.
+    /// Logs in by password. Default: absent, nobody asks.
     pub sasl: Option<RawSasl>,
+    /// Logs in by tokens of a token endpoint (OAUTHBEARER). Default: absent.
+    pub oauth: Option<RawOAuth>,
+    /// Logs in to Amazon MSK by IAM. Default: absent.
+    pub aws: Option<RawAws>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     pub properties: BTreeMap<String, RawProperty>,
+}
+
+/// What stands around the row in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RawEnvelope {
+    /// Change events of Debezium, with or without their schema part. The policy names the fields of the row (`born`, not
+    /// `after.born`). A row that was created, read or updated is a record; `before` is not read. A delete retracts records that
+    /// wait under its key, as a tombstone does. Transaction markers, heartbeats and truncates are rejected as `no_row`. Needs
+    /// `policy.subject`, because an update is one more record of the same person.
+    Debezium,
 }
 
 /// Topics to write, each release in one transaction together with the offsets that it finishes; so the cluster is the
@@ -83,8 +104,12 @@ pub(crate) struct RawKafkaSink {
     pub registry: Option<RawRegistry>,
     /// Encrypts the connections. Default: as in the source.
     pub tls: Option<RawTls>,
-    /// Logs in. Default: as in the source.
+    /// Logs in by password. Default: as in the source.
     pub sasl: Option<RawSasl>,
+    /// Logs in by tokens of a token endpoint (OAUTHBEARER). Default: as in the source.
+    pub oauth: Option<RawOAuth>,
+    /// Logs in to Amazon MSK by IAM. Default: as in the source.
+    pub aws: Option<RawAws>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     /// The source's properties that are about connections count here too.
     pub properties: BTreeMap<String, RawProperty>,
@@ -150,6 +175,39 @@ pub(crate) struct RawSasl {
     pub username: Option<String>,
     /// The password; from `${file:PATH}` or `${NAME}`.
     pub password: Option<RawSecret>,
+}
+
+/// A login by tokens (SASL OAUTHBEARER), with OpenID Connect's client credentials. Tokens are fetched when a client starts and renewed
+/// before they expire. `create_topics` does not go with it.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["token_endpoint", "client_id", "client_secret"], "x-section" = true))]
+pub(crate) struct RawOAuth {
+    /// The address that gives tokens, such as `https://login.example.com/oauth2/token`.
+    pub token_endpoint: Option<String>,
+    /// The name of the client.
+    pub client_id: Option<String>,
+    /// Its secret; from `${file:PATH}` or `${NAME}`.
+    pub client_secret: Option<RawSecret>,
+    /// The scope to ask for. Default: none.
+    pub scope: Option<String>,
+    /// The file with the authority that signs the endpoint's certificate, in PEM. Default: those of the system.
+    pub ca: Option<PathBuf>,
+}
+
+/// A login to Amazon MSK by IAM: a token that is signed with AWS credentials. Needs `tls: {}`. `create_topics` does not go with it.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["region", "access_key_id", "secret_access_key"], "x-section" = true))]
+pub(crate) struct RawAws {
+    /// The region of the cluster, such as `eu-central-1`.
+    pub region: Option<String>,
+    /// The name of the access key, such as `${AWS_ACCESS_KEY_ID}`.
+    pub access_key_id: Option<String>,
+    /// The access key; from `${file:PATH}` or `${AWS_SECRET_ACCESS_KEY}`.
+    pub secret_access_key: Option<RawSecret>,
+    /// The session of temporary credentials, such as `${AWS_SESSION_TOKEN}`. They are not renewed. Default: none.
+    pub session_token: Option<RawSecret>,
 }
 
 /// How the password is proven.

@@ -4,6 +4,7 @@
 //! the others. To add a criterion, a search parameter or a connector, add a variant or a field here, and its check in
 //! `config/policy/` or `config/stream/`; the structural check follows from the schema.
 
+mod audience;
 mod criteria;
 mod kafka;
 mod policy;
@@ -12,6 +13,7 @@ mod stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use audience::*;
 pub(crate) use criteria::*;
 pub(crate) use kafka::*;
 pub(crate) use policy::*;
@@ -33,6 +35,8 @@ pub(crate) struct RawConfig {
     pub source: Option<RawSource>,
     /// Where releases go. Default: `stdio`, one JSON object per line.
     pub sink: Option<RawSink>,
+    /// Readers with tables of their own, made of every release. Not with `stdio`. Default: none.
+    pub audiences: Vec<RawAudience>,
     /// Metrics, health and console over HTTP. Default: absent, nothing listens.
     pub http: Option<RawHttp>,
     /// Bounds that keep one bad record or one burst from taking the process down.

@@ -25,6 +25,8 @@ pub(crate) struct RawPolicy {
     /// every release in which it holds objects or lists, or in which more than half of its values belong to one person alone.
     /// Default: none, because every extra field can identify.
     pub keep: Vec<RawKeep>,
+    /// Fields that conditions of `confidential` read, such as consent; never published. Default: none.
+    pub private: Vec<String>,
     /// Direct identifiers, named so that nobody wonders: never read, never published. Default: none.
     pub identifiers: Vec<String>,
     /// The field that says whom a record is about: k counts distinct subjects; never published. Spellings of one name are
@@ -125,10 +127,15 @@ pub(crate) enum RawHierarchy {
     Csv(PathBuf),
     /// Numbers in intervals of growing width.
     Intervals(RawIntervals),
-    /// Codes of fixed length, masked from their end: 12345, 1234*, 123**, ...
+    /// Codes, masked from their end: 12345, 1234*, 123**, ...
     Prefix(RawPrefix),
     /// Dates truncated to units: a list of units, or a mapping with `units`.
     Date(RawDate),
+    /// IP addresses by networks: 10.1.2.3, 10.1.2.0/24, 10.1.0.0/16, ... `ip: {}` takes the usual networks.
+    Ip(RawIp),
+    /// Places in cells of growing size: geohashes, or texts such as `52.52,13.405` (latitude and longitude in degrees).
+    /// `geohash: {}` takes cells from 153 m to 1,250 km.
+    Geohash(RawGeohash),
     /// A tree written out here: `{ label: any, children: [ ... ] }`, or a list of such roots below `*`.
     Tree(RawTree),
     /// The value or nothing: any value is known, the top is `*`.
@@ -152,15 +159,56 @@ pub(crate) struct RawIntervals {
     /// Which ends take values beyond the range. Default: `none`, such values are unknown.
     #[serde(default)]
     pub open: Open,
+    /// The character before the fraction. With `comma`, points divide thousands: `1.234,5`, and `1.234` is 1234. Labels are
+    /// written with a point. Default: `point`.
+    #[serde(default)]
+    pub decimal: RawDecimalMark,
 }
 
-/// Codes of fixed length.
+/// The character before the fraction of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RawDecimalMark {
+    /// `1234.5`
+    #[default]
+    Point,
+    /// `1234,5`
+    Comma,
+}
+
+/// IP addresses.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawIp {
+    /// Prefix lengths of IPv4 networks, from long to short; one level each. Default: [24, 16, 8].
+    #[schemars(length(min = 1))]
+    pub v4: Option<Vec<u8>>,
+    /// Prefix lengths of IPv6 networks, as many. Default: [64, 48, 32].
+    #[schemars(length(min = 1))]
+    pub v6: Option<Vec<u8>>,
+}
+
+/// Places.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawGeohash {
+    /// Lengths of the geohashes, from long to short; the first is how exact a value is. Default: [7, 6, 5, 4, 3, 2].
+    #[schemars(length(min = 1))]
+    pub lengths: Option<Vec<u8>>,
+}
+
+/// Codes.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawPrefix {
     /// Characters per value; values of another length are unknown.
     #[schemars(range(min = 1))]
     pub length: u32,
+    /// The fewest characters of a value, where codes have several lengths, as the postal codes of several countries have. Then
+    /// blanks and hyphens are left out and letters are capital: `sw1a 1aa` is `SW1A1AA`. Default: `length`, as written.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub min_length: Option<u32>,
     /// How many different characters a position can hold; only the loss uses it. Default: 10, the digits.
     #[serde(default)]
     #[schemars(range(min = 2))]
@@ -192,9 +240,14 @@ pub(crate) struct RawDateSpec {
     /// The last day inside. Default: every late date is; losses count to 2099-12-31.
     #[serde(default)]
     pub max: Option<String>,
-    /// How dates are written in the input, in strptime letters such as `%d/%m/%Y`. Default: ISO 8601.
+    /// How dates are written in the input: strptime letters such as `%d/%m/%Y`, `iso` (ISO 8601), or a number since 1970 in
+    /// UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`. Default: `iso`. Logical dates of Avro and Parquet are `iso`.
     #[serde(default)]
     pub format: Option<String>,
+    /// Several of them, where one field holds dates in several formats; the first that reads a value decides. Default: `format`
+    /// alone.
+    #[serde(default)]
+    pub formats: Option<Vec<String>>,
 }
 
 /// A written-out tree.

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{RawKafkaSink, RawKafkaSource};
+use super::{RawEnvelope, RawKafkaSink, RawKafkaSource};
 use crate::codec::Format;
+use crate::codec::encoding::TextEncoding;
 use crate::config::file::scalar::{RawAddress, RawDuration, RawExtent, RawSecret, RawShare, RawSize};
 use crate::search::Algorithm;
 use crate::search::front::objectives::Objective;
@@ -36,13 +37,19 @@ pub(crate) struct RawSearch {
     /// The most node checks of one search. Default: no bound but the time budget.
     #[schemars(range(min = 1))]
     pub max_checks: Option<u64>,
-    /// How many nodes live at a time, in evolutionary searches. Default: as in the paper, 20 (`pbg-ea`: 25).
+    /// How many nodes live at a time, in evolutionary searches. Default: as in the paper, 20 (`pbg-ea`: 25, `granulation-ga`: 30).
     #[schemars(range(min = 2, max = 10000))]
     pub population: Option<u32>,
     /// How many generations, in evolutionary searches (`tabu`: steps). Default: as in the paper, 20 for `tabu-ga` and what
-    /// `auto` falls back to, 300 for `genetic` and `tabu`, 100 for `pbg-ea`.
+    /// `auto` falls back to, 300 for `genetic` and `tabu`, 100 for `pbg-ea`; 50 for `granulation-ga`.
     #[schemars(range(min = 1))]
     pub iterations: Option<u32>,
+    /// With `tabu-ga`, `genetic` and `auto`: at how many points a pair of nodes is cut and exchanged, 1 or 2. Default: 1, as in
+    /// the paper.
+    #[schemars(range(min = 1, max = 2))]
+    pub crossover_points: Option<u32>,
+    /// With `tabu-ga`, `tabu` and `auto`: how a tabu search walks from node to node. Default: as in the paper.
+    pub tabu: Option<RawTabu>,
     /// With `pbg-ea`: what to trade off. Default: k and glm.
     pub objectives: Vec<Objective>,
     /// With `pbg-ea`: which point of the trade-off to release, among those that satisfy the policy. Default: `knee`.
@@ -50,6 +57,38 @@ pub(crate) struct RawSearch {
     /// With `pbg-ea`: how different two points must be in an objective to be both kept, as objective: difference.
     /// Default: 1 for k and l, a thousandth of the range for the others.
     pub epsilon: Option<BTreeMap<String, f64>>,
+    /// With `pbg-ea` and `granulation-ga`: how likely two parents are crossed. Default: 80%.
+    pub crossover: Option<RawShare>,
+    /// With `pbg-ea`: how likely each attribute of a child moves by one level; with `granulation-ga`: how likely each bit of its
+    /// code flips. Default: one of them per child on average.
+    pub mutation: Option<RawShare>,
+    /// With `top-down` and `top-down-extended`: the p of k + p, by which the groups of each attribute alone exceed k where the
+    /// search starts. More starts coarser. Default: 0.
+    pub margin: Option<u32>,
+    /// True runs `subtree-bottom-up` and `top-down-extended` as their papers print them: cuts are not refined, and the extension
+    /// repairs two steps at most. Default: false.
+    pub as_printed: bool,
+}
+
+/// How a tabu search walks: every cycle draws candidates from the neighbours of the nodes at hand and goes on from them.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawTabu {
+    /// With `tabu-ga` and `auto`: how many cycles a walk has (`tabu` alone: see `iterations`). Default: 20.
+    #[schemars(range(min = 1))]
+    pub cycles: Option<u32>,
+    /// How many candidates a cycle draws. More look at more nodes per cycle. Default: 20.
+    #[schemars(range(min = 1, max = 10000))]
+    pub candidates: Option<u32>,
+    /// How many nodes are tabu at most. Default: 6.
+    pub length: Option<u32>,
+    /// How many cycles a node stays tabu. Default: 7.
+    #[schemars(range(min = 1))]
+    pub life: Option<u32>,
+    /// The probability that a candidate satisfies the policy, where there are nodes of both kinds. Default: 70%.
+    pub satisfying: Option<RawShare>,
+    /// True lets a walk return to the best node that it has met although that is tabu. Default: false.
+    pub aspiration: bool,
 }
 
 /// Which point of a trade-off to release.
@@ -171,12 +210,19 @@ pub(crate) enum RawSource {
 pub(crate) struct RawFileSource {
     /// Its path.
     pub path: PathBuf,
-    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
+    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro, .parquet; text also with .gz or .zst
+    /// behind), or else by its first bytes. Gzip and zstd are unpacked whatever the name is.
     #[serde(default)]
     pub format: Option<Format>,
     /// The CSV delimiter, one character. Default: sniffed from the header (`,` `;` tab).
     #[serde(default)]
     pub delimiter: Option<char>,
+    /// What stands around the row in a record of JSON or Avro. Default: nothing.
+    #[serde(default)]
+    pub envelope: Option<RawEnvelope>,
+    /// The encoding of text. Default: UTF-16 if a byte order mark says so, otherwise UTF-8.
+    #[serde(default)]
+    pub encoding: Option<TextEncoding>,
 }
 
 /// Standard input or output.
@@ -224,7 +270,8 @@ pub(crate) struct RawFileSink {
     /// link to a file is refused. Each release is written whole; a release that a crash cut short is taken back at the next
     /// start, by `PATH.undo`. No offsets are kept: a restart reads its source from the beginning.
     pub path: PathBuf,
-    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro).
+    /// Its format. Default: by extension (.csv, .tsv, .jsonl, .ndjson, .json, .avro; text is compressed if .gz or .zst is behind).
+    /// Not Parquet, which cannot be continued after a release.
     #[serde(default)]
     pub format: Option<Format>,
     /// Where the release manifests go, one JSON object per line; continued as `path` is. Default: nowhere.

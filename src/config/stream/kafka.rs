@@ -9,12 +9,19 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 
+use super::audience;
+use super::login::RawLogins;
 use super::properties::{self, ClientSide};
-use super::topics::{brokers, different_topics, legal_topic, topics};
+use super::topics::{brokers, different_audiences, different_topics, legal_topic, topics};
 use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
 use crate::config::file::At;
-use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSink, RawSource};
-use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
+use crate::config::raw::{
+    RawAudience, RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSink, RawSource,
+};
+use crate::kafka::client::{
+    Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, Rebalance, RegistryConfig,
+};
+use crate::model::release::audience::Audience;
 use crate::model::schema::Schema;
 
 /// Longer: readers of committed data wait longer for what a dead instance left open. Shorter: large releases, or a slow
@@ -44,8 +51,17 @@ pub(in crate::config) struct StreamSurroundings<'a> {
     pub(in crate::config) max_records: u64,
     /// The policy's fields, if there is a usable policy.
     pub(in crate::config) schema: Option<&'a Schema>,
+    /// Who gets a table of its own, as written and as built.
+    pub(in crate::config) audiences: (&'a [RawAudience], &'a [Audience]),
     /// Of how many releases it must be known what they show.
     pub(in crate::config) journal: Option<usize>,
+}
+
+impl<'a> StreamSurroundings<'a> {
+    /// Where the audiences are said.
+    pub(super) fn audiences_at(&self) -> At<'a> {
+        self.root.key("audiences")
+    }
 }
 
 /// Builds `source.kafka`.
@@ -67,17 +83,21 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         at.only_with("registry", "format: confluent-avro");
     }
     let none = BTreeMap::new();
-    let mut all = properties::security(none, raw.tls.as_ref(), raw.sasl.as_ref(), at, around.base);
+    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let login = logins.build(None, at, around.base);
+    let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
     poll_interval(raw, at, around);
     Some(KafkaSourceConfig {
-        cluster: Cluster { brokers: brokers?, properties: all },
+        cluster: Cluster { brokers: brokers?, properties: all, login },
         topics: topics?,
         group: group?.clone(),
         format: format?,
         registry,
         start: raw.start,
         on_gap: raw.on_gap,
+        rebalance: rebalance(raw, at, around),
+        member: None,
     })
 }
 
@@ -88,10 +108,7 @@ pub(super) fn sink(
     source: Option<&KafkaSourceConfig>,
     around: &StreamSurroundings<'_>,
 ) -> Option<KafkaSinkConfig> {
-    let brokers = match &raw.brokers {
-        Some(raw) => brokers(raw, at.key("brokers")),
-        None => source.map(|s| s.cluster.brokers.clone()),
-    };
+    let cluster = sink_cluster(raw, at, source, around);
     let topic = raw.topic.as_deref().filter(|topic| legal_topic(topic, "topic", at));
     let beside = |raw: &Option<String>, key: &str| match raw.as_deref() {
         Some(NONE) => None,
@@ -114,22 +131,14 @@ pub(super) fn sink(
         ("journal", journal.as_deref()),
     ];
     different_topics(&outputs, at, source);
+    let audiences = audience::topics(around.audiences.0, around.audiences.1, around.audiences_at());
+    different_audiences(&audiences, &outputs, around.audiences_at(), source);
     let format = sink_format(raw, at, source, around);
-    let own_registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
-    let registry = own_registry.or_else(|| source.and_then(|s| s.registry.clone()));
-    let told = source.is_some_and(|s| s.format == MessageFormat::ConfluentAvro) || at.lost_any();
-    if matches!(format, Some(MessageFormat::ConfluentAvro)) && registry.is_none() && !told {
-        at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
-    } else if raw.registry.is_some() && matches!(format, Some(MessageFormat::Json | MessageFormat::Avro(_))) {
-        at.only_with("registry", "format: confluent-avro");
-    }
+    let registry = sink_registry(raw, at, source, format.as_ref());
     let timeout = transaction_timeout(raw, at, around);
     let transactional_id = transactional_id(raw, at, source, around);
-    let inherited = source.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
-    let mut all = properties::security(inherited, raw.tls.as_ref(), raw.sasl.as_ref(), at, around.base);
-    all.extend(properties::own(&raw.properties, at, ClientSide::Sink));
     Some(KafkaSinkConfig {
-        cluster: Cluster { brokers: brokers?, properties: all },
+        cluster: cluster?,
         topic: topic?.to_owned(),
         manifests,
         dead_letters,
@@ -139,19 +148,38 @@ pub(super) fn sink(
         format: format?,
         registry,
         create_topics: raw.create_topics,
+        audiences,
     })
 }
 
-/// Source and sink go together: offsets and rows are committed in one transaction.
-pub(in crate::config) fn check_both(source: Option<&RawSource>, sink: Option<&RawSink>, cuts: bool, root: At<'_>) {
-    let kafka_in = matches!(source, Some(RawSource::Kafka(_)));
-    let kafka_out = matches!(sink, Some(RawSink::Kafka(_)));
-    if kafka_out && cuts {
-        root.key("search").key("algorithm").refuse(
-            "`subtree-bottom-up` does not go with a Kafka sink: its cuts are too large to be planned before they are \
-                       published, and a release must come out the same after a crash: choose another algorithm",
+/// The cluster of the output: as in the source, but for what is written here.
+fn sink_cluster(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    around: &StreamSurroundings<'_>,
+) -> Option<Cluster> {
+    let brokers = match &raw.brokers {
+        Some(raw) => brokers(raw, at.key("brokers")),
+        None => source.map(|s| s.cluster.brokers.clone()),
+    };
+    let inherited = source.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
+    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let login = logins.build(source.and_then(|s| s.cluster.login.clone()), at, around.base);
+    if raw.create_topics && login.is_some() {
+        at.key("create_topics").refuse(
+            "topics cannot be made by a client that logs in by token: create them yourself, and remove `create_topics`",
         );
     }
+    let mut all = properties::security(inherited, raw.tls.as_ref(), logins, at, around.base);
+    all.extend(properties::own(&raw.properties, at, ClientSide::Sink));
+    Some(Cluster { brokers: brokers?, properties: all, login })
+}
+
+/// Source and sink go together: offsets and rows are committed in one transaction.
+pub(in crate::config) fn check_both(source: Option<&RawSource>, sink: Option<&RawSink>, root: At<'_>) {
+    let kafka_in = matches!(source, Some(RawSource::Kafka(_)));
+    let kafka_out = matches!(sink, Some(RawSink::Kafka(_)));
     if kafka_in && !kafka_out && !root.lost("sink") {
         let message = "a Kafka source needs a Kafka sink, because offsets and rows are committed in one transaction: add \
                        `sink: { kafka: { topic: NAME } }`";
@@ -164,6 +192,27 @@ pub(in crate::config) fn check_both(source: Option<&RawSource>, sink: Option<&Ra
                        transaction: add `source: { kafka: { ... } }`, or write to a file",
         );
     }
+}
+
+/// What the windows and the properties allow.
+fn rebalance(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Rebalance {
+    if raw.rebalance.is_incremental() && around.journal.is_some() {
+        at.key("rebalance").refuse(
+            "with `sequential` or `sliding` windows start over when partitions move, because a later release would show who \
+             has left: write `rebalance: range`",
+        );
+    }
+    if raw.rebalance == Rebalance::Consumer {
+        for name in ["session.timeout.ms", "heartbeat.interval.ms"] {
+            if raw.properties.contains_key(name) {
+                at.key("properties").key(name).refuse(format!(
+                    "with `rebalance: consumer` the brokers decide `{name}`: remove it, and set \
+                     group.consumer.{name} there"
+                ));
+            }
+        }
+    }
+    raw.rebalance
 }
 
 fn source_format(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
@@ -251,6 +300,24 @@ fn sink_format(
             None
         }
     }
+}
+
+/// The registry of the output; the input's unless there is another one.
+fn sink_registry(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    format: Option<&MessageFormat>,
+) -> Option<RegistryConfig> {
+    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
+    let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
+    let told = source.is_some_and(|s| s.format == MessageFormat::ConfluentAvro) || at.lost_any();
+    if matches!(format, Some(MessageFormat::ConfluentAvro)) && registry.is_none() && !told {
+        at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
+    } else if raw.registry.is_some() && matches!(format, Some(MessageFormat::Json | MessageFormat::Avro(_))) {
+        at.only_with("registry", "format: confluent-avro");
+    }
+    registry
 }
 
 fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {

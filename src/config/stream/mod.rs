@@ -1,7 +1,9 @@
 //! The sections around the policy: search, window, source, sink, http and limits. Each function checks one section and
 //! builds its part of the configuration; `kafka`, `search` and `window` have files of their own.
 
+mod audience;
 mod kafka;
+mod login;
 mod properties;
 mod search;
 mod topics;
@@ -16,9 +18,11 @@ use secrecy::ExposeSecret as _;
 
 use super::file::At;
 use super::file::scalar::RawDuration;
-use super::raw::{RawFileSink, RawFileSource, RawHttp, RawLimits, RawSink, RawSource};
+use super::raw::{RawEnvelope, RawFileSink, RawFileSource, RawHttp, RawLimits, RawSink, RawSource};
 use super::{HttpConfig, LimitsConfig, SinkConfig, SourceConfig};
+use crate::codec::compress::Compression;
 use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
+use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
 pub(super) use self::search::{check_recoding, check_search, choice, recoding};
@@ -39,7 +43,16 @@ pub(super) fn source(
 ) -> Option<SourceConfig> {
     Some(match raw {
         None => SourceConfig::Stdio { format: Format::Json },
-        Some(RawSource::Stdio(raw)) => SourceConfig::Stdio { format: raw.format.unwrap_or_default() },
+        Some(RawSource::Stdio(raw)) => {
+            let format = raw.format.unwrap_or_default();
+            if format == Format::Parquet {
+                let at = at.key("stdio").key("format");
+                at.refuse(
+                    "a Parquet file is read from its end on, which a pipe cannot do: write `file: { path: ... }`",
+                );
+            }
+            SourceConfig::Stdio { format }
+        }
         Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around.base)?,
         Some(RawSource::Generator(raw)) => SourceConfig::Generator {
             records: raw.records,
@@ -51,8 +64,20 @@ pub(super) fn source(
     })
 }
 
+/// What stands around the rows of the source, and where the file says so.
+pub(super) fn envelope<'a>(raw: Option<&RawSource>, at: At<'a>) -> Option<(Envelope, At<'a>)> {
+    let (envelope, at) = match raw? {
+        RawSource::Kafka(raw) => (raw.envelope?, at.key("kafka")),
+        RawSource::File(raw) => (raw.envelope?, at.key("file")),
+        RawSource::Stdio(_) | RawSource::Generator(_) => return None,
+    };
+    match envelope {
+        RawEnvelope::Debezium => Some((Envelope::Debezium, at.key("envelope"))),
+    }
+}
+
 fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceConfig> {
-    let format = file_format(&raw.path, raw.format, at);
+    let format = raw.format.or_else(|| Format::of_path(&raw.path));
     let delimiter = match raw.delimiter {
         Some(character) if !character.is_ascii() || character == '"' || character == '\n' || character == '\r' => {
             let at = at.key("delimiter");
@@ -61,10 +86,16 @@ fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceCon
         }
         other => other.and_then(|character| u8::try_from(character).ok()),
     };
+    if raw.envelope.is_some() && format == Some(Format::Csv) {
+        at.key("envelope").refuse("a CSV file has no envelope around its rows: remove `envelope`");
+    }
     if raw.delimiter.is_some() && format.is_some_and(|f| f != Format::Csv) {
         at.key("delimiter").refuse("`delimiter` means something only for CSV: remove it");
     }
-    Some(SourceConfig::File { path: base.join(&raw.path), format: format?, delimiter })
+    if raw.encoding.is_some() && format.is_some_and(|f| !matches!(f, Format::Csv | Format::Json)) {
+        at.key("encoding").refuse("`encoding` means something only for text: remove it");
+    }
+    Some(SourceConfig::File { path: base.join(&raw.path), format, delimiter, encoding: raw.encoding })
 }
 
 /// Builds the `sink` section.
@@ -74,14 +105,24 @@ pub(super) fn sink(
     source: Option<&SourceConfig>,
     around: &kafka::StreamSurroundings<'_>,
 ) -> Option<SinkConfig> {
+    if !around.audiences.0.is_empty() && matches!(raw, None | Some(RawSink::Stdio(_))) {
+        around
+            .audiences_at()
+            .refuse("audiences need places of their own: write `sink: { file: ... }` or `{ kafka: ... }`");
+    }
     Some(match raw {
         None => SinkConfig::Stdio { format: Format::Json },
-        Some(RawSink::Stdio(raw)) => SinkConfig::Stdio { format: raw.format.unwrap_or_default() },
+        Some(RawSink::Stdio(raw)) => {
+            let format = raw.format.unwrap_or_default();
+            growing(format, at.key("stdio").key("format"))?;
+            SinkConfig::Stdio { format }
+        }
         Some(RawSink::File(raw)) => SinkConfig::File {
             path: around.base.join(&raw.path),
             format: file_format(&raw.path, raw.format, at.key("file"))?,
             manifest: raw.manifest.as_ref().map(|path| around.base.join(path)),
             journal: raw.journal.as_ref().map(|path| around.base.join(path)),
+            audiences: audience::files(around.audiences.0, around.audiences.1, around.audiences_at(), around.base),
         },
         Some(RawSink::Kafka(raw)) => {
             let source = match source {
@@ -100,7 +141,22 @@ fn file_format(path: &Path, raw: Option<Format>, at: At<'_>) -> Option<Format> {
         let path = at.show(path.display());
         at.refuse(format!("the extension of {path} tells no format: add `format: csv`, `jsonl` or `avro`"));
     }
-    found
+    let key = at.key(if raw.is_some() { "format" } else { "path" });
+    if found == Some(Format::Avro) && Compression::of_path(path).is_some() {
+        key.refuse("an Avro file is not compressed as a whole: end the path in .avro");
+    }
+    growing(found?, key)
+}
+
+/// Refuses a format that ends with a footer: a sink appends release after release.
+fn growing(format: Format, at: At<'_>) -> Option<Format> {
+    if format == Format::Parquet {
+        at.refuse(
+            "a Parquet file ends with its footer, so releases cannot be appended to it: write .avro or .jsonl, or make one \
+             release with `veilstream anonymize`",
+        );
+    }
+    (format != Format::Parquet).then_some(format)
 }
 
 /// Nothing is read and written at once, and nothing is written twice.

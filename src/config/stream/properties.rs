@@ -12,6 +12,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::login::RawLogins;
 use crate::config::file::scalar::RawProperty;
 use crate::config::file::{At, shown};
 use crate::config::raw::{RawMechanism, RawSasl, RawTls};
@@ -41,8 +42,8 @@ const REFUSED: [(&str, &str); 29] = [
     ("bootstrap.servers", "write `brokers`"),
     ("metadata.broker.list", "write `brokers`"),
     ("group.id", "write `group` in the source"),
-    ("group.protocol", "partitions are taken and given back as a whole; remove it"),
-    ("partition.assignment.strategy", "partitions are taken and given back as a whole; remove it"),
+    ("group.protocol", "write `rebalance` in the source"),
+    ("partition.assignment.strategy", "write `rebalance` in the source"),
     ("isolation.level", "records of aborted transactions must not be published; remove it"),
     ("enable.auto.commit", "offsets are committed together with the release; remove it"),
     ("auto.commit.enable", "offsets are committed together with the release; remove it"),
@@ -96,7 +97,7 @@ pub(super) fn of_connections(all: &Properties) -> Properties {
 pub(super) fn security(
     mut inherited: Properties,
     tls: Option<&RawTls>,
-    sasl: Option<&RawSasl>,
+    logins: RawLogins<'_>,
     at: At<'_>,
     base: &Path,
 ) -> Properties {
@@ -105,13 +106,16 @@ pub(super) fn security(
         inherited.retain(|name, _| !TLS.contains(&name.as_str()));
         inherited.extend(tls_properties(tls, at.key("tls"), base));
     }
-    if let Some(sasl) = sasl {
+    if logins.any() {
         inherited.retain(|name, _| !SASL.contains(&name.as_str()));
-        inherited.extend(sasl_properties(sasl, at.key("sasl")));
+        inherited.extend(logins.sasl.map(|sasl| sasl_properties(sasl, at.key("sasl"))).unwrap_or_default());
     }
-    if tls.is_some() || sasl.is_some() {
+    if logins.by_token() {
+        inherited.insert("sasl.mechanism".into(), "OAUTHBEARER".into());
+    }
+    if tls.is_some() || logins.any() {
         let encrypted = tls.is_some() || before.ends_with("ssl");
-        let login = sasl.is_some() || before.starts_with("sasl");
+        let login = logins.any() || before.starts_with("sasl");
         let protocol = match (encrypted, login) {
             (true, true) => "SASL_SSL",
             (true, false) => "SSL",
@@ -194,9 +198,11 @@ pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: ClientS
         let reason = match reason {
             Some(reason) => Some(reason),
             None if derived("tls", &TLS) => Some("it follows from `tls`; remove one of the two"),
+            None if derived("oauth", &SASL) => Some("it follows from `oauth`; remove one of the two"),
+            None if derived("aws", &SASL) => Some("it follows from `aws`; remove one of the two"),
             None if derived("sasl", &SASL) => Some("it follows from `sasl`; remove one of the two"),
-            None if lower == PROTOCOL && (at.key("tls").is_present() || at.key("sasl").is_present()) => {
-                Some("it follows from `tls` and `sasl`; remove it")
+            None if lower == PROTOCOL && ["tls", "sasl", "oauth", "aws"].iter().any(|key| at.key(key).is_present()) => {
+                Some("it follows from `tls` and the login; remove it")
             }
             None => None,
         };

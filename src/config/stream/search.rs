@@ -7,9 +7,12 @@ use std::time::Duration;
 use super::positive;
 use crate::config::Purpose;
 use crate::config::file::{At, nearest, shown};
-use crate::config::raw::{RawConfig, RawCriterion, RawPolicy, RawPrefer, RawSearch};
+use crate::config::raw::{
+    RawConfig, RawCriterion, RawLevels, RawPolicy, RawPrefer, RawSearch, RawSink, RawTabu, RawVariant,
+};
 use crate::model::policy::{Loss, RecodingKind};
 use crate::search::choose::{Choice, Levels};
+use crate::search::evolutionary::tabu::Walking;
 use crate::search::front::objectives::{Objective, Prefer};
 use crate::search::{Algorithm, Tuning};
 
@@ -34,6 +37,14 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
     let (policy, window) = (at.key("policy"), at.key("window"));
     let cuts = algorithm == Algorithm::SubtreeBottomUp;
     let named = algorithm.as_str();
+    let stays =
+        matches!(raw.window.levels, RawLevels::Monotone | RawLevels::Fixed) && raw.window.fixed_levels.is_none();
+    if recoding(raw) == RecodingKind::Subtree && stays && matches!(raw.sink, Some(RawSink::Kafka(_))) {
+        window.key("levels").warn(
+            "a Kafka commit names cuts by their coarsest levels: after a restart or a rebalance, releases go on from one level \
+             per field, the coarsest of the last cuts; write `sticky` if cuts may be chosen anew",
+        );
+    }
     match raw.policy.recoding {
         Some(RecodingKind::FullDomain) if cuts => {
             chosen.refuse(
@@ -49,10 +60,10 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
                     "`recoding: local` follows a schedule that it learns, and `{named}` finds none: remove it"
                 ));
             }
-            if window.key("sliding").is_present() {
+            if window.key("sliding").is_present() && matches!(raw.sink, Some(RawSink::Kafka(_))) {
                 window.key("sliding").refuse(
-                    "`recoding: local` does not go with a sliding window: records that stay would change their levels from \
-                     snapshot to snapshot: use `tumbling`, or another recoding",
+                    "`recoding: local` with a sliding window does not go with a Kafka sink: records keep the labels of earlier \
+                     snapshots, and a plan does not hold them: use `tumbling`, another recoding, or a file",
                 );
             }
             if window.key("fixed_levels").is_present() {
@@ -125,6 +136,7 @@ pub(in crate::config) fn check_search(raw: &RawSearch, policy: &RawPolicy, at: A
                 "a sensitive field"
             }
             Objective::Loss(Loss::Cm) if policy.label.is_none() && !lost("label") => "a `label`",
+            own if own.rule().is_some() && !asked(own, policy) && !lost("privacy") => own.criterion(),
             Objective::Security if !confidential && !lost("privacy") => "a `confidential` criterion",
             _ => continue,
         };
@@ -132,13 +144,46 @@ pub(in crate::config) fn check_search(raw: &RawSearch, policy: &RawPolicy, at: A
     }
 }
 
+/// True if the policy has the criterion that measures an objective.
+fn asked(objective: &Objective, policy: &RawPolicy) -> bool {
+    policy.privacy.iter().any(|criterion| match (objective, criterion) {
+        (Objective::T, RawCriterion::TCloseness(_)) | (Objective::Alpha, RawCriterion::AlphaK(_)) => true,
+        (Objective::EntropyL, RawCriterion::LDiversity(raw)) => raw.variant == RawVariant::Entropy,
+        (Objective::RecursiveL, RawCriterion::LDiversity(raw)) => raw.variant == RawVariant::Recursive,
+        (Objective::Confidence, RawCriterion::Lkc(_)) => !policy.sensitive.is_empty(),
+        _ => false,
+    })
+}
+
 /// Refuses parameters that the algorithm does not have; `at` is the `search` section.
 fn check_parameters(algorithm: Algorithm, at: At<'_>) {
     let trades = matches!(algorithm, Algorithm::PbgEa);
+    let breeds = trades || algorithm == Algorithm::GranulationGa;
     let evolves =
-        trades || matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
+        breeds || matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
+    for key in ["crossover", "mutation"].into_iter().filter(|key| !breeds && at.key(key).is_present()) {
+        at.only_with(key, "algorithm: pbg-ea");
+    }
+    let descends = matches!(algorithm, Algorithm::TopDown | Algorithm::TopDownExtended);
+    if !descends && at.key("margin").is_present() {
+        at.only_with("margin", "algorithm: top-down");
+    }
+    let printed = matches!(algorithm, Algorithm::TopDownExtended | Algorithm::SubtreeBottomUp);
+    if !printed && at.key("as_printed").is_present() {
+        at.only_with("as_printed", "algorithm: subtree-bottom-up");
+    }
     for key in ["objectives", "prefer", "epsilon"].into_iter().filter(|key| !trades && at.key(key).is_present()) {
         at.only_with(key, "algorithm: pbg-ea");
+    }
+    let crosses = matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic);
+    if !crosses && at.key("crossover_points").is_present() {
+        at.only_with("crossover_points", "algorithm: tabu-ga");
+    }
+    let walks = matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Tabu);
+    if !walks && at.key("tabu").is_present() {
+        at.only_with("tabu", "algorithm: tabu-ga");
+    } else if algorithm == Algorithm::Tabu && at.key("tabu").key("cycles").is_present() {
+        at.key("tabu").key("cycles").refuse("`tabu` alone has one walk: write its cycles as `iterations`");
     }
     for key in ["population", "iterations"].into_iter().filter(|key| !evolves && at.key(key).is_present()) {
         at.key(key).refuse(format!("`{key}` is of no use to the algorithm chosen: remove it"));
@@ -176,7 +221,32 @@ fn tuning(raw: &RawSearch, at: At<'_>) -> Tuning {
         Some(RawPrefer::Knee) | None => Prefer::Knee,
     };
     let size = |number: Option<u32>| number.map(|n| n as usize);
-    Tuning { population: size(raw.population), iterations: size(raw.iterations), objectives, prefer, epsilon }
+    Tuning {
+        population: size(raw.population),
+        iterations: size(raw.iterations),
+        crossover_points: size(raw.crossover_points),
+        walking: walking(raw.tabu.clone().unwrap_or_default()),
+        objectives,
+        prefer,
+        epsilon,
+        crossover: raw.crossover.map(|share| share.0),
+        mutation: raw.mutation.map(|share| share.0),
+        margin: raw.margin.unwrap_or_default(),
+        as_printed: raw.as_printed,
+    }
+}
+
+fn walking(raw: RawTabu) -> Walking {
+    let paper = Walking::default();
+    let or = |number: Option<u32>, paper: usize| number.map_or(paper, |n| n as usize);
+    Walking {
+        cycles: or(raw.cycles, paper.cycles),
+        candidates: or(raw.candidates, paper.candidates),
+        tabu_length: or(raw.length, paper.tabu_length),
+        tabu_life: or(raw.life, paper.tabu_life),
+        satisfying_share: raw.satisfying.map_or(paper.satisfying_share, |share| share.0),
+        aspiration: raw.aspiration,
+    }
 }
 
 /// Figures by objective; each must be one of those that are traded off.

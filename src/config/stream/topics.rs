@@ -3,6 +3,7 @@
 use crate::config::file::{At, shown};
 use crate::config::raw::{RawBrokers, RawKafkaSource};
 use crate::kafka::client::KafkaSourceConfig;
+use crate::model::release::audience::AudienceTable;
 
 /// Kafka's own limit.
 const MAX_TOPIC_NAME: usize = 249;
@@ -90,6 +91,27 @@ pub(super) fn different_topics(outputs: &[(&str, Option<&str>)], at: At<'_>, sou
         }
         if let Some((other, _)) = outputs[..i].iter().find(|(_, other)| other.as_ref() == Some(name)) {
             at.key(key).refuse(format!("`{key}` is the same topic as `{other}`: write another one"));
+        }
+    }
+}
+
+/// The topics of the audiences are none of the others, and no two are the same.
+pub(super) fn different_audiences(
+    audiences: &[AudienceTable<String>],
+    outputs: &[(&str, Option<&str>)],
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+) {
+    let mut taken: Vec<&str> = outputs.iter().filter_map(|(_, name)| *name).collect();
+    taken.extend(source.iter().flat_map(|source| source.topics.iter().map(String::as_str)));
+    for (i, table) in audiences.iter().enumerate() {
+        for (key, name) in [("topic", Some(&table.rows)), ("manifests", table.manifests.as_ref())] {
+            let Some(name) = name else { continue };
+            if taken.contains(&name.as_str()) {
+                let at = at.index(i).key(key);
+                at.refuse(format!("the topic {} has another use already: write another one", at.show(name)));
+            }
+            taken.push(name);
         }
     }
 }

@@ -7,6 +7,7 @@ policy:
   quasi_identifiers: [{ name: age, hierarchy: trivial, priority: 3 }, { name: zip, hierarchy: { prefix: { length: 5 } } }]
   sensitive: [{ name: income }, { name: health, hierarchy: { csv: hierarchies/country.csv } }]
   keep: [wish]
+  private: [consent]
   label: income
   loss: cm
   privacy:
@@ -19,10 +20,12 @@ policy:
     - confidential:
         sentences:
           - { field: health, equals: 2 }
-          - { name: poor, any: [{ field: income, in: [0, '1'] }, { not: { field: health, equals: true } }], damage: 3 }
+          - { name: poor, any: [{ field: income, in: [0, '1'] }, { not: { field: health, equals: true } }], damage: 3, prior: 20% }
           - all: [{ field: income, equals: 100K }, { field: health, equals: 1 }]
-            when: { field: wish, equals: strict }
+            when: { any: [{ field: wish, equals: strict }, { field: consent, equals: false }] }
     - { min-security: 0.9 }
+    - { k-anonymity: { k: 9, over: [zip] } }
+    - { l-diversity: { field: income, l: 2, over: [zip, age] } }
 search: { algorithm: granulation-ga }
 ";
 
@@ -44,16 +47,21 @@ fn every_criterion_can_be_written() {
     assert_eq!(criteria[5], Criterion::Lkc { l: 1, k: K(4), c: 0.5, fields: vec![0, 1] });
     let is = |field, values: &[&str]| Formula::In(field, values.iter().map(|v| (*v).to_owned()).collect());
     let (income, health) = (Field::Sensitive(0), Field::Sensitive(1));
-    let sentence = |name: &str, says, when, damage| Sentence { name: name.into(), says, when, damage };
+    let sentence = |name: &str, says, when, damage| Sentence { name: name.into(), says, when, damage, prior: None };
     let poor = Formula::Any(vec![is(income, &["0", "1"]), Formula::Not(Box::new(is(health, &["true"])))]);
     let both = Formula::All(vec![is(income, &["100K"]), is(health, &["1"])]);
+    // Private fields follow the kept ones.
+    let minds = Formula::Any(vec![is(Field::Kept(0), &["strict"]), is(Field::Kept(1), &["false"])]);
     let expected = vec![
         sentence("1", is(health, &["2"]), None, 1.0),
-        sentence("poor", poor, None, 3.0),
-        sentence("3", both, Some(is(Field::Kept(0), &["strict"])), 1.0),
+        Sentence { prior: Some(0.2), ..sentence("poor", poor, None, 3.0) },
+        sentence("3", both, Some(minds), 1.0),
     ];
     assert_eq!(criteria[6], Criterion::Confidential(expected));
     assert_eq!(criteria[7], Criterion::MinSecurity(0.9));
+    assert_eq!(criteria[8], Criterion::Over { known: vec![1], criterion: Box::new(Criterion::KAnonymity(K(9))) });
+    let diverse = Criterion::LDiversity { field: 0, l: 2.0, variant: crate::model::policy::Diversity::Distinct };
+    assert_eq!(criteria[9], diverse, "over all quasi-identifiers is the criterion itself");
     let other = load(&SENTENCES.replace("equals: strict", "equals: lax")).unwrap();
     assert_ne!(config.policy.fingerprint, other.policy.fingerprint);
 }
@@ -67,27 +75,41 @@ fn criteria_that_make_no_sense_are_refused() {
     };
     one(
         &with("  label: income\n", "  identifiers: [id]\n"),
-        6,
+        7,
         "`cm` compares class labels: name the field under `label`",
     );
-    one(&with("t: 0.2, distance: ordered }", "t: 1 }"), 8, "asks for nothing");
-    one(&with("t: 0.2, distance: ordered }", "t: 0.2, order: [a, b] }"), 8, "only with `distance: ordered`");
-    one(&with("[low, 1.50, high]", "[low, 1.50, low]"), 9, "twice");
-    one(&with("{ field: health, t: 0.3", "{ field: income, t: 0.3"), 10, "needs a hierarchy");
-    one(&with("p: 2", "p: 1"), 11, "write 2 or more");
-    one(&with("field: health, p", "field: helth, p"), 11, "did you mean `health`?");
-    one(&with("alpha: 0.6", "alpha: 0"), 12, "can never be met");
-    one(&with("alpha: 0.6", "alpha: 1"), 12, "asks for nothing");
-    one(&with("k: 3", "k: 50001"), 12, "can never be reached");
-    one(&with("l: 1,", "l: 3,"), 13, "more than there are quasi-identifiers: write 2 or less");
-    one(&with("c: 50%", "c: 50%, fields: [wish]"), 13, "not listed under `sensitive`");
-    one(&with("{ field: health, equals: 2 }", "{ field: zip, equals: 2 }"), 16, "neither `sensitive` nor in `keep`");
-    one(&with("{ field: health, equals: 2 }", "{ field: health }"), 16, "either `equals` or a list `in`");
-    one(&with("{ field: health, equals: 2 }", "{ damage: 2 }"), 16, "write one of them");
-    one(&with("{ field: health, equals: 2 }", "{ field: health, equals: [2] }"), 16, "expected a value");
-    one(&with("damage: 3", "damage: 0"), 17, "0.000001 or more");
-    one(&with("{ field: wish, equals: strict }", "{ any: [] }"), 19, "`any` is empty");
-    one(&with("{ min-security: 0.9 }", "{ min-security: 9 }"), 20, "a share between 0 and 1");
+    one(&with("t: 0.2, distance: ordered }", "t: 1 }"), 9, "asks for nothing");
+    one(&with("t: 0.2, distance: ordered }", "t: 0.2, order: [a, b] }"), 9, "only with `distance: ordered`");
+    one(&with("[low, 1.50, high]", "[low, 1.50, low]"), 10, "twice");
+    one(&with("{ field: health, t: 0.3", "{ field: income, t: 0.3"), 11, "needs a hierarchy");
+    one(&with("p: 2", "p: 1"), 12, "write 2 or more");
+    one(&with("field: health, p", "field: helth, p"), 12, "did you mean `health`?");
+    one(&with("alpha: 0.6", "alpha: 0"), 13, "can never be met");
+    one(&with("alpha: 0.6", "alpha: 1"), 13, "asks for nothing");
+    one(&with("k: 3", "k: 50001"), 13, "can never be reached");
+    one(&with("l: 1,", "l: 3,"), 14, "more than there are quasi-identifiers: write 2 or less");
+    one(&with("c: 50%", "c: 50%, fields: [wish]"), 14, "not listed under `sensitive`");
+    one(&with("{ field: health, equals: 2 }", "{ field: zip, equals: 2 }"), 17, "neither `sensitive` nor in `keep`");
+    one(&with("{ field: health, equals: 2 }", "{ field: health }"), 17, "either `equals` or a list `in`");
+    one(&with("{ field: health, equals: 2 }", "{ damage: 2 }"), 17, "write one of them");
+    one(&with("{ field: health, equals: 2 }", "{ field: health, equals: [2] }"), 17, "expected a value");
+    one(&with("damage: 3", "damage: 0"), 18, "0.000001 or more");
+    one(
+        &with("any: [{ field: wish, equals: strict }, { field: consent, equals: false }]", "any: []"),
+        20,
+        "`any` is empty",
+    );
+    one(&with("{ min-security: 0.9 }", "{ min-security: 9 }"), 21, "a share between 0 and 1");
+    one(
+        &with("{ field: health, equals: 2 }", "{ field: consent, equals: 2 }"),
+        17,
+        "neither `sensitive` nor in `keep`",
+    );
+    one(&with("private: [consent]", "private: [wish, consent]"), 5, "a private field is never published");
+    one(&with("prior: 20%", "prior: 1"), 18, "prior = `1` is certain");
+    one(&with("over: [zip] }", "over: [zpi] }"), 22, "did you mean `zip`?");
+    one(&with("over: [zip] }", "over: [zip, zip] }"), 22, "twice");
+    one(&with("over: [zip] }", "over: [] }"), 22, "names no quasi-identifier");
     let privacy = |text: &str, more: &str| policy(more).replace("[{ k-anonymity: 5 }]", text);
     one(&privacy("[{ min-security: 0.9 }]", ""), 6, "add a `confidential` criterion");
     let search = "search: { algorithm: granulation }\n";

@@ -30,7 +30,7 @@ fn secrets_are_never_shown() {
         policy(
             "search: { algorithm: '${SECRET}', time_budget: '${SECRET}', seed: '${SECRET}', keep_within: '${SECRET}' }\n",
         ),
-        policy("source: { file: { path: '${SECRET}' } }\n"),
+        policy("sink: { file: { path: '${SECRET}' } }\n"),
         policy(
             "source: '${SECRET}'\nhttp: { listen: '${SECRET}' }\nlimits: { memory: '${SECRET}' }\nwindow: '${SECRET}'\n",
         ),
@@ -176,4 +176,44 @@ fn garbage_is_refused_without_panic() {
         bytes[at] = alphabet[next() as usize % alphabet.len()];
         let _ = load_bytes(&bytes, Purpose::Pipeline);
     }
+}
+
+#[test]
+fn fields_are_named_by_path() {
+    let yaml = |quasi: &str, keep: &str| {
+        format!(
+            "policy:\n  quasi_identifiers:\n    - {{ name: '{quasi}', hierarchy: {{ prefix: {{ length: 5 }} }} }}\n  \
+             keep: [{keep}]\n  privacy: [{{ k-anonymity: 5 }}]\n"
+        )
+    };
+    let config = load(&yaml("customer.address.zip", r#"'customer."a.b"'"#)).unwrap();
+    let names = |slot: usize| config.policy.schema.attributes()[slot].path.names().to_vec();
+    assert_eq!(names(0).iter().map(|n| &**n).collect::<Vec<_>>(), ["customer", "address", "zip"]);
+    assert_eq!(names(1).iter().map(|n| &**n).collect::<Vec<_>>(), ["customer", "a.b"]);
+    for (quasi, keep, message) in [
+        ("a.b", "a", "c.yaml:4: `a.b` is a part of `a` (see line 3): name the parts or the whole, not both"),
+        ("a", "a.b.c", "c.yaml:4: `a.b.c` is a part of `a` (see line 3): name the parts or the whole, not both"),
+        ("a..b", "c", "c.yaml:3: the field `a..b` has an empty name: write one name, or names joined by single dots"),
+        (r#""age""#, "c", r#"c.yaml:3: `\"age\"` needs no quotes: write `age`"#),
+        (
+            "a.b",
+            r#"'"a.b"'"#,
+            r#"c.yaml:4: `\"a.b\"` and `a.b` on line 3 are the same column of a flat file: name one of them"#,
+        ),
+    ] {
+        assert_eq!(problems(&yaml(quasi, keep)), [message]);
+    }
+}
+
+#[test]
+fn an_envelope_needs_a_subject() {
+    let yaml = |subject: &str| {
+        policy(&format!(
+            "{subject}source: {{ file: {{ path: in.jsonl, envelope: debezium }} }}\nsink: {{ stdio: {{}} }}\n"
+        ))
+    };
+    let found = problems(&yaml(""));
+    assert!(found.len() == 1 && found[0].contains("an update is one more record of the same person"), "{found:?}");
+    let config = load(&yaml("  subject: id\n")).unwrap();
+    assert_eq!(config.policy.schema.envelope, crate::model::schema::Envelope::Debezium);
 }

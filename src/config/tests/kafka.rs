@@ -240,6 +240,51 @@ fn keys_and_logins_are_whole() {
 }
 
 #[test]
+fn partitions_may_move_one_by_one_where_windows_allow_it() {
+    let (source, _) = kafka(&with_source("rebalance: cooperative"));
+    assert_eq!(group_consumer(&source, 0).get("partition.assignment.strategy"), Some("cooperative-sticky"));
+    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("veil-1"));
+    assert_eq!(group_consumer(&source.named("veil 1"), 0).get("group.instance.id"), None, "brokers do not take it");
+    let (source, _) = kafka(&with_source("rebalance: consumer"));
+    assert_eq!(group_consumer(&source, 0).get("group.protocol"), Some("consumer"));
+    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), None);
+    let (source, _) = kafka(&with_source("properties: { group.instance.id: mine }"));
+    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("mine"));
+    let sliding = "window: { sliding: { size: 1000, slide: 100 } }\n";
+    one(&format!("{}{sliding}", with_source("rebalance: cooperative")), 7, "write `rebalance: range`");
+    one(&with_source("rebalance: sticky"), 7, "`cooperative`");
+    one(
+        &with_source("rebalance: consumer, properties: { session.timeout.ms: 6000 }"),
+        7,
+        "group.consumer.session.timeout.ms",
+    );
+    one(&with_source("properties: { group.protocol: consumer }"), 7, "write `rebalance` in the source");
+}
+
+#[test]
+fn logins_by_token_are_whole_and_count_for_both_sides() {
+    let oauth = "oauth: { token_endpoint: 'https://login/token', client_id: veil, client_secret: '${SECRET}' }";
+    let (source, sink) = kafka(&with_source(&format!("tls: {{}}, {oauth}")));
+    for cluster in [source.cluster, sink.cluster] {
+        let client = cluster.client(&[]);
+        assert_eq!(
+            (client.get("security.protocol"), client.get("sasl.mechanism")),
+            (Some("SASL_SSL"), Some("OAUTHBEARER"))
+        );
+        assert!(cluster.login.is_some() && !format!("{cluster:?} {:?}", cluster.login).contains(SECRET));
+    }
+    let aws = "aws: { region: eu-central-1, access_key_id: AKID, secret_access_key: '${SECRET}' }";
+    assert!(kafka(&with_source(aws)).1.cluster.login.is_some());
+    one(&with_source(&format!("{oauth}, {aws}")), 7, "keep one login");
+    one(&with_source(&oauth.replace("https://login/token", "login")), 7, "write https://HOST/PATH");
+    one(&with_source("oauth: { token_endpoint: 'https://l/t', client_id: veil }"), 7, "lacks `client_secret`");
+    one(&with_source(&oauth.replace("SECRET", "EMPTY")), 7, "`client_secret` is empty");
+    one(&with_source(&aws.replace("eu-central-1", "'EU central'")), 7, "`region` is not a region");
+    one(&with_sink(&format!("create_topics: true, {oauth}")), 8, "remove `create_topics`");
+    one(&with_source(&format!("{oauth}, properties: {{ sasl.mechanism: PLAIN }}")), 7, "follows from `oauth`");
+}
+
+#[test]
 fn no_secret_is_shown() {
     for yaml in [
         with_source("properties: { socket.timeout.ms: '${SECRET}', sasl.passwort: '${SECRET}', acks: '${SECRET}' }"),
@@ -267,4 +312,19 @@ fn digits_from_outside_stay_text() {
     let config = Config::load_with(&dir.path().join("c.yaml"), Purpose::Pipeline, &|_| Some("007".into())).unwrap();
     let (source, _) = both(config);
     assert_eq!(group_consumer(&source, 0).get("sasl.password"), Some("007"));
+}
+
+#[test]
+fn cuts_go_through_kafka_and_local_snapshots_do_not() {
+    let with = |recoding: &str, window: &str| {
+        let text = policy(&format!("{SOURCE}{SINK}window: {{ {window} }}\n"));
+        text.replacen("policy:\n", &format!("policy:\n  recoding: {recoding}\n"), 1)
+    };
+    let warnings = |recoding: &str, window: &str| load(&with(recoding, window)).unwrap().warnings;
+    assert!(warnings("subtree", "levels: sticky").is_empty());
+    assert!(warnings("local", "levels: fixed").is_empty());
+    // After a restart the cuts themselves are not known.
+    assert_eq!(warnings("subtree", "levels: monotone").len(), 1);
+    one(&with("local", "sliding: { size: 1000, slide: 100 }"), 10, "does not go with a Kafka sink");
+    assert!(load(&with("subtree", "sliding: { size: 1000, slide: 100 }")).is_ok());
 }

@@ -8,6 +8,7 @@ use crate::model::lattice::Node;
 use crate::model::policy::{Criterion, Diversity, Fallback, K, SuppressionAction};
 use crate::search::Algorithm;
 use crate::search::choose::Levels;
+use crate::search::evolutionary::tabu::Walking;
 use crate::window::{CloseRules, EventTime, SlideRules};
 
 mod criteria;
@@ -364,6 +365,49 @@ fn windows_and_waits_are_not_empty() {
 }
 
 #[test]
+fn every_number_of_tabu_ga_is_configurable() {
+    let with = |search: &str| policy(&format!("search: {{ {search} }}\n"));
+    let tuning = |search: &str| load(&with(search)).unwrap().choice.tuning;
+    let (paper, tabu) = (Walking::default(), "cycles: 3, candidates: 4, length: 5, life: 6, satisfying: 60%");
+    assert_eq!(tuning("algorithm: tabu-ga").walking, paper);
+    let tuned = tuning(&format!("algorithm: tabu-ga, crossover_points: 2, tabu: {{ {tabu}, aspiration: true }}"));
+    let (tabu_length, tabu_life, satisfying_share) = (5, 6, 0.6);
+    let walking = Walking { cycles: 3, candidates: 4, tabu_length, tabu_life, satisfying_share, aspiration: true };
+    assert_eq!((tuned.walking, tuned.crossover_points), (walking, Some(2)));
+    one(&with("algorithm: tabu-ga, crossover_points: 3"), 7, "crossover_points");
+    one(&with("algorithm: tabu, tabu: { cycles: 3 }"), 7, "write its cycles as `iterations`");
+    one(&with("algorithm: genetic, tabu: { life: 3 }"), 7, "only with `algorithm: tabu-ga`");
+    one(&with("algorithm: optimal, crossover_points: 2"), 7, "only with `algorithm: tabu-ga`");
+}
+
+#[test]
+fn values_as_they_come() {
+    let yaml = |hierarchy: &str| {
+        format!(
+            "policy:\n  quasi_identifiers:\n    - {{ name: a, hierarchy: {{ {hierarchy} }} }}\n  privacy: [{{ k-anonymity: 5 }}]\n"
+        )
+    };
+    for good in [
+        "ip: {}",
+        "ip: { v4: [16], v6: [48] }",
+        "geohash: {}",
+        "geohash: { lengths: [6, 4] }",
+        "prefix: { length: 8, min_length: 4, alphabet: 36 }",
+        "date: { units: [day, year], formats: [iso, '%d.%m.%Y', epoch-millis] }",
+        "date: { units: [day], format: epoch-days }",
+        "intervals: { widths: [5], min: 0, max: 10, decimal: comma }",
+    ] {
+        assert!(load(&yaml(good)).is_ok(), "{good}: {:?}", problems(&yaml(good)));
+    }
+    one(&yaml("ip: { v4: [8, 16, 24] }"), 3, "from long to short");
+    one(&yaml("geohash: { lengths: [4, 5] }"), 3, "from long to short");
+    one(&yaml("prefix: { length: 4, min_length: 5 }"), 3, "min_length 5");
+    one(&yaml("date: { units: [day], formats: [] }"), 3, "`formats` is empty");
+    one(&yaml("date: { units: [day], format: iso, formats: [iso] }"), 3, "`formats` alone");
+    one(&yaml("date: { units: [day], formats: [iso, '%H'] }"), 3, "epoch-seconds");
+}
+
+#[test]
 fn files_in_and_out_differ() {
     let files = |source: &str, sink: &str| {
         policy(&format!("source: {{ file: {{ path: {source} }} }}\nsink: {{ file: {{ path: {sink} }} }}\n"))
@@ -376,8 +420,15 @@ fn files_in_and_out_differ() {
     );
     one(&files("a.csv", "b.csv, manifest: b.csv"), 8, "the file of the records");
     one(&files("a.csv", "b.csv, manifest: a.csv"), 8, "the file that the source reads");
-    one(&files("a.dat", "b.csv"), 7, "tells no format");
+    one(&files("a.csv", "b.dat"), 8, "tells no format");
     one(&files("a.jsonl, delimiter: ';'", "b.csv"), 7, "only for CSV");
+    one(&files("a.parquet, encoding: latin-1", "b.csv"), 7, "only for text");
+    one(&files("a.csv", "b.parquet"), 8, "cannot be appended");
+    one(&files("a.csv", "b.avro.gz"), 8, "end the path in .avro");
+    one(&policy("source: { stdio: { format: parquet } }\n"), 7, "read from its end on");
+    let config = load(&files("a.dat", "b.csv.gz")).unwrap();
+    assert!(matches!(config.source, SourceConfig::File { format: None, .. }), "recognised by its first bytes");
+    assert!(matches!(config.sink, SinkConfig::File { format: Format::Csv, .. }));
     assert!(load(&files("a.dat, format: csv, delimiter: ';'", "b.avro")).is_ok());
 }
 

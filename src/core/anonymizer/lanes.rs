@@ -1,6 +1,6 @@
 //! An anonymizer for each lane of windows, so that what waits in one partition never joins a release of another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand::Rng;
@@ -13,7 +13,7 @@ use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::release::plan::CommitSpace;
 use crate::search::choose::Choice;
-use crate::window::TooWide;
+use crate::window::{Scope, TooWide};
 
 /// What a new assignment tells every lane: see [`Anonymizer::reset`].
 #[derive(Clone)]
@@ -77,6 +77,26 @@ impl Anonymizers {
     pub fn reset(&mut self, partitions: Option<Vec<Partition>>, last: Option<Vec<Level>>) {
         self.lanes.values_mut().for_each(|anonymizer| anonymizer.reset(partitions.clone(), last.as_deref()));
         self.assigned = Some(Assigned { partitions, last });
+    }
+
+    /// Takes more partitions over, whose last release had the levels `last`. Waiting records of the others stay.
+    pub fn add(&mut self, partitions: &[Partition], last: Option<Vec<Level>>) {
+        let own = self.assigned.take().and_then(|assigned| assigned.partitions).unwrap_or_default();
+        let all: BTreeSet<Partition> = own.iter().chain(partitions).copied().collect();
+        let partitions = Some(all.into_iter().collect::<Vec<_>>());
+        self.lanes.values_mut().for_each(|anonymizer| anonymizer.add(partitions.clone(), last.as_deref()));
+        self.assigned = Some(Assigned { partitions, last });
+    }
+
+    /// Gives some partitions up, with their lanes if they have lanes of their own. Returns how many of their records waited.
+    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, scope: Scope) -> u64 {
+        let own = self.assigned.iter_mut().flat_map(|assigned| &mut assigned.partitions);
+        own.for_each(|own| own.retain(|partition| !partitions.contains(partition)));
+        let gone = self.lanes.values_mut().map(|anonymizer| anonymizer.give_up(partitions)).sum();
+        if scope == Scope::Partition {
+            self.lanes.retain(|lane, _| !partitions.contains(lane));
+        }
+        gone
     }
 
     /// Learns schedules for the windows to come, where it is time to: see [`Anonymizer::learn`].

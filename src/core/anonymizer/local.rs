@@ -1,4 +1,4 @@
-//! The release of a tumbling window by local recoding, and the schedule that it follows.
+//! The release of a tumbling window by local recoding (`sliding/local.rs` has that of a snapshot), and the schedule that it follows.
 //!
 //! A schedule is a list of lattice nodes ([`crate::local`]). The first window learns one from its own rows; later windows use
 //! the schedule that was fixed before they were read, so what is published depends on a window only by which classes were large
@@ -8,8 +8,9 @@
 //! sparse regions by itself). Learning counts steps and no time, so that the same windows give the same schedules.
 //!
 //! Rules that look beyond a class (`t-closeness`, `lkc`, `min-security`) hold for a class by itself first. Whether they hold for what is
-//! published together is left to the gate: where it refuses, or too many rows are left over, the finest steps are skipped, and at last
-//! nothing is published. The plan holds the schedule without the steps that were skipped, so a replay applies it once.
+//! published together is left to the gate: where it refuses, or too many rows are left over, this release skips the finest steps, and
+//! at last nothing is published. The plan holds the schedule and, where held rows or steps had to be left out of the classes, the step
+//! at which the release starts, so a replay applies it once; the next window tries every step again.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -88,16 +89,20 @@ impl Anonymizer {
         let domains = draft.window.dictionaries.quasi.clone();
         let terms = Terms::new(&self.policy, &rules, &domains);
         let mut table = Table::new(&draft.rows, &draft.held, &self.rules.counting());
-        let schedule = draft.planned_schedule().or_else(|| self.schedule());
+        let (planned, mut first) =
+            draft.planned_schedule().map_or((None, None), |(planned, first)| (Some(planned), first));
+        if first.is_some() {
+            table = Table::new(&draft.rows, &draft.held.filtered(|_| false), &self.rules.counting());
+        }
+        let schedule = planned.or_else(|| self.schedule());
         let schedule = schedule.unwrap_or_else(|| learn(&terms, &[&table], &self.effort()));
         let allowed = self.policy.suppression.beside(draft.unplaced, draft.rows.len() as u64).unwrap_or(0);
         let mut starts = later_starts(&schedule);
-        let mut first = 0;
+        draft.introduces_schedule = draft.planned.is_some() || !self.is_introduced(&schedule);
         loop {
-            let regions = apply(&terms, &table, &schedule, first, self.spare(allowed));
-            let used = schedule.skip(first);
-            draft.introduces_schedule = draft.planned.is_some() || self.learning.introduced.as_ref() != Some(&used);
-            let chosen = self.chosen_locally(Recoding::Local(used.clone()), &regions, allowed, started);
+            draft.first_step = first;
+            let regions = apply(&terms, &table, &schedule, first.unwrap_or(0), self.spare(allowed));
+            let chosen = self.chosen_locally(Recoding::Local(schedule.clone()), &regions, allowed, started);
             if draft.recode_locally(chosen, &regions) {
                 match draft.planned_to_show().cloned() {
                     Some(shown) => draft.show(&shown),
@@ -107,19 +112,21 @@ impl Anonymizer {
                 let closing = self.pass_gate(&draft);
                 if matches!(closing, Closing::Release(_)) {
                     if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
-                        self.learning.introduced = Some(used);
+                        self.learning.introduced = Some(schedule);
                         self.learning.remember(table, &draft.window.dictionaries, regions.loss());
                     }
                     return closing;
                 }
             }
-            if draft.outcomes.leave_held_out() {
-                // Held rows can break a rule about several classes: without them the classes are formed again.
-                table = Table::new(&draft.rows, &draft.held.filtered(|_| false), &self.rules.counting());
-            } else if let Some(next) = starts.pop() {
-                first = next;
-            } else {
+            if draft.planned.is_some() {
+                // Other bytes must not stand in for a planned release.
                 return self.publish_none(draft);
+            }
+            // Held rows can break a rule about several classes: without them the classes are formed again, at the same step first.
+            let again = first.is_none() && draft.outcomes.leave_held_out();
+            let Some(next) = (if again { Some(0) } else { starts.pop() }) else { return self.publish_none(draft) };
+            if first.replace(next).is_none() {
+                table = Table::new(&draft.rows, &draft.held.filtered(|_| false), &self.rules.counting());
             }
         }
     }
@@ -167,15 +174,25 @@ impl Anonymizer {
         }
     }
 
+    /// True if the last manifest named this schedule.
+    pub(super) fn is_introduced(&self, schedule: &Schedule) -> bool {
+        self.learning.introduced.as_ref() == Some(schedule)
+    }
+
+    /// Notes that a manifest has named this schedule.
+    pub(super) fn introduce(&mut self, schedule: Schedule) {
+        self.learning.introduced = Some(schedule);
+    }
+
     /// The schedule of the last release.
-    fn schedule(&self) -> Option<Schedule> {
+    pub(super) fn schedule(&self) -> Option<Schedule> {
         match &self.last {
             Some(Recoding::Local(schedule)) => Some(schedule.clone()),
             _ => None,
         }
     }
 
-    fn effort(&self) -> Effort {
+    pub(super) fn effort(&self) -> Effort {
         if !self.uncommitted.is_bounded() {
             return Effort::default();
         }
@@ -185,7 +202,13 @@ impl Anonymizer {
     }
 
     /// The schedule and its regions as the choice of a search. It satisfies if no more is left over than may be.
-    fn chosen_locally(&self, recoding: Recoding, regions: &Regions, allowed: u64, started: Instant) -> Chosen {
+    pub(super) fn chosen_locally(
+        &self,
+        recoding: Recoding,
+        regions: &Regions,
+        allowed: u64,
+        started: Instant,
+    ) -> Chosen {
         let (left, loss) = (regions.left() as u64, regions.loss());
         let satisfies = left <= allowed && !regions.is_empty();
         Chosen {
@@ -208,6 +231,7 @@ impl Anonymizer {
             nodes: self.policy.lattice().size(),
             elapsed: started.elapsed(),
             front: None,
+            minimal: Vec::new(),
             unmet_bounds: Vec::new(),
             origins: Origins::default(),
         }
@@ -215,7 +239,7 @@ impl Anonymizer {
 }
 
 /// The later steps to start at where the gate refuses or too many rows are left over, the coarsest first.
-fn later_starts(schedule: &Schedule) -> Vec<usize> {
+pub(super) fn later_starts(schedule: &Schedule) -> Vec<usize> {
     let last = schedule.steps().len() - 1;
     let mut starts: Vec<usize> = (1..=STARTS).map(|start| last * start / STARTS).filter(|&start| start > 0).collect();
     starts.dedup();
@@ -224,10 +248,9 @@ fn later_starts(schedule: &Schedule) -> Vec<usize> {
 }
 
 impl Draft {
-    /// The schedule of the plan, if this draft repeats one that has a schedule of this policy.
-    fn planned_schedule(&self) -> Option<Schedule> {
-        let schedule = Schedule::from_levels(&self.planned.as_ref()?.levels, self.policy.quasi.len())?;
-        schedule.fits(&self.policy.lattice()).then_some(schedule)
+    /// The schedule of the plan and its first step, if this draft repeats one that has a schedule of this policy.
+    fn planned_schedule(&self) -> Option<(Schedule, Option<usize>)> {
+        Schedule::from_plan(&self.planned.as_ref()?.levels, &self.policy.lattice())
     }
 
     /// Sets the recoding, the classes and the outcomes of all rows by the regions of a schedule; false if too many rows are left

@@ -13,6 +13,8 @@
 //! Invariant: only a draft that passed the gate changes the waiting records, apart from records that expire or are retracted
 //! with it.
 
+mod audience;
+mod cuts;
 mod draft;
 mod lanes;
 mod local;
@@ -23,6 +25,7 @@ mod tumbling;
 mod uncommitted;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +42,7 @@ use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
 use crate::model::release::plan::CommitSpace;
 use crate::privacy::Rules;
-use crate::search::choose::{Choice, Chosen};
+use crate::search::choose::{Choice, Chosen, Levels};
 use crate::search::evaluator::{Evaluator, Trail};
 use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
@@ -49,6 +52,7 @@ use sliding::Snapshots;
 use uncommitted::Uncommitted;
 use waiting::Waiting;
 
+pub use audience::view;
 pub use lanes::Anonymizers;
 pub use sequential::Past;
 
@@ -69,6 +73,8 @@ pub struct Anonymizer {
     elsewhere: u64,
     /// The dictionaries of the last window: they explain the codes of waiting records.
     dictionaries: Option<Dictionaries>,
+    /// The assignment of the last window: its waiting records are those of this assignment.
+    epoch: u64,
     /// The partitions whose waiting records belong to this instance; all, if `None`.
     partitions: Option<Vec<Partition>>,
     /// The time that an insight into the next search may take, if one was asked for.
@@ -103,6 +109,7 @@ impl Anonymizer {
             trail: Arc::default(),
             snapshots: Snapshots::default(),
             dictionaries: None,
+            epoch: 0,
             partitions: None,
             uncommitted: Uncommitted::default(),
             look: None,
@@ -160,8 +167,34 @@ impl Anonymizer {
         self.last = last.and_then(|levels| self.policy.recoding_at(levels));
     }
 
+    /// Takes more partitions over; `partitions` are all of them. With `levels: monotone` the next release is as coarse as the
+    /// last one of either.
+    fn add(&mut self, partitions: Option<Vec<Partition>>, last: Option<&[Level]>) {
+        self.partitions = partitions;
+        let theirs = last.and_then(|levels| self.policy.recoding_at(levels));
+        let ours = self.last.take();
+        self.last = self.follow(ours, theirs);
+    }
+
+    /// Drops the waiting records of partitions that others own now; returns their number.
+    fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> u64 {
+        self.partitions.iter_mut().for_each(|own| own.retain(|partition| !partitions.contains(partition)));
+        self.waiting.take(|rows, i| partitions.contains(&rows.position(i).partition)).len() as u64
+    }
+
+    /// The recoding to go on from after releases of two histories.
+    fn follow(&self, ours: Option<Recoding>, theirs: Option<Recoding>) -> Option<Recoding> {
+        match (ours, theirs) {
+            (Some(Recoding::Node(a)), Some(Recoding::Node(b))) if self.choice.levels == Levels::Monotone => {
+                Some(Recoding::Node(self.policy.lattice().join(&a, &b)))
+            }
+            (ours, theirs) => ours.or(theirs),
+        }
+    }
+
     /// Makes the release of a window.
     pub fn release(&mut self, mut window: ClosedWindow) -> Result<Closing, TooWide> {
+        self.epoch = window.epoch;
         match std::mem::take(&mut window.kind) {
             WindowKind::Tumbling | WindowKind::Expiry => self.release_tumbling(window),
             WindowKind::Slide(slide) => Ok(self.release_snapshot(window, slide)),
@@ -174,7 +207,7 @@ impl Anonymizer {
         match &self.dictionaries {
             Some(dictionaries) if self.waiting.is_overdue(now) => {
                 let window = ClosedWindow::empty(now, dictionaries.clone(), self.rules.counting())?;
-                self.release(window).map(Some)
+                self.release(ClosedWindow { epoch: self.epoch, ..window }).map(Some)
             }
             _ => Ok(None),
         }

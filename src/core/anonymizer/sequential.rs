@@ -6,19 +6,23 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Anonymizer;
-use super::draft::{Draft, Grouping, source};
+use super::draft::{Draft, Grouping, Outcomes, source};
 use super::sliding::Counts;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
-use crate::local::{Table, Terms, apply};
 use crate::model::batch::Rows;
 use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
-use crate::model::event::Partition;
+use crate::model::event::{Partition, Position};
+use crate::model::lattice::Node;
 use crate::model::recoding::Recoding;
 use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
+
+/// Shown records whose classes are noted in the journal. More: the entry does not fit into a message (1 MB). Fewer: after a restart
+/// nothing is known about the classes of larger releases, and people who return are left out.
+const MAX_NOTED: usize = 100_000;
 
 /// What an earlier release shows.
 pub struct Past {
@@ -26,8 +30,10 @@ pub struct Past {
     pub lanes: Vec<Partition>,
     /// How many releases have followed it, at least.
     pub later: usize,
-    /// Its recoding; `None` if it was made by another policy.
-    pub recoding: Option<Recoding>,
+    /// The class of each row, where the release noted it.
+    pub classes: Option<Vec<u32>>,
+    /// Its node; `None` if it has another recoding, or was made by another policy.
+    pub node: Option<Node>,
     /// Its rows.
     pub rows: Rows,
     /// What their codes mean.
@@ -42,32 +48,18 @@ impl Anonymizer {
 
     /// Learns what a release showed before a restart.
     pub fn recall(&mut self, past: &Past) {
-        let grouping = past.recoding.as_ref().map(|recoding| self.group_again(recoding, past));
         let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_asked_for()) else { return };
         let field = memory.field();
         let row = |i: usize| (past.rows.subject(i), past.rows.sensitive(i)[field]);
-        match grouping {
-            Some(grouping) => {
-                let all: Vec<RowRef> = (0..past.rows.len() as u32).map(RowRef::Fresh).collect();
-                let classes = grouping.members(&all).into_iter();
-                memory.recall(past.later, classes.map(|class| class.into_iter().map(row).collect::<Vec<_>>()));
+        match past.class_numbers() {
+            Some(numbers) => {
+                let mut classes: FxHashMap<u32, Vec<(u64, Code)>> = FxHashMap::default();
+                numbers.into_iter().enumerate().for_each(|(i, class)| classes.entry(class).or_default().push(row(i)));
+                memory.recall(past.later, classes.into_values());
             }
-            // Its classes are unknown by this policy: at worst each record was a class of its own.
+            // Its classes are unknown: at worst each record was a class of its own.
             None => memory.recall(past.later, (0..past.rows.len()).map(|i| [row(i)])),
         }
-    }
-
-    /// The classes of an earlier release. By a schedule those of its rows alone: they can be finer than they were, never coarser,
-    /// so nobody has more candidates than the release left them.
-    fn group_again(&self, recoding: &Recoding, past: &Past) -> Grouping {
-        let none = past.rows.filtered(|_| false);
-        let Recoding::Local(schedule) = recoding else {
-            return Grouping::of(recoding, &past.rows, &none, &past.dictionaries);
-        };
-        let rules = self.rules.bind(&past.dictionaries.values());
-        let terms = Terms::new(&self.policy, &rules, &past.dictionaries.quasi);
-        let table = Table::new(&past.rows, &none, &self.rules.counting());
-        Grouping::of_regions(&apply(&terms, &table, schedule, 0, 0), &past.rows, &none, &past.dictionaries)
     }
 
     /// Leaves out the rows that `sequential` does not allow; none if the policy does not ask for it.
@@ -87,7 +79,32 @@ impl Anonymizer {
     }
 }
 
+impl Past {
+    /// The class of each row; `None` if nobody knows.
+    fn class_numbers(&self) -> Option<Vec<u32>> {
+        if let Some(classes) = &self.classes {
+            return (classes.len() == self.rows.len()).then(|| classes.clone());
+        }
+        let node = Recoding::Node(self.node.clone()?);
+        let grouping = Grouping::of(&node, &self.rows, &self.rows.filtered(|_| false), &self.dictionaries);
+        Some((0..self.rows.len() as u32).map(|i| grouping.number(RowRef::Fresh(i))).collect())
+    }
+}
+
 impl Draft {
+    /// The class of each row that is shown by these outcomes, in the order of positions, for the journal: cuts and schedules were made
+    /// for all rows, and after a restart only the shown ones are read again. `None` where the node tells, or the entry would be too
+    /// long.
+    pub(super) fn shown_classes(&self, outcomes: &Outcomes) -> Option<Vec<u32>> {
+        if matches!(self.recoding, Recoding::Node(_)) || outcomes.published.len() > MAX_NOTED {
+            return None;
+        }
+        let place = |&row: &RowRef| (self.position(row), self.grouping.number(row));
+        let mut classes: Vec<(Position, u32)> = outcomes.published.iter().map(place).collect();
+        classes.sort_unstable();
+        Some(classes.into_iter().map(|(_, class)| class).collect())
+    }
+
     /// The records that the plan says are shown, where `sequential` decided about them.
     pub(super) fn planned_to_show(&self) -> Option<&Spans> {
         self.planned.as_ref()?.shown.as_ref()

@@ -35,7 +35,7 @@ impl Anonymizer {
         let evaluator = Evaluator::beside(draft.unplaced, &policy, &rules, Arc::clone(&draft.sets));
         let evaluator = evaluator.warm(Arc::clone(&self.trail));
         let chosen = choose(&self.choice, &policy.lattice(), self.last.as_ref(), &evaluator, &mut self.seeds);
-        draft.recode(chosen);
+        draft.recode(self.plannable(chosen, &[&draft.rows, &draft.held], &evaluator));
         draft.plan_rows(&evaluator);
         self.leave_recurring_out(&mut draft, &rules);
         Ok(self.finish(draft, &evaluator, &rules))

@@ -61,6 +61,20 @@ impl Waiting {
         }
     }
 
+    /// Puts all waiting records aside, until [`Waiting::take_back`].
+    pub(super) fn put_aside(&mut self) -> Self {
+        let (empty, held) = (self.empty.clone(), Arc::new(self.empty.clone()));
+        let none = Self { action: self.action, carried: empty.clone(), empty, held, unplaced: 0 };
+        std::mem::replace(self, none)
+    }
+
+    /// Adds the records that were put aside.
+    pub(super) fn take_back(&mut self, aside: &Self) {
+        self.hold_again(&aside.held);
+        (0..aside.carried.len()).for_each(|i| self.carried.push_from(&aside.carried, i));
+        self.unplaced += aside.unplaced;
+    }
+
     /// Adds the window's records without a place in their hierarchy; the number of them since the last release with rows.
     pub(super) fn add_unplaced(&mut self, window: &ClosedWindow) -> u64 {
         self.unplaced += window.unplaced();

@@ -87,79 +87,49 @@ fn scramble(word: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-impl ClassKey for u32 {
-    const ZERO: Self = 0;
-    const ONES: Self = Self::MAX;
-    #[inline]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline]
-    fn of_word(word: u64) -> Self {
-        word as Self
-    }
-    #[inline]
-    fn word(&self) -> u64 {
-        u64::from(*self)
-    }
-    #[inline]
-    fn of(field: KeyField, code: Code) -> Self {
-        code << field.shift
-    }
-    #[inline]
-    fn get(&self, field: KeyField) -> Code {
-        (self >> field.shift) & field.mask as Code
-    }
-    #[inline]
-    fn set(&mut self, field: KeyField, code: Code) {
-        *self = (*self & !((field.mask as Code) << field.shift)) | (code << field.shift);
-    }
-    #[inline]
-    fn mix(&self) -> u64 {
-        scramble(u64::from(*self))
-    }
+/// Keys of a single word.
+macro_rules! word_keys {
+    ($($word:ty),*) => {$(
+        impl ClassKey for $word {
+            const ZERO: Self = 0;
+            const ONES: Self = Self::MAX;
+            #[inline]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline]
+            fn of_word(word: u64) -> Self {
+                word as Self
+            }
+            #[inline]
+            fn word(&self) -> u64 {
+                u64::from(*self)
+            }
+            #[inline]
+            fn of(field: KeyField, code: Code) -> Self {
+                Self::from(code) << field.shift
+            }
+            #[inline]
+            fn get(&self, field: KeyField) -> Code {
+                ((self >> field.shift) & field.mask as Self) as Code
+            }
+            #[inline]
+            fn set(&mut self, field: KeyField, code: Code) {
+                *self = (*self & !((field.mask as Self) << field.shift)) | (Self::from(code) << field.shift);
+            }
+            #[inline]
+            fn mix(&self) -> u64 {
+                scramble(u64::from(*self))
+            }
+        }
+    )*};
 }
 
-impl ClassKey for u64 {
-    const ZERO: Self = 0;
-    const ONES: Self = Self::MAX;
-    #[inline]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline]
-    fn of_word(word: u64) -> Self {
-        word
-    }
-    #[inline]
-    fn word(&self) -> u64 {
-        *self
-    }
-    #[inline]
-    fn of(field: KeyField, code: Code) -> Self {
-        u64::from(code) << field.shift
-    }
-    #[inline]
-    fn get(&self, field: KeyField) -> Code {
-        ((self >> field.shift) & field.mask) as Code
-    }
-    #[inline]
-    fn set(&mut self, field: KeyField, code: Code) {
-        *self = (*self & !(field.mask << field.shift)) | (u64::from(code) << field.shift);
-    }
-    #[inline]
-    fn mix(&self) -> u64 {
-        scramble(*self)
-    }
-}
+word_keys!(u32, u64);
 
 impl<const N: usize> ClassKey for Wide<N> {
     const ZERO: Self = [0; N];

@@ -15,7 +15,7 @@ use super::rollup::rollup;
 use super::set::{Classes, Entropies, Finest, FrequencySet, Question, SmallClasses};
 use super::sum::{Codes, Step, Sums, in_place};
 use crate::model::domain::DomainView;
-use crate::model::lattice::{Level, Node};
+use crate::model::lattice::{Level, Node, Outline};
 use crate::model::recoding::{Column, Recoding};
 
 /// Frequency sets by node, whatever the key type.
@@ -81,7 +81,7 @@ pub(super) struct FrequencyStore<K> {
     finest_uses: AtomicU32,
     sets: DashMap<Node, Arc<Held<K>>>,
     /// The same sets, smallest first, so that the first that is finer than a node is the one to roll up from.
-    by_size: RwLock<Vec<Arc<Held<K>>>>,
+    by_size: RwLock<Vec<(Outline, Arc<Held<K>>)>>,
     /// The memory of sums that are over.
     spare: Mutex<Vec<Sums<K>>>,
     /// Parent maps by attribute and (from, to) level, composed on first use.
@@ -170,13 +170,13 @@ impl<K: ClassKey> FrequencyStore<K> {
     pub(super) fn shrink(&self, memory: usize) {
         let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = 0;
-        let fits = |held: &Arc<Held<K>>| {
+        let fits = |(_, held): &(Outline, Arc<Held<K>>)| {
             bytes += held.set.bytes();
             bytes <= memory
         };
         let kept = by_size.iter().map(fits).take_while(|fits| *fits).count();
-        by_size.drain(kept..).for_each(|held| _ = self.sets.remove(&held.set.node));
-        self.cached_bytes.store(by_size.iter().map(|held| held.set.bytes()).sum(), Ordering::Relaxed);
+        by_size.drain(kept..).for_each(|(_, held)| _ = self.sets.remove(&held.set.node));
+        self.cached_bytes.store(by_size.iter().map(|(_, held)| held.set.bytes()).sum(), Ordering::Relaxed);
     }
 
     fn hold(&self, set: &Arc<FrequencySet<K>>) {
@@ -184,8 +184,8 @@ impl<K: ClassKey> FrequencyStore<K> {
             let held = Arc::new(Held { set: Arc::clone(set), uses: AtomicU32::new(0) });
             self.sets.insert(set.node.clone(), Arc::clone(&held));
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
-            let at = by_size.partition_point(|other| other.set.len() < set.len());
-            by_size.insert(at, held);
+            let at = by_size.partition_point(|(_, other)| other.set.len() < set.len());
+            by_size.insert(at, (Outline::of(&set.node), held));
         }
     }
 
@@ -231,9 +231,10 @@ impl<K: ClassKey> FrequencyStore<K> {
     /// The smallest set that is finer than `node`; `None` if that is the finest.
     fn smallest_finer(&self, node: &Node) -> Option<Arc<Held<K>>> {
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
-        let finest = self.finest.len();
-        let mut smaller = by_size.iter().take_while(|held| held.set.len() < finest);
-        smaller.find(|held| held.set.node.is_finer_or_equal(node)).cloned()
+        let outline = Outline::of(node);
+        let mut finer = by_size.iter().filter(|(own, _)| own.may_be_finer(outline));
+        let smallest = finer.find(|(_, held)| held.set.node.is_finer_or_equal(node));
+        smallest.map(|(_, held)| Arc::clone(held)).filter(|held| held.set.len() < self.finest.len())
     }
 
     fn map(&self, attribute: usize, from: Level, to: Level) -> &[K] {

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 
 use super::{GeneralizedBatch, RowRef};
+use crate::model::batch::Rows;
 
 /// A row on its way: the hash of what it shows, its class, its place.
 type Arranged = (u64, u32, RowRef);
@@ -37,12 +38,22 @@ impl GeneralizedBatch {
     fn row_hash(&self, class: u64, row: RowRef) -> u64 {
         let (rows, i) = self.source(row);
         let texts = self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code));
-        spread(texts.chain(self.kept(rows, i)).fold(class, hash))
+        let texts = texts.chain(self.kept(rows, i));
+        // Most batches show everything: no lookup for each value then.
+        spread(match self.unseen.is_empty() {
+            true => texts.fold(class, hash),
+            false => self.seen(texts).fold(class, hash),
+        })
+    }
+
+    /// Those of a row's values that its readers see, of all sensitive and then all kept ones.
+    fn seen<'t>(&self, texts: impl Iterator<Item = &'t str>) -> impl Iterator<Item = &'t str> {
+        texts.enumerate().filter(|(at, _)| !self.unseen.contains(at)).map(|(_, text)| text)
     }
 
     /// Rows of one hash that do not show the same are as good as never met; then their texts decide. Most are of one class, and
     /// show the same.
-    fn by_text(&self, a: &Arranged, b: &Arranged) -> Ordering {
+    fn by_text<'a>(&'a self, a: &Arranged, b: &Arranged) -> Ordering {
         let labels = |class: u32| {
             let cells = self.class_cells(class as usize);
             self.quasi.iter().zip(cells).map(|(labels, &code)| labels.text(code))
@@ -50,12 +61,11 @@ impl GeneralizedBatch {
         let by_labels = if a.1 == b.1 { Ordering::Equal } else { labels(a.1).cmp(labels(b.1)) };
         by_labels.then_with(|| {
             let ((rows, i), (others, j)) = (self.source(a.2), self.source(b.2));
-            let texts = self.written.iter().zip(rows.written(i).iter().zip(others.written(j)));
-            let mut by_written = texts.filter(|(_, (a, b))| a != b);
-            let by_written = by_written
-                .next()
-                .map_or(Ordering::Equal, |(view, (&a, &b))| view.level(0).label(a).cmp(view.level(0).label(b)));
-            by_written.then_with(|| self.kept(rows, i).cmp(self.kept(others, j)))
+            let written = |rows: &'a Rows, i: usize| {
+                self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code))
+            };
+            let own = self.seen(written(rows, i).chain(self.kept(rows, i)));
+            own.cmp(self.seen(written(others, j).chain(self.kept(others, j))))
         })
     }
 }

@@ -43,10 +43,10 @@ impl GeneralizedBatch {
         self
     }
 
-    /// The kept values of a row as they are sent.
+    /// The kept values of a row as they are sent: of the fields that were measured, and of no other.
     pub(crate) fn kept<'a>(&'a self, rows: &'a Rows, i: usize) -> impl Iterator<Item = &'a str> {
-        let mut fields = self.provenance.work.kept.iter();
-        rows.kept(i).map(move |value| if fields.next().is_some_and(|field| field.withheld) { "null" } else { value })
+        let fields = self.provenance.work.kept.iter();
+        rows.kept(i).zip(fields).map(|(value, field)| if field.withheld { "null" } else { value })
     }
 
     /// For each kept field the share of rows with a value that one person alone has, and whether some value is nested.

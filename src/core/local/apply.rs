@@ -41,6 +41,32 @@ pub fn apply(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize
     draft.regions(terms)
 }
 
+/// A class as a step of a schedule releases it, before its labels are tightened.
+#[derive(Debug, Clone)]
+pub struct StepClass {
+    /// The step.
+    pub step: usize,
+    /// What its records show there, one value per quasi-identifier.
+    pub values: Vec<GeneralizedValue>,
+}
+
+/// The classes that the steps of a schedule from `first` on release, in the order of the steps, and the class of every fresh row;
+/// `None` where no step releases it.
+pub fn walk(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize) -> (Vec<StepClass>, Vec<Option<u32>>) {
+    let draft = Draft::walk(terms, table, schedule, first);
+    let mut classes: Vec<StepClass> = draft.steps.iter().map(|&step| StepClass { step, values: Vec::new() }).collect();
+    let mut of_row = vec![None; table.records()];
+    for (tuple, &class) in (0..).zip(&draft.class_of).filter(|(_, class)| **class != LEFT) {
+        let StepClass { step, values } = &mut classes[class as usize];
+        if values.is_empty() {
+            let cells = draft.ladders.attributes.iter().zip(table.cells(tuple)).zip(schedule.steps()[*step].levels());
+            values.extend(cells.map(|((ladder, &leaf), &level)| ladder.value(level, leaf)));
+        }
+        table.fresh.range(tuple).for_each(|at| of_row[table.fresh.rows[at] as usize] = Some(class));
+    }
+    (classes, of_row)
+}
+
 /// Classes on their way to be released.
 struct Draft<'a> {
     table: &'a Table,
@@ -49,6 +75,8 @@ struct Draft<'a> {
     /// Per tuple, or [`LEFT`].
     class_of: Vec<u32>,
     classes: usize,
+    /// The step of each class.
+    steps: Vec<usize>,
     /// Per class one of its tuples.
     member: Vec<u32>,
     /// Class by class, one level per attribute.
@@ -65,8 +93,9 @@ impl<'a> Draft<'a> {
         let mut class_of = vec![LEFT; table.len()];
         let mut left: Vec<u32> = (0..table.len() as u32).collect();
         let mut classes = 0;
+        let mut steps = Vec::new();
         let mut numbers: Vec<u32> = Vec::new();
-        for node in schedule.steps().iter().skip(first) {
+        for (step, node) in schedule.steps().iter().enumerate().skip(first) {
             if left.is_empty() {
                 break;
             }
@@ -78,13 +107,14 @@ impl<'a> Draft<'a> {
                 numbers.push(if good { classes } else { LEFT });
                 classes += u32::from(good);
             }
+            steps.resize(classes as usize, step);
             for (&place, &class) in counter.places.iter().zip(&counter.class_of) {
                 class_of[left[place as usize] as usize] = numbers[class as usize];
             }
             left.retain(|&tuple| class_of[tuple as usize] == LEFT);
         }
         let (levels, rows, member) = (Vec::new(), Vec::new(), Vec::new());
-        Self { table, ladders, judge, class_of, classes: classes as usize, member, levels, rows }
+        Self { table, ladders, judge, class_of, classes: classes as usize, steps, member, levels, rows }
     }
 
     /// Finds the labels of all classes.

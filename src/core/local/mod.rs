@@ -27,7 +27,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use apply::apply;
+pub use apply::{StepClass, apply, walk};
 pub use learn::{Effort, learn};
 pub use regions::Regions;
 pub use table::Table;

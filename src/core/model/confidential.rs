@@ -102,6 +102,8 @@ pub struct Sentence {
     pub when: Option<Formula>,
     /// How bad it is if it becomes known, relative to the other sentences of the same record; positive.
     pub damage: f64,
+    /// How likely it is in the population; without it, how often it holds in the release. In (0, 1).
+    pub prior: Option<f64>,
 }
 
 /// What one record says: bit i is about sentence i.
@@ -216,7 +218,8 @@ mod tests {
 
     #[test]
     fn profiles_are_numbered_once() {
-        let sentence = |says: Formula, when: Option<Formula>| Sentence { name: "s".into(), says, when, damage: 1.0 };
+        let sentence =
+            |says: Formula, when: Option<Formula>| Sentence { name: "s".into(), says, when, damage: 1.0, prior: None };
         let sentences = [sentence(health(&["B", "2.0"]), None), sentence(health(&["A"]), Some(health(&["A"])))];
         let mut profiler = Profiler::new(&sentences);
         let texts = ["c", "a", "2", "b", ""];

@@ -45,23 +45,25 @@ impl Facet {
         if policy.schema.label.is_some() {
             facets.push(Self::Label);
         }
-        for criterion in &policy.criteria {
-            let wanted: Vec<Self> = match criterion {
-                Criterion::KAnonymity(_) => Vec::new(),
-                Criterion::LDiversity { field, .. }
-                | Criterion::TCloseness { field, .. }
-                | Criterion::PSensitive { field, .. }
-                | Criterion::AlphaK { field, .. } => vec![Self::Sensitive(*field)],
-                Criterion::Lkc { fields, .. } => fields.iter().map(|f| Self::Sensitive(*f)).collect(),
-                Criterion::Confidential(_) | Criterion::MinSecurity(_) => vec![Self::Profile],
-            };
-            for facet in wanted {
-                if !facets.contains(&facet) {
-                    facets.push(facet);
-                }
+        for facet in policy.criteria.iter().flat_map(Self::wanted) {
+            if !facets.contains(&facet) {
+                facets.push(facet);
             }
         }
         facets
+    }
+
+    fn wanted(criterion: &Criterion) -> Vec<Self> {
+        match criterion {
+            Criterion::KAnonymity(_) => Vec::new(),
+            Criterion::LDiversity { field, .. }
+            | Criterion::TCloseness { field, .. }
+            | Criterion::PSensitive { field, .. }
+            | Criterion::AlphaK { field, .. } => vec![Self::Sensitive(*field)],
+            Criterion::Lkc { fields, .. } => fields.iter().map(|f| Self::Sensitive(*f)).collect(),
+            Criterion::Confidential(_) | Criterion::MinSecurity(_) => vec![Self::Profile],
+            Criterion::Over { criterion, .. } => Self::wanted(criterion),
+        }
     }
 }
 

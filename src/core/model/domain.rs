@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_value_spelled_like_another_label_is_not_mixed_up() {
-        let spec = DateSpec { format: Some("%Y-%d-%m".into()), ..DateSpec::new([DateUnit::Day, DateUnit::Year]) };
+        let spec = DateSpec { formats: vec!["%Y-%d-%m".into()], ..DateSpec::new([DateUnit::Day, DateUnit::Year]) };
         let mut domain = Domain::new(Arc::new(Hierarchy::dates(spec).unwrap()));
         let (april, march) = (domain.code("1956-03-04").unwrap(), domain.code("1956-04-03").unwrap());
         assert_eq!(domain.view().level(0).label(april), "1956-04-03");

@@ -88,8 +88,10 @@ pub enum RejectCode {
     TooDeep,
     /// Larger than the configured limit.
     TooLarge,
-    /// No payload at all.
+    /// No payload at all, or a change event that says that its row was deleted.
     Tombstone,
+    /// A change event that is about no row: a truncate, a transaction marker, a heartbeat.
+    NoRow,
     /// A payload of zero bytes.
     Empty,
     /// The schema id is not known to the registry.
@@ -100,6 +102,8 @@ pub enum RejectCode {
     NullField,
     /// An object or array where a scalar is needed.
     NotScalar,
+    /// A path leads through an array or a scalar where it needs an object.
+    NotAnObject,
     /// A quasi value outside its hierarchy.
     UnknownValue,
     /// The subject is absent, null or not a scalar: k could not be counted.
@@ -110,18 +114,20 @@ pub enum RejectCode {
 
 impl RejectCode {
     /// Every code, for declaring metrics.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Malformed,
         Self::InvalidUtf8,
         Self::DuplicateKey,
         Self::TooDeep,
         Self::TooLarge,
         Self::Tombstone,
+        Self::NoRow,
         Self::Empty,
         Self::UnknownSchema,
         Self::MissingField,
         Self::NullField,
         Self::NotScalar,
+        Self::NotAnObject,
         Self::UnknownValue,
         Self::NoSubject,
         Self::BadEventTime,
@@ -136,11 +142,13 @@ impl RejectCode {
             Self::TooDeep => "too_deep",
             Self::TooLarge => "too_large",
             Self::Tombstone => "tombstone",
+            Self::NoRow => "no_row",
             Self::Empty => "empty",
             Self::UnknownSchema => "unknown_schema",
             Self::MissingField => "missing_field",
             Self::NullField => "null_field",
             Self::NotScalar => "not_scalar",
+            Self::NotAnObject => "not_an_object",
             Self::UnknownValue => "unknown_value",
             Self::NoSubject => "no_subject",
             Self::BadEventTime => "bad_event_time",

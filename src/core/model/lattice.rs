@@ -58,6 +58,37 @@ impl PartialOrd for Node {
     }
 }
 
+/// The levels of a node side by side in one integer, a byte each, to compare one node with very many. Where a node has more
+/// attributes or levels than fit, it says what it can: a node that is finer always passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outline(u128);
+
+impl Outline {
+    /// The highest bit of every byte.
+    const HIGHEST: u128 = u128::from_ne_bytes([0x80; 16]);
+
+    /// The outline of a node.
+    pub fn of(node: &Node) -> Self {
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(&node.0).for_each(|(byte, &level)| *byte = level.min(0x7f));
+        Self(u128::from_ne_bytes(bytes))
+    }
+
+    /// False only if the node is not finer than or equal to the other.
+    #[inline]
+    pub fn may_be_finer(self, other: Self) -> bool {
+        // No byte borrows from the next: each is at least 0x80, and what is taken away is less.
+        ((other.0 | Self::HIGHEST) - self.0) & Self::HIGHEST == Self::HIGHEST
+    }
+
+    /// False only if the nodes differ in more than one attribute.
+    #[inline]
+    pub fn may_be_neighbour(self, other: Self) -> bool {
+        let differing = self.0 ^ other.0;
+        differing == 0 || differing >> (differing.trailing_zeros() & !7) <= 0xff
+    }
+}
+
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0.as_slice())
@@ -161,6 +192,23 @@ mod tests {
         let distinct: std::collections::HashSet<_> = nodes.iter().cloned().collect();
         assert_eq!(distinct.len(), nodes.len());
         assert!(nodes.iter().all(|n| lattice.contains(n)));
+    }
+
+    #[test]
+    fn outlines_compare_as_nodes_do() {
+        let levels = [[0, 3, 127], [1, 3, 126], [0, 2, 255], [2, 0, 0], [1, 3, 200]];
+        for (a, b) in levels.iter().flat_map(|a| levels.iter().map(move |b| (Node::new(*a), Node::new(*b)))) {
+            let (finer, may) = (a.is_finer_or_equal(&b), Outline::of(&a).may_be_finer(Outline::of(&b)));
+            let fits = a.0.iter().chain(&b.0).all(|level| *level <= 0x7f);
+            assert!(if fits { finer == may } else { may || !finer }, "{a:?} {b:?}");
+            let (differing, may) = (
+                a.0.iter().zip(&b.0).filter(|(a, b)| a != b).count(),
+                Outline::of(&a).may_be_neighbour(Outline::of(&b)),
+            );
+            assert!(if fits { (differing < 2) == may } else { may || differing > 1 }, "{a:?} {b:?}");
+        }
+        let (low, high) = (Node::new([1; 20]), Node::new((0..20).map(|a| if a < 16 { 1 } else { 0 })));
+        assert!(Outline::of(&low).may_be_finer(Outline::of(&high)) && !low.is_finer_or_equal(&high));
     }
 
     #[test]

@@ -182,6 +182,13 @@ pub enum Criterion {
     Confidential(Vec<Sentence>),
     /// The mean security over everybody reaches this, by the sentences of all `confidential` criteria.
     MinSecurity(f64),
+    /// A criterion about classes, asked of the classes that somebody sees who knows only some quasi-identifiers.
+    Over {
+        /// Which quasi-identifiers, ascending; not all of them.
+        known: Vec<usize>,
+        /// `KAnonymity`, `LDiversity`, `PSensitive` or `AlphaK`.
+        criterion: Box<Criterion>,
+    },
 }
 
 impl Criterion {
@@ -385,16 +392,17 @@ impl Policy {
         Loss::ALL.into_iter().filter(move |loss| *loss != Loss::Cm || labelled)
     }
 
-    /// The recoding that these levels name ([`Recoding::levels`]); `None` if this policy does not permit it.
+    /// The recoding that the levels of a plan name; `None` if this policy does not permit it. Of cuts it is the least node above
+    /// them, for they are not known without the rows ([`OccurringLeaves`](super::recoding::OccurringLeaves)).
     pub fn recoding_at(&self, levels: &[Level]) -> Option<Recoding> {
         let (width, lattice) = (self.quasi.len(), self.lattice());
         match self.recoding {
-            RecodingKind::Local => {
-                Schedule::from_levels(levels, width).filter(|schedule| schedule.fits(&lattice)).map(Recoding::Local)
-            }
+            RecodingKind::Local => Schedule::from_plan(levels, &lattice).map(|(schedule, _)| Recoding::Local(schedule)),
             RecodingKind::FullDomain | RecodingKind::Subtree => {
-                let node = Node::new(levels.iter().copied());
-                (levels.len() == width && lattice.contains(&node)).then_some(Recoding::Node(node))
+                let cuts = self.recoding == RecodingKind::Subtree;
+                let node = Node::new(levels.iter().take(width).copied());
+                let complete = levels.len() == width || cuts && levels.len() > width;
+                (complete && lattice.contains(&node)).then_some(Recoding::Node(node))
             }
         }
     }

@@ -4,6 +4,8 @@
 //! Invariant: a cut is valid. Leaves that share the ancestor at the level of one of them all have that level, so the
 //! published values are disjoint and cover every leaf that was known when the cut was made.
 
+mod planned;
+
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -11,6 +13,8 @@ use rustc_hash::FxHashMap;
 use super::domain::{Code, DomainView};
 use super::lattice::{Level, Node};
 use super::schedule::Schedule;
+
+pub use planned::OccurringLeaves;
 
 /// A way to publish every attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,31 +92,41 @@ impl Cut {
         (min, self.0.iter().max().copied().unwrap_or(0))
     }
 
-    /// The same cut for a domain that has grown since. A new leaf below a published value becomes that value; another
-    /// one becomes its coarsest ancestor, up to `max_level`, that no older leaf shares.
+    /// The same cut for a domain that has grown since; see [`Cut::completed`].
     pub fn extended(&self, view: &DomainView, max_level: Level) -> Self {
-        let known = self.0.len();
-        if known >= view.leaf_count() {
+        if self.0.len() >= view.leaf_count() {
             return self.clone();
         }
-        // Level by level, what the older leaves make of each code: published as it is, split further, or not there.
-        let mut levels = self.0.to_vec();
-        levels.resize(view.leaf_count(), max_level);
-        let mut settled = vec![false; view.leaf_count() - known];
+        let mut known: Vec<Option<Level>> = self.0.iter().copied().map(Some).collect();
+        known.resize(view.leaf_count(), None);
+        Self::completed(view, &known, max_level)
+    }
+
+    /// The cut that publishes some leaves at known levels, which are those of a cut. Another leaf below a published value becomes that
+    /// value; any other one becomes its coarsest ancestor, up to `max_level`, that no known leaf shares.
+    pub(super) fn completed(view: &DomainView, known: &[Option<Level>], max_level: Level) -> Self {
+        // Level by level, what the known leaves make of each code: published as it is, split further, or not there.
+        let mut levels: Vec<Level> = known.iter().map(|level| level.unwrap_or(max_level)).collect();
+        let mut open: Vec<usize> = (0..known.len()).filter(|&leaf| known[leaf].is_none()).collect();
         for level in 0..=view.height() {
-            let map = view.between(0, level);
-            let mut seen: FxHashMap<Code, Level> = FxHashMap::default();
-            seen.extend(map.iter().copied().zip(self.0.iter().copied()).take(known));
-            for (new, settled) in settled.iter_mut().enumerate().filter(|(_, settled)| !**settled) {
-                let leaf = known + new;
-                match seen.get(&map[leaf]) {
-                    Some(&published) if published >= level => (levels[leaf], *settled) = (published, true),
-                    Some(_) => (levels[leaf], *settled) = (level.saturating_sub(1).min(max_level), true),
-                    None => {}
-                }
+            if open.is_empty() {
+                break;
             }
+            let map = view.between(0, level);
+            let pairs = map.iter().zip(known).filter_map(|(&code, known)| Some((code, (*known)?)));
+            let seen: FxHashMap<Code, Level> = pairs.collect();
+            open.retain(|&leaf| {
+                let Some(&published) = seen.get(&map[leaf]) else { return true };
+                levels[leaf] = if published >= level { published } else { level.saturating_sub(1).min(max_level) };
+                false
+            });
         }
         Self(levels.into())
+    }
+
+    /// The same cut with no value below `level`. Leaves that share an ancestor there are published as it, or as one above it.
+    pub fn raised_to(&self, level: Level) -> Self {
+        Self(self.0.iter().map(|&own| own.max(level)).collect())
     }
 
     /// True if every leaf's level is at most the other's.
@@ -243,6 +257,27 @@ impl Column {
         Self { view: Arc::clone(view), map: Vec::new(), kind: Kind::Mixed(starts.into()) }
     }
 
+    /// The same column with no value finer than `level`, and for each published code the one that it becomes.
+    pub fn raised(&self, level: Level) -> (Self, Vec<Code>) {
+        let same = || (0..self.len() as Code).collect();
+        match &self.kind {
+            Kind::Level(own) if *own >= level => (self.clone(), same()),
+            Kind::Level(own) => (Self::at_level(&self.view, level), self.view.between(*own, level)),
+            Kind::Cut(_) | Kind::Mixed(_) if level == 0 => (self.clone(), same()),
+            Kind::Cut(_) | Kind::Mixed(_) => {
+                let mixed = Self::mixed(&self.view);
+                let up = |code: Code, level: Level| self.view.level(level).parent()[code as usize];
+                let raised = |code: Code| {
+                    let GeneralizedValue { level: own, code } = self.value(code);
+                    let value = GeneralizedValue { level: own.max(level), code: (own..level).fold(code, up) };
+                    mixed.code(value).unwrap_or_default()
+                };
+                let codes = (0..self.len() as Code).map(raised).collect();
+                (mixed, codes)
+            }
+        }
+    }
+
     /// True if the codes are those of all levels.
     pub fn is_mixed(&self) -> bool {
         matches!(self.kind, Kind::Mixed(_))
@@ -346,7 +381,7 @@ mod tests {
     use super::super::hierarchy::{Hierarchy, PrefixSpec};
     use super::*;
 
-    fn zips(values: &[&str]) -> (Domain, Arc<DomainView>) {
+    pub(super) fn zips(values: &[&str]) -> (Domain, Arc<DomainView>) {
         let mut domain = Domain::new(Arc::new(Hierarchy::prefix(PrefixSpec::new(3)).unwrap()));
         values.iter().for_each(|value| {
             domain.code(value).unwrap();
@@ -410,7 +445,7 @@ mod tests {
     }
 
     /// A random cut: from the top down, each value is published or split.
-    fn random_cut(view: &DomainView, seed: u64, max: Level) -> Cut {
+    pub(super) fn random_cut(view: &DomainView, seed: u64, max: Level) -> Cut {
         let maps: Vec<_> = (0..=view.height()).map(|level| view.between(0, level)).collect();
         let split = |level: Level, code: Code| {
             std::hash::BuildHasher::hash_one(&rustc_hash::FxBuildHasher, (seed, level, code))

@@ -3,8 +3,10 @@
 //! Invariant: values cannot be printed. There is no `Display`, and `Debug` shows kinds only.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+use serde_json::value::RawValue;
 use smallvec::SmallVec;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -120,12 +122,63 @@ pub fn counted_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(by_value(&folded).map(Cow::into_owned).unwrap_or(folded))
 }
 
-/// [`counted_text`] of a value that [`Value::write_json`] wrote, whatever its JSON type.
+/// [`counted_text`] of a value that [`Value::write_json`] wrote, whatever its JSON type. An array counts as the set of its
+/// elements, each as it counts by itself.
 pub fn counted_json(json: &str) -> Cow<'_, str> {
+    if json.starts_with('[')
+        && let Some(elements) = set_elements(json)
+    {
+        let mut set = String::new();
+        write_set(elements.keys().map(|counted| counted.as_str()), &mut set);
+        return Cow::Owned(set);
+    }
     match plain_json(json) {
         Cow::Borrowed(text) => counted_text(text),
         Cow::Owned(text) => Cow::Owned(counted_text(&text).into_owned()),
     }
+}
+
+/// Appends an array of scalars as a set: sorted by what the elements count as, each once, without nulls and blanks. The order and
+/// the repetitions in the input say more than the policy lets pass. Null if there is none; `None` if an element is no scalar.
+pub fn write_json_set(array: &str, out: &mut String) -> Option<()> {
+    let elements = set_elements(array)?;
+    if elements.is_empty() {
+        out.push_str("null");
+        return Some(());
+    }
+    out.push('[');
+    for (i, element) in elements.values().enumerate() {
+        out.push_str(if i > 0 { "," } else { "" });
+        out.push_str(element.get());
+    }
+    out.push(']');
+    Some(())
+}
+
+/// The scalars of a JSON array by what they count as; `None` if there is anything else in it.
+fn set_elements(array: &str) -> Option<BTreeMap<String, &RawValue>> {
+    let elements: Vec<&RawValue> = serde_json::from_str(array).ok()?;
+    let mut set = BTreeMap::new();
+    for element in elements {
+        if element.get().starts_with(['[', '{']) {
+            return None;
+        }
+        let counted = counted_json(element.get()).into_owned();
+        if !counted.is_empty() {
+            let least = set.entry(counted).or_insert(element);
+            *least = if element.get() < least.get() { element } else { *least };
+        }
+    }
+    Some(set)
+}
+
+fn write_set<'a>(elements: impl Iterator<Item = &'a str>, out: &mut String) {
+    let mut first = true;
+    for element in elements {
+        out.push(if std::mem::take(&mut first) { '[' } else { ',' });
+        write_json_string(element, out);
+    }
+    out.push_str(if first { "" } else { "]" });
 }
 
 /// The text of a value that [`Value::write_json`] wrote, as CSV writes it; empty for null.
@@ -316,6 +369,22 @@ mod tests {
                 assert_eq!(fold(&other), folded, "{c:?} {other:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_array_is_a_set() {
+        let written = |array: &str| {
+            let mut out = String::new();
+            write_json_set(array, &mut out).map(|()| out)
+        };
+        let one = written(r#"["E11","b20 ","E11",null,""," B20"]"#).unwrap();
+        assert_eq!(one, r#"[" B20","E11"]"#);
+        assert_eq!(counted_json(&one), counted_json(r#"["e11","B20"]"#));
+        assert_ne!(counted_json(r#"["a","b"]"#), counted_json(r#"["a"]"#));
+        assert_eq!(written("[3,1.0,1]").unwrap(), "[1,3]");
+        assert_eq!((written("[]"), written("[null]")), (Some("null".into()), Some("null".into())));
+        assert_eq!((written("[[1]]"), written(r#"[{"a":1}]"#)), (None, None));
+        assert_eq!(counted_json("[]"), "");
     }
 
     #[test]

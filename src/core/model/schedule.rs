@@ -54,9 +54,24 @@ impl Schedule {
         self.0.iter().flat_map(|node| node.levels().iter().copied()).collect()
     }
 
-    /// The same schedule without its first steps; the last one stays.
-    pub fn skip(&self, first: usize) -> Self {
-        Self(self.0[first.min(self.0.len() - 1)..].into())
+    /// The levels by which a plan names the schedule and the step at which its release starts, where that is said: those of all steps
+    /// and once more those of that step.
+    pub fn planned(&self, first: Option<usize>) -> Vec<Level> {
+        let start = first.and_then(|first| self.0.get(first));
+        self.levels().into_iter().chain(start.iter().flat_map(|node| node.levels().iter().copied())).collect()
+    }
+
+    /// The schedule that [`Schedule::planned`] named, and the step at which its release starts; `None` if the lattice does not permit it.
+    pub fn from_plan(levels: &[Level], lattice: &Lattice) -> Option<(Self, Option<usize>)> {
+        let named = Self::from_levels(levels, lattice.top().levels().len())?;
+        // Only the last step of a schedule is the coarsest node.
+        let (schedule, first) = match &*named.0 {
+            [steps @ .., start] if steps.last() == Some(lattice.top()) => {
+                (Self(steps.into()), Some(steps.iter().position(|step| step == start)?))
+            }
+            _ => (named, None),
+        };
+        schedule.fits(lattice).then_some((schedule, first))
     }
 
     /// The finest level of each attribute in any step.
@@ -146,8 +161,11 @@ mod tests {
         assert_eq!(Schedule::from_levels(&schedule.levels(), 2), Some(schedule.clone()));
         assert_eq!(Schedule::from_levels(&[1, 2, 3], 2), None);
         assert_eq!((schedule.finest(), schedule.coarsest()), (Node::new([0, 1]), &Node::new([2, 12])));
-        assert_eq!(schedule.skip(1).to_string(), "1,10;2,12");
-        assert_eq!(schedule.skip(9).to_string(), "2,12");
+        for first in [None, Some(0), Some(1), Some(2)] {
+            assert_eq!(Schedule::from_plan(&schedule.planned(first), &lattice), Some((schedule.clone(), first)));
+        }
+        assert_eq!(Schedule::from_plan(&[0, 1, 2, 12, 1, 1], &lattice), None, "no step to start at");
+        assert_eq!(Schedule::from_plan(&[0, 1, 1, 10], &lattice), None, "not to the coarsest node");
         assert_eq!(Schedule::new([], &lattice).id(), "2,12".parse::<Schedule>().unwrap().id());
     }
 

@@ -1,6 +1,12 @@
-//! The allow-list: which fields are read at all, and in which role. What is not here never leaves decode.
+//! The allow-list: which fields are read at all, where, and in which role. What is not here never leaves decode.
+
+mod envelope;
+mod path;
 
 use std::sync::Arc;
+
+pub use envelope::Envelope;
+pub use path::{Path, PathError, PathTree};
 
 /// Why a field is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +19,8 @@ pub enum Role {
     Insensitive,
     /// Passed through unchanged whatever it holds: the policy says that somebody has looked at it.
     Reviewed,
+    /// Read for the conditions of `confidential`, never published.
+    Private,
     /// Named so that nobody wonders; never read, never published.
     Identifier,
     /// Who the record is about; counted, never published.
@@ -26,8 +34,10 @@ pub enum Role {
 /// One field of the projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// The field's name in the input and in the output.
+    /// The field's name: the text of its path in the output.
     pub name: Arc<str>,
+    /// Where it stands in the input.
+    pub path: Path,
     /// All its roles; a field may have several.
     pub roles: Vec<Role>,
 }
@@ -36,6 +46,8 @@ pub struct Attribute {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     attributes: Vec<Attribute>,
+    /// What stands around the row in a message of the input.
+    pub envelope: Envelope,
     /// Slots of the quasi-identifiers, in policy order: the order of levels in a node.
     pub quasi: Vec<usize>,
     /// Slots of the sensitive fields, in policy order.
@@ -44,6 +56,8 @@ pub struct Schema {
     pub keep: Vec<usize>,
     /// Those of them that were reviewed.
     pub reviewed: Vec<usize>,
+    /// Slots of the fields that are read and never published.
+    pub private: Vec<usize>,
     /// Slot of the subject.
     pub subject: Option<usize>,
     /// Slot of the class label.
@@ -53,14 +67,17 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Builds the projection from (name, role) pairs in policy order. Identifiers are left out: they are never read.
+    /// Builds the projection from (name, role) pairs in policy order; a name is the text of a path. Identifiers are left out:
+    /// they are never read.
     pub fn new<'a>(fields: impl IntoIterator<Item = (&'a str, Role)>) -> Self {
         let mut schema = Self {
             attributes: Vec::new(),
+            envelope: Envelope::None,
             quasi: Vec::new(),
             sensitive: Vec::new(),
             keep: Vec::new(),
             reviewed: Vec::new(),
+            private: Vec::new(),
             subject: None,
             label: None,
             event_time: None,
@@ -70,7 +87,7 @@ impl Schema {
                 continue;
             }
             let slot = schema.slot(name).unwrap_or_else(|| {
-                schema.attributes.push(Attribute { name: name.into(), roles: Vec::new() });
+                schema.attributes.push(Attribute { name: name.into(), path: Path::of(name), roles: Vec::new() });
                 schema.attributes.len() - 1
             });
             schema.attributes[slot].roles.push(role);
@@ -82,6 +99,7 @@ impl Schema {
                     schema.keep.push(slot);
                     schema.reviewed.push(slot);
                 }
+                Role::Private => schema.private.push(slot),
                 Role::Subject => schema.subject = Some(slot),
                 Role::Label => schema.label = Some(slot),
                 Role::EventTime => schema.event_time = Some(slot),
@@ -104,6 +122,29 @@ impl Schema {
     /// The name of the field in `slot`.
     pub fn name(&self, slot: usize) -> &Arc<str> {
         &self.attributes[slot].name
+    }
+
+    /// The same projection of an input that has its fields elsewhere: `place` gives the path of each attribute there.
+    pub fn reading(&self, place: impl Fn(&Attribute) -> Path) -> Self {
+        let mut schema = self.clone();
+        schema.attributes.iter_mut().for_each(|attribute| attribute.path = place(attribute));
+        schema
+    }
+
+    /// The same projection of an input that is an output of ours: every field where its name says, nothing around the row.
+    pub fn reading_output(&self) -> Self {
+        Self { envelope: Envelope::None, ..self.reading(|attribute| Path::of(&attribute.name)) }
+    }
+
+    /// The fields that are read, by slot, as the input nests them; with an envelope, also what it says of the row.
+    pub fn input(&self) -> PathTree {
+        self.envelope.places(self)
+    }
+
+    /// The published fields, by their number in the order of the output, as the output nests them.
+    pub fn output(&self) -> PathTree {
+        let paths: Vec<Path> = self.published().map(|slot| Path::of(self.name(slot))).collect();
+        PathTree::of(paths.iter().zip(0..))
     }
 
     /// The kept fields in the order of the output, and whether they were reviewed.

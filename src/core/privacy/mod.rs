@@ -9,6 +9,7 @@
 mod confidential;
 mod k_anonymity;
 mod l_diversity;
+mod over;
 mod p_sensitive;
 mod security;
 mod share;
@@ -30,7 +31,7 @@ pub struct Class<'a> {
 }
 
 /// What a rule is judged on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleScope {
     /// Each class by itself.
     Class,
@@ -38,6 +39,8 @@ pub enum RuleScope {
     Within,
     /// Each class that somebody sees who knows this many quasi-identifiers, whichever they are.
     Known(usize),
+    /// Each class over one set of quasi-identifiers, by its number in the policy.
+    Over(usize),
     /// The mean over everybody who is published.
     Release,
 }
@@ -106,6 +109,8 @@ pub struct Rules {
     rules: Vec<Arc<dyn Rule>>,
     security: Option<Arc<dyn Rule>>,
     facets: Vec<Facet>,
+    /// The sets of quasi-identifiers that rules ask about, each once.
+    subsets: Vec<Vec<usize>>,
     subjects: bool,
     profiler: Profiler,
     kept: Arc<[(Arc<str>, bool)]>,
@@ -115,14 +120,23 @@ impl Rules {
     /// The rules of `policy`.
     pub fn new(policy: &Policy) -> Self {
         let facets = Facet::of(policy);
-        let mut sentences = 0;
-        let rules = policy.criteria.iter().flat_map(|c| rules_of(c, policy, &facets, &mut sentences)).collect();
+        let (mut sentences, mut subsets) = (0, Vec::new());
+        for criterion in &policy.criteria {
+            if let Criterion::Over { known, .. } = criterion
+                && !subsets.contains(known)
+            {
+                subsets.push(known.clone());
+            }
+        }
+        let of = |c| rules_of(c, policy, &facets, &subsets, &mut sentences);
+        let rules = policy.criteria.iter().flat_map(of).collect();
         let security = index(&facets, Facet::Profile)
             .map(|facet| Arc::new(security::Security::new(policy, facet, 0.0)) as Arc<dyn Rule>);
         Self {
             rules,
             security,
             facets,
+            subsets,
             subjects: policy.schema.subject.is_some(),
             profiler: Profiler::new(policy.sentences()),
             kept: policy.schema.kept().collect(),
@@ -165,28 +179,43 @@ impl Rules {
         self.rules.iter().map(|r| &**r)
     }
 
+    /// The rules whose names begin and end like this.
+    pub fn named(&self, start: &str, end: &str) -> Vec<Arc<dyn Rule>> {
+        let named = |rule: &&Arc<dyn Rule>| rule.name().starts_with(start) && rule.name().ends_with(end);
+        self.rules.iter().filter(named).map(Arc::clone).collect()
+    }
+
     /// The rules of one scope.
     pub fn of(&self, scope: RuleScope) -> impl Iterator<Item = &dyn Rule> {
         self.iter().filter(move |rule| rule.scope() == scope)
     }
 
-    /// The different numbers of attributes that somebody may know, by the policy.
-    pub fn known(&self) -> Vec<usize> {
-        let known = |rule: &dyn Rule| match rule.scope() {
-            RuleScope::Known(l) => Some(l),
-            _ => None,
-        };
-        let mut numbers: Vec<usize> = self.iter().filter_map(known).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
+    /// The scopes of those who know some attributes only, each once.
+    pub fn partial(&self) -> Vec<RuleScope> {
+        let partial = |scope: &RuleScope| matches!(scope, RuleScope::Known(_) | RuleScope::Over(_));
+        let mut scopes: Vec<RuleScope> = self.iter().map(Rule::scope).filter(partial).collect();
+        scopes.sort_unstable();
+        scopes.dedup();
+        scopes
     }
 
-    /// What somebody may know who knows at most `l` of `attributes`, as far as it decides, one set after the other; `None` if
-    /// there are more than [`MAX_KNOWLEDGE`], and then nothing may be published. Knowing fewer merges classes, and a merged
-    /// class is no worse than its parts; unless subjects are counted, for somebody in several parts counts once in the merged
-    /// class. An attribute that has the same value everywhere tells nobody anything: callers leave it out.
-    pub fn knowledge(&self, attributes: &[usize], l: usize) -> Option<impl Iterator<Item = Vec<usize>>> {
+    /// What somebody may know of `attributes` by `scope`, as far as it decides, one set after the other; `None` if there are more
+    /// than [`MAX_KNOWLEDGE`], and then nothing may be published. An attribute that has the same value everywhere tells nobody
+    /// anything: callers leave it out.
+    pub fn knowledge(&self, attributes: &[usize], scope: RuleScope) -> Option<Vec<Vec<usize>>> {
+        match scope {
+            RuleScope::Known(l) => self.known(attributes, l).map(Iterator::collect),
+            RuleScope::Over(set) => {
+                let asked = |at: &usize| self.subsets[set].contains(at);
+                Some(vec![attributes.iter().copied().filter(asked).collect()])
+            }
+            RuleScope::Class | RuleScope::Within | RuleScope::Release => Some(Vec::new()),
+        }
+    }
+
+    /// The sets of somebody who knows at most `l` attributes. Knowing fewer merges classes, and a merged class is no worse than
+    /// its parts; unless subjects are counted, for somebody in several parts counts once in the merged class.
+    fn known(&self, attributes: &[usize], l: usize) -> Option<impl Iterator<Item = Vec<usize>>> {
         let most = l.min(attributes.len());
         let least = if self.subjects { 0 } else { most };
         let bounded = knowledge_count(attributes.len(), l, self.subjects) <= MAX_KNOWLEDGE;
@@ -280,7 +309,13 @@ fn index(facets: &[Facet], wanted: Facet) -> Option<usize> {
 }
 
 /// The rules of one criterion. `sentences` counts the sentences of the criteria before it.
-fn rules_of(criterion: &Criterion, policy: &Policy, facets: &[Facet], sentences: &mut usize) -> Vec<Arc<dyn Rule>> {
+fn rules_of(
+    criterion: &Criterion,
+    policy: &Policy,
+    facets: &[Facet],
+    subsets: &[Vec<usize>],
+    sentences: &mut usize,
+) -> Vec<Arc<dyn Rule>> {
     let name = |field: usize| policy.schema.name(policy.schema.sensitive[field]).to_string();
     let facet = |wanted: Facet| index(facets, wanted).unwrap_or_default();
     let sensitive = |field: usize| facet(Facet::Sensitive(field));
@@ -312,6 +347,13 @@ fn rules_of(criterion: &Criterion, policy: &Policy, facets: &[Facet], sentences:
         Criterion::MinSecurity(least) => {
             vec![Arc::new(security::Security::new(policy, facet(Facet::Profile), *least))]
         }
+        Criterion::Over { known, criterion } => {
+            let names: Vec<&str> = known.iter().map(|&at| &*policy.quasi[at].name).collect();
+            let names: Arc<str> = names.join(", ").into();
+            let scope = RuleScope::Over(subsets.iter().position(|set| set == known).unwrap_or_default());
+            let over = |rule| Arc::new(over::Over { rule, names: Arc::clone(&names), scope }) as Arc<dyn Rule>;
+            rules_of(criterion, policy, facets, subsets, sentences).into_iter().map(over).collect()
+        }
     }
 }
 
@@ -324,6 +366,7 @@ mod tests {
             rules: Vec::new(),
             security: None,
             facets: Vec::new(),
+            subsets: Vec::new(),
             subjects,
             profiler: Profiler::new([]),
             kept: Arc::default(),
@@ -334,12 +377,12 @@ mod tests {
     fn only_the_largest_knowledge_decides_unless_subjects_are_counted() {
         let sets = |subjects, width: usize, l| -> Vec<Vec<usize>> {
             let attributes: Vec<usize> = (0..width).collect();
-            rules(subjects).knowledge(&attributes, l).unwrap().collect()
+            rules(subjects).knowledge(&attributes, RuleScope::Known(l)).unwrap()
         };
         assert_eq!(sets(false, 3, 2), [vec![0, 1], vec![0, 2], vec![1, 2]]);
         assert_eq!(sets(false, 2, 5), [vec![0, 1]]);
         assert_eq!(sets(true, 2, 2), [vec![], vec![0], vec![1], vec![0, 1]]);
-        assert_eq!(rules(false).knowledge(&[3, 7, 9], 2).unwrap().last(), Some(vec![7, 9]));
+        assert_eq!(rules(false).knowledge(&[3, 7, 9], RuleScope::Known(2)).unwrap().last(), Some(&vec![7, 9]));
         for (subjects, width, l) in [(false, 8, 3), (true, 8, 3), (false, 9, 9), (true, 5, 0), (false, 0, 2)] {
             let sets = sets(subjects, width, l);
             assert_eq!(sets.len() as u128, knowledge_count(width, l, subjects));
@@ -352,9 +395,9 @@ mod tests {
         let attributes: Vec<usize> = (0..60).collect();
         assert_eq!(knowledge_count(60, 6, false), 50_063_860);
         assert_eq!(knowledge_count(4000, 2000, true), u128::MAX);
-        assert!(rules(false).knowledge(&attributes, 6).is_none());
-        assert!(rules(false).knowledge(&attributes[..14], 6).is_some());
-        assert!(rules(true).knowledge(&attributes[..14], 6).is_none());
-        assert!(rules(true).knowledge(&attributes[..14], 4).is_some());
+        assert!(rules(false).knowledge(&attributes, RuleScope::Known(6)).is_none());
+        assert!(rules(false).knowledge(&attributes[..14], RuleScope::Known(6)).is_some());
+        assert!(rules(true).knowledge(&attributes[..14], RuleScope::Known(6)).is_none());
+        assert!(rules(true).knowledge(&attributes[..14], RuleScope::Known(4)).is_some());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! sf = 1 - mean risk. The risk of a person is the sum, over the sentences confidential for them, of damage times
 //! max((log Pr(s) - log Pr_class(s)) / log Pr(s), 0): how much more likely the class makes the sentence than the whole
-//! release does. Damages of one person are scaled to sum to 1; a sentence true of everybody or of nobody carries no risk.
+//! release does; where a sentence has a `prior`, than it is in the population. Damages of one person are scaled to sum to 1; a sentence true of everybody or of nobody carries no risk.
 //! A record without a value counts as one of which the sentence is true, in the class and in the release.
 //! Never monotone: the risk is concave in Pr_class, so merging two risky classes can raise the mean.
 
@@ -17,6 +17,7 @@ use crate::model::policy::Policy;
 pub(super) struct Security {
     facet: usize,
     damages: Arc<[f64]>,
+    priors: Arc<[Option<f64>]>,
     least: f64,
     profiles: Option<Arc<Vec<Profile>>>,
 }
@@ -24,7 +25,8 @@ pub(super) struct Security {
 impl Security {
     pub(super) fn new(policy: &Policy, facet: usize, least: f64) -> Self {
         let damages = policy.sentences().take(MAX_SENTENCES).map(|s| s.damage).collect();
-        Self { facet, damages, least, profiles: None }
+        let priors = policy.sentences().take(MAX_SENTENCES).map(|s| s.prior).collect();
+        Self { facet, damages, priors, least, profiles: None }
     }
 }
 
@@ -49,7 +51,10 @@ impl Rule for Security {
             return if self.damages.is_empty() { 1.0 } else { f64::NAN };
         }
         let risks: Vec<f64> = (0..self.damages.len())
-            .map(|bit| risk(share(release.facets[self.facet], profiles, bit), share(histogram, profiles, bit)))
+            .map(|bit| {
+                let known = self.priors[bit].unwrap_or_else(|| share(release.facets[self.facet], profiles, bit));
+                risk(known, share(histogram, profiles, bit))
+            })
             .collect();
         let of = |profile: Profile| {
             let minded = || (0..risks.len()).filter(|&bit| profile.confidential >> bit & 1 == 1);

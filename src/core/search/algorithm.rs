@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::auto::Auto;
-use super::evolutionary::genetic::Genetic;
+use super::evolutionary::genetic::{Genetic, GeneticCycle};
 use super::evolutionary::granulation_ga::GranulationGa;
 use super::evolutionary::pbg_ea::PbgEa;
-use super::evolutionary::tabu::Tabu;
+use super::evolutionary::tabu::{Tabu, Walking};
 use super::evolutionary::tabu_ga::TabuGa;
 use super::exact::bottom_up::BottomUp;
 use super::exact::exhaustive::Exhaustive;
@@ -15,7 +15,7 @@ use super::exact::granulation::Granulation;
 use super::exact::optimal::Optimal;
 use super::front::objectives::{Objective, Prefer};
 use super::greedy::subtree::SubtreeBottomUp;
-use super::greedy::top_down::TopDown;
+use super::greedy::top_down::{Extension, TopDown};
 use super::interface::Search;
 use crate::model::recoding::Recoding;
 
@@ -32,8 +32,7 @@ pub enum Algorithm {
     Exhaustive,
     /// Incognito: all satisfying nodes, by subset size.
     BottomUp,
-    /// Subtree recoding: each value at a level of its own. Not with a Kafka sink: its cuts do not fit into the plan that is
-    /// committed before a release.
+    /// Subtree recoding: each value at a level of its own.
     SubtreeBottomUp,
     /// The node that shows the most values, by the priorities of the quasi-identifiers.
     TopDown,
@@ -111,11 +110,14 @@ impl Algorithm {
             Self::Genetic => Box::new(tuning.genetic()),
             Self::Tabu => Box::new(tuning.tabu()),
             Self::PbgEa => Box::new(tuning.pbg_ea()),
-            Self::SubtreeBottomUp => Box::new(SubtreeBottomUp::default()),
-            Self::TopDown => Box::new(TopDown::default()),
-            Self::TopDownExtended => Box::new(TopDown { extended: true, ..Default::default() }),
+            Self::SubtreeBottomUp => Box::new(SubtreeBottomUp { from: None, refine: !tuning.as_printed }),
+            Self::TopDown => Box::new(TopDown { margin: tuning.margin, ..TopDown::default() }),
+            Self::TopDownExtended => {
+                let extension = if tuning.as_printed { Extension::Printed } else { Extension::Complete };
+                Box::new(TopDown { extension, margin: tuning.margin })
+            }
             Self::Granulation => Box::new(Granulation),
-            Self::GranulationGa => Box::new(GranulationGa::default()),
+            Self::GranulationGa => Box::new(tuning.granulation_ga()),
         }
     }
 
@@ -123,7 +125,7 @@ impl Algorithm {
     pub fn search_from(self, last: &Recoding, tuning: &Tuning) -> Box<dyn Search> {
         match (self, last) {
             (Self::SubtreeBottomUp, Recoding::Cuts(cuts)) => {
-                Box::new(SubtreeBottomUp { from: Some(cuts.clone()), refine: true })
+                Box::new(SubtreeBottomUp { from: Some(cuts.clone()), refine: !tuning.as_printed })
             }
             _ => self.search_with(tuning),
         }
@@ -137,34 +139,57 @@ pub struct Tuning {
     pub population: Option<usize>,
     /// How many generations (`tabu`: steps).
     pub iterations: Option<usize>,
+    /// At how many points `tabu-ga` and `genetic` cut a pair; 1 or 2.
+    pub crossover_points: Option<usize>,
+    /// The walks of `tabu-ga` and `tabu`.
+    pub walking: Walking,
     /// What `pbg-ea` trades off; empty means `k` and `glm`.
     pub objectives: Vec<Objective>,
     /// Which point of its front `pbg-ea` picks.
     pub prefer: Prefer,
     /// Sides of the boxes of `pbg-ea`'s archive, as values of their objectives.
     pub epsilon: Vec<(Objective, f64)>,
+    /// How likely two parents of `pbg-ea` and `granulation-ga` are crossed.
+    pub crossover: Option<f64>,
+    /// How likely an attribute (`granulation-ga`: a bit) of their children changes.
+    pub mutation: Option<f64>,
+    /// The p of `top-down`: by how much the groups of an attribute alone exceed k where it starts.
+    pub margin: u32,
+    /// `subtree-bottom-up` and `top-down-extended` as their papers print them.
+    pub as_printed: bool,
 }
 
 impl Tuning {
-    fn genetic(&self) -> Genetic {
-        let paper = Genetic::default();
-        Genetic {
+    fn granulation_ga(&self) -> GranulationGa {
+        let paper = GranulationGa::default();
+        GranulationGa {
             population: self.population.unwrap_or(paper.population),
-            cycles: self.iterations.unwrap_or(paper.cycles),
+            generations: self.iterations.unwrap_or(paper.generations),
+            crossover: self.crossover.unwrap_or(paper.crossover),
+            mutation: self.mutation,
         }
     }
 
+    fn cycle(&self, paper: GeneticCycle) -> GeneticCycle {
+        GeneticCycle {
+            population: self.population.unwrap_or(paper.population),
+            cycles: self.iterations.unwrap_or(paper.cycles),
+            crossover_points: self.crossover_points.unwrap_or(paper.crossover_points),
+        }
+    }
+
+    fn genetic(&self) -> Genetic {
+        Genetic { cycle: self.cycle(Genetic::default().cycle) }
+    }
+
     fn tabu(&self) -> Tabu {
-        Tabu { cycles: self.iterations.unwrap_or(Tabu::default().cycles) }
+        let cycles = self.iterations.unwrap_or(Tabu::default().walking.cycles);
+        Tabu { walking: Walking { cycles, ..self.walking.clone() } }
     }
 
     fn tabu_ga(&self) -> TabuGa {
         let paper = TabuGa::default();
-        TabuGa {
-            population: self.population.unwrap_or(paper.population),
-            cycles: self.iterations.unwrap_or(paper.cycles),
-            seeds: paper.seeds,
-        }
+        TabuGa { cycle: self.cycle(paper.cycle), walking: self.walking.clone(), seeds: paper.seeds }
     }
 
     /// `pbg-ea` with these parameters.
@@ -177,6 +202,8 @@ impl Tuning {
             prefer: self.prefer.clone(),
             population: self.population.unwrap_or(paper.population),
             iterations: self.iterations.unwrap_or(paper.iterations),
+            crossover: self.crossover.unwrap_or(paper.crossover),
+            mutation: self.mutation,
         }
     }
 }

@@ -1,17 +1,18 @@
 //! `auto`: the proven optimum where lattice and budget allow it, `tabu-ga` where not.
 //!
-//! `optimal` goes first with part of the budget. If it ends without a proof, `tabu-ga` starts from its best node with the
-//! rest; the better of the two is the answer, and the bound is the one `optimal` left.
+//! `optimal` goes first with part of the budget. If it ends without a proof, its best node is improved step by step, and then
+//! `tabu-ga` starts from that with the rest; the best of all is the answer, and the bound is the one `optimal` left.
 
 use std::time::Instant;
 
-use rand::Rng;
+use rand::{Rng, RngExt};
 
 use super::evaluator::Evaluator;
 use super::evolutionary::tabu_ga::{TabuGa, distinct};
 use super::exact::optimal::Optimal;
-use super::{Budget, Outcome, Search, StopReason, keep_best};
-use crate::model::lattice::Lattice;
+use super::trials::{Number, Trials};
+use super::{Budget, Outcome, Search, StopReason, TIE, keep_best};
+use crate::model::lattice::{Lattice, Node};
 
 /// The share of the budget for the proof. More proves more but leaves less to improve on what is not proven; less starts
 /// the heuristic on lattices that a little more time would have settled.
@@ -34,12 +35,17 @@ impl Search for Auto {
             // With the whole budget spent on the way, the reason is the budget's and not the part's; they are the same.
             return proof;
         }
-        let seeds =
-            proof.best.iter().map(|b| b.recoding.coarsest()).chain(self.fallback.seeds.iter().cloned()).collect();
-        let fallback = TabuGa { seeds, population: self.fallback.population, cycles: self.fallback.cycles };
+        let improved = proof.best.as_ref().and_then(|best| {
+            let mut trials = Trials::new(lattice, evaluator, budget);
+            let ended = descend(&mut trials, best.recoding.coarsest(), rng);
+            trials.outcome(ended).best
+        });
+        let seeds = improved.iter().map(|b| b.recoding.coarsest()).chain(self.fallback.seeds.iter().cloned()).collect();
+        let TabuGa { cycle, walking, .. } = &self.fallback;
+        let fallback = TabuGa { seeds, cycle: cycle.clone(), walking: walking.clone() };
         let proving = evaluator.recall();
         let mut outcome = fallback.run(lattice, evaluator, budget, rng);
-        if let Some(best) = proof.best {
+        for best in proof.best.into_iter().chain(improved) {
             keep_best(&mut outcome.best, &best.recoding.coarsest(), &best.evaluation);
         }
         let bound = proof.bound.max(outcome.bound);
@@ -53,4 +59,50 @@ impl Search for Auto {
         outcome.predicted += proof.predicted;
         outcome
     }
+}
+
+/// How many steps are tried at once. More are tried in vain once one of them loses less; fewer leave cores without work.
+const STEPS: usize = 16;
+
+/// Goes from a satisfying node to one around it that loses less, and on from there, until there is none: one attribute at any
+/// finer level, or one attribute one level finer and another one level coarser.
+fn descend(trials: &mut Trials<'_, '_>, from: Node, rng: &mut dyn Rng) -> Result<(), StopReason> {
+    let mut here = trials.number(from);
+    trials.settle(&[here])?;
+    trials.weigh(&[here])?;
+    'steps: while let Some(loss) = trials.loss(here) {
+        let node = trials.node(here).clone();
+        let around = finer_by_one(trials.lattice, &node).chain(exchanged(trials.lattice, &node));
+        let mut around: Vec<Number> = around.collect::<Vec<_>>().into_iter().map(|node| trials.number(node)).collect();
+        around.retain(|&number| trials.bound(number) < loss - TIE);
+        for at in (1..around.len()).rev() {
+            around.swap(at, rng.random_range(0..=at));
+        }
+        for batch in around.chunks(STEPS) {
+            trials.settle(batch)?;
+            trials.weigh(batch)?;
+            let losses = batch.iter().filter_map(|&number| Some((trials.loss(number)?, number)));
+            let least = losses.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(least, _)| *least < loss - TIE);
+            if let Some((_, better)) = least {
+                here = better;
+                continue 'steps;
+            }
+        }
+        break;
+    }
+    Ok(())
+}
+
+/// Each attribute at every finer level.
+fn finer_by_one<'a>(lattice: &'a Lattice, node: &'a Node) -> impl Iterator<Item = Node> + 'a {
+    let attributes = lattice.bottom().levels().iter().zip(node.levels()).enumerate();
+    attributes.flat_map(move |(attribute, (&low, &level))| (low..level).map(move |level| node.with(attribute, level)))
+}
+
+/// Each attribute one level finer with each other one level coarser.
+fn exchanged<'a>(lattice: &'a Lattice, node: &'a Node) -> impl Iterator<Item = Node> + 'a {
+    lattice.children(node).flat_map(move |finer| {
+        let coarser: Vec<Node> = lattice.parents(&finer).filter(|other| other != node).collect();
+        coarser.into_iter()
+    })
 }

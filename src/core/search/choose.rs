@@ -88,6 +88,8 @@ pub struct Chosen {
     pub elapsed: Duration,
     /// The trade-off the node was picked from, if the search looks for one.
     pub front: Option<Front>,
+    /// The minimal satisfying nodes, from searches that know them all.
+    pub minimal: Vec<Node>,
     /// The bounds of the search that it does not meet.
     pub unmet_bounds: Vec<UnmetBound>,
     /// How the frequency sets were made that it looked at.
@@ -96,9 +98,8 @@ pub struct Chosen {
 
 impl Chosen {
     /// A recoding that was chosen before, evaluated again.
-    pub fn given(node: Node, choice: &Choice, evaluator: &Evaluator<'_>) -> Self {
-        let evaluation = evaluator.evaluate(&node);
-        let recoding = Recoding::from(node);
+    pub fn given(recoding: Recoding, choice: &Choice, evaluator: &Evaluator<'_>) -> Self {
+        let evaluation = evaluator.evaluate_recoding(&recoding);
         Self {
             bound: evaluation.loss,
             unmet_bounds: choice.unmet_bounds(evaluator, &recoding),
@@ -111,6 +112,7 @@ impl Chosen {
             nodes: 1,
             elapsed: Duration::ZERO,
             front: None,
+            minimal: Vec::new(),
             origins: evaluator.origins(),
         }
     }
@@ -163,6 +165,7 @@ pub fn choose(
         nodes: permitted.size(),
         elapsed: started.elapsed(),
         front: outcome.front,
+        minimal: outcome.minimal,
         unmet_bounds,
         origins: evaluator.origins(),
     }
@@ -353,7 +356,7 @@ mod tests {
     #[test]
     fn stickiness_follows_security_times_quality() {
         let says = Formula::In(Field::Sensitive(0), vec!["1".into()]);
-        let sentence = Sentence { name: "s".into(), says, when: None, damage: 1.0 };
+        let sentence = Sentence { name: "s".into(), says, when: None, damage: 1.0, prior: None };
         let mut table = pairs(&EITHER, &[Criterion::Confidential(vec![sentence])]);
         table.rules = table.rules.bind(&table.dictionaries.values());
         let chosen = node_after(&table, Algorithm::GranulationGa, Tuning::default(), Some([1, 0]));
@@ -398,7 +401,7 @@ mod tests {
         let table = uneven();
         let node = Node::new([0, 1]);
         let choice = Choice { tuning: bounded(4.0), ..choice(Algorithm::PbgEa) };
-        let given = Chosen::given(node, &choice, &table.evaluator());
+        let given = Chosen::given(node.into(), &choice, &table.evaluator());
         assert_eq!(given.unmet_bounds, [UnmetBound::new("k", 4.0, 2.0)], "of a release that is made again too");
     }
 }

@@ -3,14 +3,17 @@
 //! Invariant: `satisfies` means that the classes that fail some criterion hold at most what is left of the suppression limit's
 //! share of the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
+mod judge;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::Budget;
-use super::publishable::{self, Verdict};
-use crate::frequency::set::{Classes, Question, SmallClasses};
+use super::publishable;
+use crate::frequency::set::{Classes, Question};
 use crate::frequency::store::{Answer, FrequencySets, Origins};
 use crate::loss::{self, Counted, LossMetric};
 use crate::model::counting::Histogram;
@@ -59,6 +62,18 @@ struct Known {
     satisfies: Option<bool>,
     checked: Option<Checked>,
     evaluation: Option<Evaluation>,
+}
+
+/// Fewer nodes are asked about one by one. Larger: cores idle. Smaller: the few candidates of a walk cost more to hand out and to
+/// remember side by side than they take to count.
+const FEW_NODES: usize = 64;
+
+/// Asks `one` about every node, on all cores where there are many; the answers come in the order of the nodes.
+pub(super) fn on_all_cores<T: Send>(nodes: &[Node], one: impl Fn(&Node) -> T + Sync) -> Vec<T> {
+    match nodes.len() < FEW_NODES {
+        true => nodes.iter().map(one).collect(),
+        false => nodes.par_iter().with_max_len(1).map(&one).collect(),
+    }
 }
 
 /// Counts and judges the nodes of one window.
@@ -138,6 +153,18 @@ impl<'a> Evaluator<'a> {
         (found, self.given_up.swap(false, Ordering::Relaxed))
     }
 
+    /// An evaluator of the same counts by another policy, such as one with another loss. What it counts is counted here, too.
+    pub fn beside_policy<'p>(&'p self, policy: &'p Policy) -> Evaluator<'p> {
+        let mut other = Evaluator::beside(0, policy, self.rules, Arc::clone(&self.sets));
+        other.allowed = self.allowed;
+        other
+    }
+
+    /// Counts what another evaluator has checked as this one's checks.
+    pub fn add_checks(&self, other: &Self) {
+        self.checks.fetch_add(other.checks(), Ordering::Relaxed);
+    }
+
     /// The same evaluator for searches that start from `trail` and leave there what the next may start from.
     pub fn warm(self, trail: Arc<Trail>) -> Self {
         Self { trail: Some(trail), ..self }
@@ -201,10 +228,17 @@ impl<'a> Evaluator<'a> {
         }
     }
 
+    /// Whether the node satisfies, if it was counted before.
+    pub(super) fn status(&self, node: &Node) -> Option<bool> {
+        self.remembered(node, |known| {
+            let counted = known.checked.map(|checked| checked.satisfies).or(known.satisfies);
+            counted.or_else(|| known.evaluation.as_ref().map(|evaluation| evaluation.satisfies))
+        })
+    }
+
     /// Counts the node, or recalls it, and works out no more than whether it satisfies.
     pub fn satisfies(&self, node: &Node) -> bool {
-        let known = |known: &Known| known.checked.map(|checked| checked.satisfies).or(known.satisfies);
-        self.remembered(node, known).unwrap_or_else(|| {
+        self.status(node).unwrap_or_else(|| {
             let question = Question::by_size(self.rules.least_size());
             let answer = self.sizes_only.then(|| self.sets.ask(node, &question));
             let Some(Answer::Small(small)) = answer else {
@@ -270,6 +304,18 @@ impl<'a> Evaluator<'a> {
     /// Which classes of `set` may be published.
     pub fn published(&self, set: &dyn Classes) -> Vec<bool> {
         publishable::judge(self.rules, set, self.allowed, &|| true).published
+    }
+
+    /// The attributes that a release could do without one at a time: without it, the others tell the same classes apart.
+    pub fn superfluous(&self, recoding: &Recoding) -> Vec<usize> {
+        let set = self.classes(recoding);
+        let published = self.published(&*set);
+        let shown = published.iter().filter(|published| **published).count();
+        let width = set.node().levels().len();
+        let differs = |at: usize| set.seen_by(&published, &[at]).classes.len() > 1;
+        let without = |at: usize| (0..width).filter(|other| *other != at).collect::<Vec<_>>();
+        let same = |at: &usize| differs(*at) && set.seen_by(&published, &without(*at)).classes.len() == shown;
+        (0..width).filter(same).collect()
     }
 
     /// What the node costs at least, without counting it.
@@ -351,122 +397,5 @@ impl<'a> Evaluator<'a> {
     /// Records in the window.
     pub fn records(&self) -> u64 {
         self.records
-    }
-
-    /// Stops as soon as too much is left out, and looks inside classes only if their sizes do not settle it.
-    fn judge_briefly(&self, set: &dyn Classes) -> Checked {
-        let least = self.rules.least_size();
-        if let Some(checked) = self.judge_by_size(set, least) {
-            return checked;
-        }
-        let mut published: Vec<bool> = set.sizes().iter().map(|&size| size >= least).collect();
-        let counted = |published: &[bool]| -> u64 {
-            set.rows()
-                .iter()
-                .zip(published)
-                .map(|(&rows, &published)| if published { 0 } else { u64::from(rows) })
-                .sum()
-        };
-        let failed = |published: &[bool]| Checked {
-            satisfies: false,
-            loss: f64::INFINITY,
-            forced: f64::INFINITY,
-            bound_above: self.metric.bound_above(&Counted { classes: set, published, records: self.records }),
-        };
-        if counted(&published) > self.allowed {
-            return failed(&published);
-        }
-        let suppression = self.allowed > 0;
-        publishable::leave_out_alone(self.rules.alone(suppression, true), self.rules, set, &mut published);
-        let suppressed = counted(&published);
-        if suppressed > self.allowed {
-            return failed(&published);
-        }
-        let node = Counted { classes: set, published: &published, records: self.records };
-        let (forced, bound_above) = (self.metric.forced(&node), self.metric.bound_above(&node));
-        let monotone = self.monotone();
-        if monotone && self.rules.only_classes() {
-            let satisfies = published.contains(&true);
-            let loss = match (satisfies, self.metric.columns()) {
-                (false, _) => f64::INFINITY,
-                (true, Some(_)) => self.metric.lower_bound(set.node()) + forced,
-                (true, None) => self.metric.loss(&node),
-            };
-            return Checked { satisfies, loss, forced: if satisfies { forced } else { f64::INFINITY }, bound_above };
-        }
-        if !monotone && published.contains(&true) {
-            let everything = self.everything.get_or_init(|| {
-                let base = self.sets.base();
-                base.seen_by(&vec![true; base.len()], &[]).classes
-            });
-            let spared = self.allowed as f64 / self.records.max(1) as f64;
-            let doomed = publishable::doomed(self.rules, set, &published, &**everything, spared);
-            // A whole record more than allowed, so that sums of shares cannot get it wrong.
-            if suppressed as f64 + doomed > self.allowed as f64 + 1.0 {
-                return failed(&published);
-            }
-        }
-        let evaluation = self.judge(set);
-        let Evaluation { satisfies, loss, bound_above, .. } = evaluation;
-        // It took the longest way, so nobody need go it again for the rest.
-        self.remember(set.node(), |known| known.evaluation = Some(evaluation));
-        Checked { satisfies, loss, forced: if satisfies || !monotone { forced } else { f64::INFINITY }, bound_above }
-    }
-
-    /// Judges by the small classes of the set, where that is enough.
-    fn judge_by_size(&self, set: &dyn Classes, least: u32) -> Option<Checked> {
-        self.metric.added()?;
-        let question = Question::by_size(least);
-        let question = if self.sizes_only { question.with_cells(self.allowed) } else { question };
-        self.judge_small(set.node(), set.small_classes(&question)?, self.sizes_only)
-    }
-
-    /// By small classes that say all, or by what their sizes say alone, where that is enough.
-    fn judge_small(&self, node: &Node, small: &SmallClasses, all: bool) -> Option<Checked> {
-        let satisfies = self.enough(small);
-        if small.left_out() > self.allowed || (all && !satisfies) {
-            let (loss, forced) = (f64::INFINITY, f64::INFINITY);
-            return Some(Checked { satisfies: false, loss, forced, bound_above: 0.0 });
-        }
-        if !all {
-            return None;
-        }
-        let cells = small.cells_left_out()?.iter().zip(self.metric.added()?).zip(node.levels());
-        let column = |((cells, added), &level): ((&Vec<u32>, &Vec<Vec<f64>>), &u8)| -> f64 {
-            cells.iter().zip(&added[usize::from(level)]).map(|(&rows, added)| f64::from(rows) * added).sum()
-        };
-        let forced = cells.map(column).sum();
-        let loss = self.metric.lower_bound(node) + forced;
-        Some(Checked { satisfies, loss, forced, bound_above: 0.0 })
-    }
-
-    /// True if the sizes of the classes leave out no more than is allowed, and something to show.
-    fn enough(&self, small: &SmallClasses) -> bool {
-        small.left_out() <= self.allowed && small.shown() > 0
-    }
-
-    fn judge(&self, set: &dyn Classes) -> Evaluation {
-        // Whatever begins after the time is over is asked for by a search that is about to answer.
-        let limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let limit = limit.filter(|budget| budget.interrupted().is_none());
-        let in_time = || limit.as_ref().is_none_or(|budget| budget.interrupted().is_none());
-        let verdict = publishable::judge(self.rules, set, self.allowed, &in_time);
-        self.given_up.fetch_or(verdict.given_up, Ordering::Relaxed);
-        let Verdict { published, whole, security, .. } = verdict;
-        let counted = Counted { classes: set, published: &published, records: self.records };
-        let suppressed: u64 = counted.suppressed().map(|class| u64::from(set.rows()[class])).sum();
-        let satisfies = whole && suppressed <= self.allowed && published.iter().any(|p| *p);
-        let sizes = set.sizes().iter().zip(&published).filter(|(_, p)| **p).map(|(size, _)| *size);
-        let penalised = self.metric.loss(&counted);
-        Evaluation {
-            satisfies,
-            loss: if satisfies { penalised } else { f64::INFINITY },
-            penalised,
-            bound_above: self.metric.bound_above(&counted),
-            suppressed,
-            classes: set.len() as u64,
-            k: sizes.min().unwrap_or(0),
-            security,
-        }
     }
 }

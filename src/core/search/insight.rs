@@ -17,6 +17,7 @@ use super::front::frontier::exact;
 use super::front::objectives::{Front, Objective, Objectives};
 use super::{Budget, Tuning};
 use crate::model::lattice::{Lattice, Node};
+use crate::model::policy::Policy;
 
 /// The largest lattice that is shown node by node. More dots than this run together on a page; fewer would hide the shape of
 /// lattices that a person can still read.
@@ -97,6 +98,19 @@ pub struct Insight {
     pub front: Option<Front>,
     /// In policy order.
     pub attributes: Vec<AttributeInsight>,
+    /// The minimal satisfying nodes, from searches that know them all.
+    pub minimal: Vec<Node>,
+    /// The attributes that the release could do without one at a time (a reduct is left): the others tell its classes apart.
+    pub superfluous: Vec<usize>,
+}
+
+impl Insight {
+    /// Which attributes could be left out at no cost to the others, for people; none if all tell something.
+    pub fn superfluous_words(&self, policy: &Policy) -> Option<String> {
+        let names: Vec<&str> = self.superfluous.iter().map(|&at| &*policy.quasi[at].name).collect();
+        let said = "could be left out, one of them at a time: the other attributes tell the same classes apart";
+        (!names.is_empty()).then(|| format!("{} {said}.", names.join(", ")))
+    }
 }
 
 /// Looks at a search that has just chosen; the trade-off may take `time`.
@@ -112,6 +126,8 @@ pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time:
         checks: chosen.checks,
         front: chosen.front.clone().or_else(|| trade_off(lattice, evaluator, chosen, time)),
         attributes: attributes(evaluator, chosen),
+        minimal: chosen.minimal.clone(),
+        superfluous: evaluator.superfluous(&chosen.recoding),
     }
 }
 

@@ -103,9 +103,9 @@ fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, 
                 rules.of(RuleScope::Within).all(|rule| rule.meets(rule.measure(&class_counts, &release)));
         }
     }
-    for l in rules.known() {
+    for scope in rules.partial() {
         let telling = telling(set, &before);
-        let Some(knowledge) = rules.knowledge(&telling, l) else {
+        let Some(knowledge) = rules.knowledge(&telling, scope) else {
             published.fill(false);
             return true;
         };
@@ -117,7 +117,7 @@ fn leave_out(rules: &Rules, set: &dyn Classes, go_on: &dyn Fn(&[bool]) -> bool, 
             let mut merged = View::new(&*seen.classes, rules);
             let mut holds = |class: usize| {
                 let class = merged.class(class);
-                rules.of(RuleScope::Known(l)).all(|rule| rule.meets(rule.measure(&class, &class)))
+                rules.of(scope).all(|rule| rule.meets(rule.measure(&class, &class)))
             };
             let good: Vec<bool> = (0..seen.classes.len()).map(&mut holds).collect();
             for (published, &class) in published.iter_mut().zip(&seen.class_of).filter(|(_, class)| **class != GONE) {

@@ -1,36 +1,43 @@
 //! Predictive tagging for monotone policies: above a satisfying node all satisfy, below a failing one all fail.
 
-use crate::model::lattice::Node;
+use crate::model::lattice::{Node, Outline};
 
 /// The boundary seen so far: minimal satisfying and maximal failing nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
-    satisfying: Vec<Node>,
-    failing: Vec<Node>,
+    satisfying: Vec<(Outline, Node)>,
+    failing: Vec<(Outline, Node)>,
 }
 
 impl Tags {
     /// Records what was counted at `node`.
     pub(crate) fn record(&mut self, node: &Node, satisfies: bool) {
+        if self.status(node) == Some(satisfies) {
+            return;
+        }
+        let own = (Outline::of(node), node.clone());
         if satisfies {
-            if !self.satisfying.iter().any(|s| s.is_finer_or_equal(node)) {
-                self.satisfying.retain(|s| !node.is_finer_or_equal(s));
-                self.satisfying.push(node.clone());
-            }
-        } else if !self.failing.iter().any(|f| node.is_finer_or_equal(f)) {
-            self.failing.retain(|f| !f.is_finer_or_equal(node));
-            self.failing.push(node.clone());
+            self.satisfying.retain(|other| !is_finer(&own, other));
+            self.satisfying.push(own);
+        } else {
+            self.failing.retain(|other| !is_finer(other, &own));
+            self.failing.push(own);
         }
     }
 
     /// The status that follows from the boundary, if it does.
     pub(crate) fn status(&self, node: &Node) -> Option<bool> {
-        if self.failing.iter().any(|f| node.is_finer_or_equal(f)) {
+        let own = (Outline::of(node), node.clone());
+        if self.failing.iter().any(|failing| is_finer(&own, failing)) {
             Some(false)
-        } else if self.satisfying.iter().any(|s| s.is_finer_or_equal(node)) {
+        } else if self.satisfying.iter().any(|satisfying| is_finer(satisfying, &own)) {
             Some(true)
         } else {
             None
         }
     }
+}
+
+fn is_finer(a: &(Outline, Node), b: &(Outline, Node)) -> bool {
+    a.0.may_be_finer(b.0) && a.1.is_finer_or_equal(&b.1)
 }

@@ -3,7 +3,7 @@
 //! Invariant: with [`Scope::Partition`] no window ever holds records of two partitions. Windows are numbered in the order in
 //! which they close, whatever their lane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -79,6 +79,16 @@ impl Lanes {
     /// An open window, whatever the rules say; `None` when none is left.
     pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         self.first(|windows| windows.drain(now, encoder))
+    }
+
+    /// Removes all records of some partitions from the open windows, and counts them. The records of the others stay where they
+    /// are. For tumbling windows only.
+    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+        let mut gone = 0;
+        for windows in self.lanes.values_mut() {
+            gone += windows.give_up(partitions, encoder)?;
+        }
+        Ok(gone)
     }
 
     /// Records in open windows.

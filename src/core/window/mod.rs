@@ -9,6 +9,7 @@ mod open;
 mod sliding;
 mod tumbling;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub use tumbling::Tumbling;
 
 use crate::encode::{Encoded, Encoder};
 pub use crate::frequency::counter::DEFAULT_WARM_MEMORY;
-use crate::model::event::{Millis, Position};
+use crate::model::event::{Millis, Partition, Position};
 
 /// A window's number, counted from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,6 +103,14 @@ impl Windows {
         match self {
             Self::Tumbling(windows) => windows.drain(now, encoder),
             Self::Sliding(window) => window.drain(now, encoder),
+        }
+    }
+
+    /// Removes all records of some partitions, and counts them. A sliding window cannot: its next snapshot would show who left.
+    fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+        match self {
+            Self::Tumbling(windows) => windows.give_up(partitions, encoder),
+            Self::Sliding(_) => Ok(0),
         }
     }
 

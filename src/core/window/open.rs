@@ -1,6 +1,6 @@
 //! One window: its rows, what was left out of it, and its incremental counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{CloseReason, SharedCounting, TooWide, WindowId, layout_sizes};
@@ -236,13 +236,31 @@ impl OpenWindow {
         }
         let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| tombstones.retracts(&self.rows, i)).collect();
         let gone = indices.iter().map(|&i| (i, self.rows.position(i))).collect();
+        self.remove(&indices, encoder)?;
+        Ok(gone)
+    }
+
+    /// Removes all records of some partitions, and counts them.
+    pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+        let before = self.len();
+        let gone = |position: &Position| partitions.contains(&position.partition);
+        let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| gone(&self.rows.position(i))).collect();
+        self.remove(&indices, encoder)?;
+        self.rejected.retain(|(position, _)| !gone(position));
+        self.suppressed.retain(|position| !gone(position));
+        self.tombstones.give_up(partitions);
+        Ok(before - self.len())
+    }
+
+    /// Removes the rows with these numbers, ascending, from the window and from its counts.
+    fn remove(&mut self, indices: &[usize], encoder: &Encoder) -> Result<(), TooWide> {
         if !indices.is_empty() {
             self.count_all(encoder)?;
-            self.counter.retract(&self.rows, &indices);
+            self.counter.retract(&self.rows, indices);
             self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
             self.counted = self.rows.len();
         }
-        Ok(gone)
+        Ok(())
     }
 
     /// Where its records stand, rejected and suppressed ones included.

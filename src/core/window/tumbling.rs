@@ -4,7 +4,7 @@
 //! published one, and opens none of its own that would close at once with hardly a record in it.
 //! A record whose event time is not believed ([`EventClock`]) does not move the watermark: it joins the newest open window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event_time::EventClock;
 use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
@@ -121,6 +121,17 @@ impl Tumbling {
         self.open.retain(|_, other| !other.is_empty());
         self.open.insert(start, closing);
         Ok(())
+    }
+
+    /// Removes all records of some partitions, and counts them.
+    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+        let mut gone = 0;
+        for window in self.open.values_mut() {
+            gone += window.give_up(partitions, encoder)?;
+        }
+        self.open.retain(|_, window| !window.is_empty());
+        self.closed_to.retain(|partition, _| !partitions.contains(partition));
+        Ok(gone)
     }
 
     /// Records in all open windows.

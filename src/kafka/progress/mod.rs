@@ -17,7 +17,7 @@ pub mod partition;
 pub mod runs_text;
 pub mod take_over;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use commit::{Commit, CommitState, MAX_BYTES, MAX_WAITING_BYTES, PlanPart};
 use partition::{CarriedOver, Delivered, PartitionProgress};
@@ -42,6 +42,13 @@ impl Progress {
     /// Takes a partition over at its committed offset.
     pub fn assign(&mut self, partition: Partition, committed: i64, state: &CommitState) {
         self.partitions.insert(partition, PartitionProgress::new(committed, state));
+    }
+
+    /// Gives partitions up; returns the offsets that were committed in this assignment.
+    pub fn remove(&mut self, partitions: &BTreeSet<Partition>) -> Vec<(Partition, i64)> {
+        let committed = self.committed().filter(|(partition, _)| partitions.contains(partition)).collect();
+        self.partitions.retain(|partition, _| !partitions.contains(partition));
+        committed
     }
 
     /// Notes that the records of a plan have been read again and that these are all: its other offsets hold no record.
@@ -149,7 +156,6 @@ impl Progress {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     const P: Partition = Partition(0);
 

@@ -46,7 +46,7 @@ pub(super) fn missing_topics(
     let new: Vec<NewTopic<'_>> = missing
         .iter()
         .map(|&topic| {
-            let partitions = if topic == config.topic { read.max(1) } else { 1 };
+            let partitions = if config.has_rows(topic) { read.max(1) } else { 1 };
             let new = NewTopic::new(topic, partitions as i32, DEFAULT_REPLICAS).set("cleanup.policy", "delete");
             // What later releases depend on must not be deleted by its age.
             if config.remembers(topic) { new.set("retention.ms", "-1") } else { new }

@@ -2,6 +2,7 @@
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::kafka::connection::code;
 use crate::sink::SinkError;
 
 /// The reason why a plan or a transaction did not go through.
@@ -29,9 +30,14 @@ impl Fault {
 pub(super) fn classify(error: KafkaError) -> Fault {
     use RDKafkaErrorCode as Code;
     match code(&error) {
-        Some(Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress | Code::FencedInstanceId) => {
-            return Fault::Stale;
-        }
+        Some(
+            Code::UnknownMemberId
+            | Code::IllegalGeneration
+            | Code::RebalanceInProgress
+            | Code::FencedInstanceId
+            | Code::StaleMemberEpoch
+            | Code::FencedMemberEpoch,
+        ) => return Fault::Stale,
         Some(Code::OffsetMetadataTooLarge) => return Fault::Fatal(SinkError::MetadataTooLarge),
         Some(Code::InvalidProducerEpoch | Code::ProducerFenced | Code::Fenced) => return Fault::Fenced,
         _ if is_hopeless(&error) => return Fault::Fatal(SinkError::Kafka(error)),
@@ -60,11 +66,4 @@ pub(super) fn is_hopeless(error: &KafkaError) -> bool {
                 | Code::MessageSizeTooLarge
         )
     )
-}
-
-fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
-    match error {
-        KafkaError::Transaction(inner) => Some(inner.code()),
-        other => other.rdkafka_error_code(),
-    }
 }

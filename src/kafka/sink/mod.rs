@@ -4,8 +4,9 @@
 //! - [`plan`]: commits the plan of a release in the offset metadata before its first row is produced.
 //! - [`transaction`]: rows, manifest, dead letters, journal entry and offsets in one transaction.
 //! - [`producer`]: the transactional producer, with a time limit on every call; [`fault`]: the meaning of every error.
-//! - [`output`]: the messages of a release. [`create`]: its topics, where they are missing.
+//! - [`output`]: the messages of a release. [`audience`]: the tables of its audiences. [`create`]: its topics, where they are missing.
 
+mod audience;
 mod create;
 mod fault;
 pub mod output;

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use apache_avro::Schema as AvroSchema;
+use rdkafka::message::{Header, OwnedHeaders};
 use serde::Serialize;
 
+use super::RELEASE_HEADER;
 use crate::codec::CodecError;
 use crate::codec::avro::{OutputSchema, parse_schema};
 use crate::codec::json::JsonEncoder;
@@ -18,6 +20,7 @@ use crate::codec::message::{
     write_schema_id,
 };
 use crate::codec::registry::{Registry, RegistryError};
+use crate::gate::Release;
 use crate::kafka::client::{KafkaSinkConfig, MessageFormat};
 use crate::model::release::dead_letter::DeadLetter;
 use crate::model::release::manifest::Manifest;
@@ -144,12 +147,17 @@ impl Output {
             None => {
                 // Deriving from an output schema gives that schema again.
                 let registered = registry.fetch(id).await?;
-                let output = OutputSchema::derive(&self.schema, &[registered.as_ref()])?;
+                let output = OutputSchema::derive(&self.schema.reading_output(), &[registered.as_ref()])?;
                 self.known.insert(id, output.clone());
                 output
             }
         };
         Ok(RowMessages { schema_id: Some(id), encoder: Box::new(ConfluentEncoder::new(id, output)) })
+    }
+
+    /// The text of a schema that rows were written with; `None` without a registry.
+    pub fn schema_text(&self, schema_id: Option<u32>) -> Option<&str> {
+        schema_id.and_then(|id| self.known.get(&id)).map(OutputSchema::json)
     }
 
     /// The value of a manifest's message.
@@ -165,9 +173,26 @@ impl Output {
     fn plain(&self) -> Result<RowMessages, OutputError> {
         let encoder: Box<dyn MessageEncoder> = match &self.format {
             MessageFormat::Json => Box::new(JsonEncoder::new(&self.schema)),
-            MessageFormat::Avro(published) => Box::new(OutputSchema::derive(&self.schema, &[published.as_ref()])?),
+            MessageFormat::Avro(published) => {
+                Box::new(OutputSchema::derive(&self.schema.reading_output(), &[published.as_ref()])?)
+            }
             MessageFormat::ConfluentAvro => return Err(OutputError::NoRegistry),
         };
         Ok(RowMessages { schema_id: None, encoder })
     }
+}
+
+/// Names the release of a message.
+pub(super) fn headers(release: &Release) -> OwnedHeaders {
+    let id = release.manifest().provenance.release_id.as_str();
+    OwnedHeaders::new_with_capacity(1).insert(Header { key: RELEASE_HEADER, value: Some(id) })
+}
+
+/// Waits for the asynchronous clients of the registry and of the journal.
+pub(super) fn blocking<T: Send>(answer: impl Future<Output = T> + Send) -> T {
+    let runtime = tokio::runtime::Handle::current();
+    // On a thread of its own: to wait on that of the pipeline would take the pipeline's wakes for those of the answer, and a
+    // stop that came meanwhile would never be heard.
+    let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(answer)).join());
+    waited.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

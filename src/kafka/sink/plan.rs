@@ -2,17 +2,20 @@
 //!
 //! A commit that takes long may have been sent twice, and the second copy may arrive after the release: the release would then
 //! stand there as planned again, and be published twice (I2). So after a commit of doubtful number the membership is given up, and
-//! the coordinator refuses a copy of the old generation.
+//! the coordinator refuses a copy of the old generation. The plans after it are committed by transactions, so that a broker that always
+//! answers slowly costs a new producer per release and not a rebalance.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::fault::{Fault, classify};
+use super::output::blocking;
 use super::producer::{PATIENCE, bounded};
-use super::publisher::{Publisher, blocking};
+use super::publisher::Publisher;
 use crate::failpoint::step;
 use crate::gate::Release;
 use crate::kafka::client::RESEND;
@@ -23,6 +26,10 @@ use crate::sink::SinkError;
 /// A commit that was answered sooner was sent once: the client waits for [`RESEND`], a fifth less at most, before it sends a
 /// request again. Larger: a second copy goes unnoticed. Smaller: brokers that are only slow cost a rebalance.
 const SENT_ONCE: Duration = Duration::from_millis(RESEND.as_millis() as u64 * 3 / 4);
+
+/// The number of plans in a row that a transaction must commit promptly before plain commits are tried again. Larger: a broker that was
+/// slow once costs more requests for longer. Smaller: one that is often slow costs more rebalances.
+const SLOW_PLANS: u32 = 100;
 
 impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
@@ -37,6 +44,9 @@ impl Publisher {
         let plan = ReleasePlan { schema, journal: self.entry, ..release.lineage().plan.clone() };
         let commits = self.session.progress(|progress| progress.planned(&plan)).flatten().ok_or(Fault::Stale)?;
         let offsets = self.offsets(&commits)?;
+        if self.slow > 0 {
+            return self.plan_in_transaction(release, offsets);
+        }
         // A plain commit is fenced by the group's generation as well, and costs no transaction. It is waited for to its end: the
         // client would send a commit that is left behind in a later generation.
         let (asked, consumer) = (Instant::now(), Arc::clone(&self.consumer));
@@ -54,10 +64,28 @@ impl Publisher {
             Ok(()) | Err(Fault::Again(_) | Fault::Unknown(_)) => {
                 tracing::warn!(?took, "the commit of a plan may come a second time: the group is joined anew");
                 self.session.give_up();
+                self.slow = SLOW_PLANS;
                 Err(Fault::Stale)
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Commits a plan by a transaction of its own. It costs more than a plain commit, but a late copy of its requests is refused as
+    /// soon as the next transaction has a producer of its own: no membership has to be given up.
+    fn plan_in_transaction(&mut self, release: &Release, offsets: TopicPartitionList) -> Result<(), Fault> {
+        if self.transactions.is_spent() {
+            self.replace_producer().map_err(Fault::Fatal)?;
+            self.check(release)?;
+        }
+        self.transactions.begin()?;
+        let group = self.consumer.group_metadata().ok_or(Fault::Stale);
+        let sent = group.and_then(|group| self.transactions.send_offsets(offsets, group));
+        let sent = sent.and_then(|()| self.check(release)).and_then(|()| self.transactions.commit());
+        self.ended(sent)?;
+        self.slow = if self.transactions.is_spent() { SLOW_PLANS } else { self.slow - 1 };
+        step("planned");
+        Ok(())
     }
 
     /// Writes the journal entry that names the shown records, where later releases must know them; returns its offset.
@@ -69,6 +97,7 @@ impl Publisher {
             fingerprint: plan.fingerprint.clone(),
             levels: plan.levels.clone(),
             shown: shown.clone(),
+            classes: plan.classes.clone(),
         };
         let written = blocking(journal.append(&entry, &self.session.topics)).map_err(classify)?;
         step("journalled");

@@ -4,11 +4,13 @@
 //! call runs on a thread that can be left behind: a new producer then takes the transactional id over, and the broker fences the
 //! old one.
 
+use std::error::Error;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -16,6 +18,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::fault::{Fault, classify, is_hopeless};
+use crate::kafka::client::login::{self, Login};
 use crate::kafka::client::{self, KafkaSinkConfig};
 use crate::kafka::connection::{self, Complaints, is_decided, remedy};
 use crate::kafka::session::Session;
@@ -46,7 +49,7 @@ const LOOK_EVERY: u64 = 256;
 const SOON: Duration = Duration::from_millis(1);
 /// A request to end a transaction, or with its offsets, that takes longer may have been sent twice. Larger: that goes unnoticed.
 /// Smaller: brokers that are only slow cost a new producer.
-const PROMPT: Duration = Duration::from_secs(1);
+pub(super) const PROMPT: Duration = Duration::from_secs(1);
 
 /// A producer that owns the transactional id.
 pub(super) struct Transactions {
@@ -74,12 +77,14 @@ impl Transactions {
 
     fn take(config: &KafkaSinkConfig, session: &Session, first: bool) -> Result<Self, SinkError> {
         let started = Instant::now();
-        let context = Context::default();
+        let login = config.cluster.login.clone();
+        let context = Context { refused: Mutex::default(), complaints: Arc::clone(&session.complaints), login };
         let producer =
             BaseProducer::from_config_and_context(&client::producer(config), context).map_err(SinkError::Kafka)?;
         let attempt = if first { FIRST } else { CALL };
         let timeout = config.transaction_timeout;
         let this = Self { producer: Arc::new(producer), timeout, begun: started, sent: 0, spent: false };
+        login::keep_fresh(&this.producer, config.cluster.login.as_ref());
         loop {
             let error = match this.call(move |producer| producer.init_transactions(attempt)) {
                 Ok(()) => return Ok(this),
@@ -105,7 +110,7 @@ impl Transactions {
                     SinkError::Kafka(error)
                 });
             }
-            tracing::warn!(%error, "the transactional id cannot be taken over yet");
+            session.complaints.say(&error, "kafka producer");
             std::thread::sleep(TRY_AGAIN);
         }
     }
@@ -242,10 +247,10 @@ pub(super) fn bounded(
 }
 
 /// Hears what librdkafka says of connections, which is more than its calls return.
-#[derive(Default)]
 struct Context {
     refused: Mutex<Option<RDKafkaErrorCode>>,
-    complaints: Complaints,
+    complaints: Arc<Complaints>,
+    login: Option<Arc<Login>>,
 }
 
 impl Context {
@@ -256,6 +261,12 @@ impl Context {
 }
 
 impl ClientContext for Context {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        login::token(self.login.as_ref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         connection::log(level, facility, message);
     }
@@ -263,9 +274,7 @@ impl ClientContext for Context {
         if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {
             *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
         }
-        if self.complaints.is_news(&error, Instant::now()) {
-            tracing::warn!(%error, "kafka producer");
-        }
+        self.complaints.say(&error, "kafka producer");
     }
 }
 

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
+use super::audience::AudienceOutput;
 use super::create;
 use super::fault::Fault;
-use super::output::{Output, OutputError, RowMessages};
-use super::producer::{CALL, PATIENCE, Transactions};
+use super::output::{Output, OutputError, RowMessages, blocking};
+use super::producer::{CALL, PATIENCE, PROMPT, Transactions};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::step;
 use crate::gate::Release;
@@ -47,8 +49,14 @@ pub(super) struct Publisher {
     /// The number of partitions of the manifests.
     pub(super) manifest_partitions: i32,
     pub(super) journal: Option<Journal>,
+    /// The tables of the audiences, in the order of the configuration.
+    pub(super) tables: Vec<AudienceOutput>,
     /// The offset of the release's journal entry that names its shown records.
     pub(super) entry: Option<i64>,
+    /// The number of plans that are still committed by transactions, because a plain commit was answered late.
+    pub(super) slow: u32,
+    /// True if a request of ours to take the transactional id over may still be under way.
+    doubtful: bool,
 }
 
 impl Publisher {
@@ -62,7 +70,9 @@ impl Publisher {
     ) -> Result<Self, SinkError> {
         let mut output = Output::new(&config, &schema)?;
         blocking(output.prepare())?;
+        let started = Instant::now();
         let transactions = Transactions::first(&config, &session)?;
+        let doubtful = started.elapsed() >= PROMPT;
         if config.create_topics {
             create::missing_topics(&config, &session, &consumer)?;
         }
@@ -73,6 +83,7 @@ impl Publisher {
         let journal = remembered.map(|journal| Journal::open(&config.cluster, &journal.topic)).transpose();
         Ok(Self {
             journal: journal.map_err(SinkError::Kafka)?,
+            tables: AudienceOutput::open(&config, &schema, &transactions)?,
             config,
             session,
             consumer,
@@ -84,6 +95,8 @@ impl Publisher {
             partitions,
             manifest_partitions,
             entry: None,
+            slow: 0,
+            doubtful,
         })
     }
 
@@ -102,16 +115,35 @@ impl Publisher {
                     step("committed");
                     return Ok(self.published(release));
                 }
+                // The generation has moved on, and the assignment has not: partitions have come or gone beside those of the release.
+                Err(Fault::Stale) if self.check(release).is_ok() => {
+                    KafkaError::Global(RDKafkaErrorCode::IllegalGeneration)
+                }
                 Err(Fault::Stale) => {
                     tracing::info!("a release is left to the new owner of its partitions");
                     return Ok(Delivery::Discarded);
                 }
+                Err(Fault::Fenced) if self.is_alone(release) => {
+                    let error = KafkaError::Global(RDKafkaErrorCode::ProducerFenced);
+                    tracing::warn!(
+                        "a late request of this instance has taken its transactional id: the producer is replaced"
+                    );
+                    session.meter.took_back();
+                    // Once for each such request: a second owner that is not in our group keeps the id.
+                    self.doubtful = false;
+                    self.replace_producer()?;
+                    if self.went_through(release)? {
+                        return Ok(self.published(release));
+                    }
+                    error
+                }
+                Err(Fault::Fenced) if self.check(release).is_err() && self.doubtful => return Ok(Delivery::Discarded),
                 Err(Fault::Fenced) => return Err(SinkError::Fenced { id: self.config.transactional_id.clone() }),
                 Err(Fault::Fatal(error)) => return Err(error),
                 Err(Fault::Again(error)) => error,
                 Err(Fault::Unknown(error)) => {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
-                    self.transactions = Transactions::take_over(&self.config, &session)?;
+                    self.replace_producer()?;
                     if self.went_through(release)? {
                         return Ok(self.published(release));
                     }
@@ -124,6 +156,27 @@ impl Publisher {
             tracing::warn!(error = %again, "a release is tried again with the same bytes");
             std::thread::sleep(TRY_AGAIN);
         }
+    }
+
+    /// Takes the transactional id over with a new producer. A request for it that is answered late may have been sent twice, and the
+    /// other copy takes the id away when it is delivered. Later requests of a producer name its epoch, and are refused.
+    pub(super) fn replace_producer(&mut self) -> Result<(), SinkError> {
+        let started = Instant::now();
+        self.transactions = Transactions::take_over(&self.config, &self.session)?;
+        self.doubtful |= started.elapsed() >= PROMPT;
+        Ok(())
+    }
+
+    /// Tells, when the transactional id is lost, whether a late request of our own has taken it. Two things must hold: such a request
+    /// can be under way, and no other instance has our name in the group. A second instance with the id also takes the name, and
+    /// that is noticed with the next heartbeat and ends this instance. So the heartbeats are waited for; a second owner keeps the id.
+    fn is_alone(&self, release: &Release) -> bool {
+        let Some(notices) = self.consumer.context().notices.filter(|_| self.doubtful) else { return false };
+        let lost = Instant::now();
+        while lost.elapsed() < notices && self.check(release).is_ok() {
+            std::thread::sleep(TRY_AGAIN);
+        }
+        self.check(release).is_ok()
     }
 
     /// Notes that the transaction of a release is committed.
@@ -207,13 +260,4 @@ impl From<OutputError> for Fault {
     fn from(error: OutputError) -> Self {
         Self::Fatal(error.into())
     }
-}
-
-/// Waits for the asynchronous clients of the registry and of the journal.
-pub(super) fn blocking<T: Send>(answer: impl Future<Output = T> + Send) -> T {
-    let runtime = tokio::runtime::Handle::current();
-    // On a thread of its own: to wait on that of the pipeline would take the pipeline's wakes for those of the answer, and a
-    // stop that came meanwhile would never be heard.
-    let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(answer)).join());
-    waited.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,16 +1,14 @@
-//! The transaction of a release: rows, manifest, journal entry, dead letters and offsets, all or nothing.
+//! The transaction of a release: rows, manifest, tables of audiences, journal entry, dead letters and offsets, all or nothing.
 //!
 //! Everything that is produced follows from the plan (partitions, order, timestamps, headers), so a release that is carried out
 //! again has the same bytes at the same places (I4).
 
 use rdkafka::consumer::{CommitMode, Consumer};
-use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::BaseRecord;
 
-use super::RELEASE_HEADER;
 use super::fault::Fault;
-use super::producer::Transactions;
-use super::publisher::{Publisher, blocking};
+use super::output::{blocking, headers};
+use super::publisher::Publisher;
 use crate::failpoint::step;
 use crate::gate::Release;
 use crate::kafka::meter::Transaction;
@@ -27,11 +25,15 @@ impl Publisher {
     pub(super) fn transact(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
         if self.transactions.is_spent() {
-            self.transactions = Transactions::take_over(&self.config, &self.session).map_err(Fault::Fatal)?;
+            self.replace_producer().map_err(Fault::Fatal)?;
             self.check(release)?;
         }
         if release.lineage().replayed && !release.is_empty() {
             self.rows = Some(blocking(self.output.encoder_of(release.lineage().plan.schema))?);
+        }
+        if let Some(rows) = self.rows.as_ref().filter(|_| !release.is_empty()) {
+            let (id, text) = (rows.schema_id, self.output.schema_text(rows.schema_id));
+            self.tables.iter_mut().try_for_each(|table| table.prepare(id, text))?;
         }
         self.session.meter.transaction_began(now());
         let ended = self.transaction(release);
@@ -53,6 +55,11 @@ impl Publisher {
             self.check(release)?;
             self.transactions.commit()
         });
+        self.ended(sent)
+    }
+
+    /// Aborts a transaction that has failed before its commit.
+    pub(super) fn ended(&mut self, sent: Result<(), Fault>) -> Result<(), Fault> {
         match sent {
             Ok(()) => Ok(()),
             Err(Fault::Unknown(error)) => Err(Fault::Unknown(error)),
@@ -67,6 +74,7 @@ impl Publisher {
         self.produce_rows(release)?;
         step("produced");
         self.produce_manifest(release)?;
+        self.produce_views(release)?;
         self.produce_journal(release)?;
         self.produce_dead_letters(release)?;
         self.transactions.flush()?;
@@ -109,6 +117,16 @@ impl Publisher {
         let record = BaseRecord::<(), [u8]>::to(topic).payload(&manifest).partition(partition);
         let time = release.manifest().provenance.closed_at;
         self.transactions.send(record.timestamp(time).headers(headers(release)))
+    }
+
+    /// The tables of the audiences, in the same transaction.
+    fn produce_views(&mut self, release: &Release) -> Result<(), Fault> {
+        for (table, view) in self.tables.iter_mut().zip(release.views()) {
+            if let Some(view) = view {
+                table.produce(view, &mut self.transactions)?;
+            }
+        }
+        self.check(release)
     }
 
     fn produce_journal(&mut self, release: &Release) -> Result<(), Fault> {
@@ -155,11 +173,6 @@ impl Publisher {
         let group = self.consumer.group_metadata().ok_or(Fault::Stale)?;
         self.transactions.send_offsets(offsets, group)
     }
-}
-
-fn headers(release: &Release) -> OwnedHeaders {
-    let id = release.manifest().provenance.release_id.as_str();
-    OwnedHeaders::new_with_capacity(1).insert(Header { key: RELEASE_HEADER, value: Some(id) })
 }
 
 /// The wall clock.

@@ -3,11 +3,14 @@
 //! - [`poller`]: the thread. It polls, batches, hands batches to the pipeline, and pauses partitions while the pipeline is full:
 //!   nothing is dropped, nothing grows.
 //! - [`take_over`]: starts on a new assignment: planned releases first, then the partitions whose plan others carry out.
+//! - [`give_back`]: gives single partitions back while others are read on.
 //! - [`reread`]: reads records again by position, for planned releases and for those that earlier releases show.
 //! - [`schemas`]: resolves the schemas of messages in the Confluent wire format before they are decoded.
 
+mod give_back;
 mod poller;
 mod reread;
+pub mod sample;
 mod schemas;
 mod take_over;
 
@@ -49,7 +52,7 @@ pub fn open(
     memory: usize,
     journal: Option<String>,
 ) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
-    let context = GroupContext::new(Arc::clone(&session));
+    let context = GroupContext::new(Arc::clone(&session), &config);
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
     let consumer = Arc::new(consumer);
     let (sender, items) = mpsc::channel(WAITING);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,6 +32,9 @@ const UNPAUSED: Duration = Duration::from_millis(500);
 /// The time between leaving the group and joining it again. Larger: nothing is read meanwhile. Smaller: a heartbeat of the old
 /// membership that is sent again comes after the join, and looks like a second instance with the same `group.instance.id`.
 const REJOIN: Duration = Duration::from_millis(2 * client::RESEND.as_millis() as u64);
+/// The time for giving the last partitions up. Larger: a stop takes longer when brokers do not answer. Smaller: the others wait for the
+/// session timeout.
+const LEAVE: Duration = Duration::from_secs(3);
 /// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
 const FULL: Duration = Duration::from_millis(1);
 
@@ -46,6 +50,8 @@ pub(super) struct Poller {
     pub(super) schemas: Option<Schemas>,
     pub(super) batch: Polled,
     pub(super) reading: Reading,
+    /// Partitions that go to another member while others are read on.
+    pub(super) giving_back: Option<GivingBack>,
     group: Group,
 }
 
@@ -67,6 +73,17 @@ pub(super) enum Reading {
     Gone,
 }
 
+/// Partitions that are being given back.
+pub(super) struct GivingBack {
+    /// As the group knows them.
+    pub(super) list: TopicPartitionList,
+    pub(super) partitions: BTreeSet<Partition>,
+    /// Told by the sink when nothing of them is under way.
+    pub(super) done: Receiver<()>,
+    pub(super) epoch: u64,
+    pub(super) since: Instant,
+}
+
 /// The relation to the group.
 enum Group {
     Member,
@@ -83,7 +100,8 @@ impl Poller {
         sender: mpsc::Sender<Result<SourceItem, SourceError>>,
     ) -> Self {
         let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Member);
-        Self { config, journal, session, consumer, sender, schemas: None, batch, reading, group }
+        let (schemas, giving_back) = (None, None);
+        Self { config, journal, session, consumer, sender, schemas, batch, reading, giving_back, group }
     }
 
     pub(super) fn resolving(self, schemas: Option<Schemas>) -> Self {
@@ -96,7 +114,16 @@ impl Poller {
 
     /// Polls until no release will be published any more.
     pub(super) fn run(mut self) {
-        if let Err(error) = self.poll_until_closed() {
+        self.consumer.context().set_gives_back(true);
+        let polled = self.poll_until_closed();
+        // From now on nobody looks after single partitions: they are fenced like all others.
+        self.consumer.context().set_gives_back(false);
+        if let Some(list) = self.consumer.context().take_leaving().or(self.giving_back.take().map(|giving| giving.list))
+        {
+            self.session.revoke();
+            self.consumer.context().release(&self.consumer, &list);
+        }
+        if let Err(error) = polled {
             // Without a receiver the pipeline has failed for another reason, and reports that.
             let _ = self.sender.blocking_send(Err(error));
         }
@@ -105,8 +132,34 @@ impl Poller {
         while !self.session.is_finished() {
             let _ = self.consumer.poll(POLL);
         }
-        // Closed as it is dropped here, for nobody else holds it by now: a dynamic member leaves the group, and a static one
-        // stays, to find its partitions again when it restarts. To unsubscribe would make both leave.
+        // Closed as it is dropped here, for nobody else holds it by now: a dynamic member leaves the group, and one that the user
+        // has named stays, to find its partitions again when it restarts.
+        if self.config.member.is_some() {
+            self.leave_for_good();
+        }
+    }
+
+    /// Makes a named member leave the group, which it does not do when it is closed.
+    fn leave_for_good(&self) {
+        self.consumer.unsubscribe();
+        let asked = Instant::now();
+        while asked.elapsed() < LEAVE && self.consumer.assignment().is_ok_and(|list| list.count() > 0) {
+            let _ = self.consumer.poll(POLL);
+        }
+        // The request is on its way once the partitions are given up; a client that is closed sends nothing more.
+        let _ = self.consumer.poll(2 * POLL);
+    }
+
+    /// Fails if another instance has the name of this member.
+    fn fenced(&self, error: &KafkaError) -> Result<(), SourceError> {
+        let fenced = |code| code == RDKafkaErrorCode::FencedInstanceId;
+        let last = self.consumer.client().fatal_error().map(|(code, _)| code);
+        match self.config.member.clone() {
+            Some(id) if error.rdkafka_error_code().into_iter().chain(last).any(fenced) => {
+                Err(SourceError::Fenced { id })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Polls until the pipeline takes nothing more.
@@ -125,6 +178,13 @@ impl Poller {
                 }
                 continue;
             }
+            if let Some(added) = self.session.take_added() {
+                if !self.add(added?)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.give_back()?;
             if matches!(self.reading, Reading::Assigned { .. }) && !self.is_current() {
                 self.reading = Reading::Gone;
             }
@@ -162,8 +222,7 @@ impl Poller {
         if self.batch.epoch != epoch {
             self.batch = Polled { epoch, events: Vec::new() };
             if self.session.leave() {
-                self.consumer.unsubscribe();
-                self.group = Group::Left(Instant::now() + REJOIN);
+                self.leave_group();
             }
         }
         match polled {
@@ -172,15 +231,20 @@ impl Poller {
                 return Ok(true);
             }
             Some(Err(error)) => {
+                self.fenced(&error)?;
                 fatal(&error)?;
                 // The callbacks have reported most of them already.
-                if self.consumer.context().complaints.is_news(&error, Instant::now()) {
-                    tracing::warn!(%error, "kafka consumer");
-                }
+                self.session.complaints.say(&error, "kafka consumer");
             }
             None => {}
         }
         Ok(false)
+    }
+
+    /// Leaves the group, to join it again a little later.
+    pub(super) fn leave_group(&mut self) {
+        self.consumer.unsubscribe();
+        self.group = Group::Left(Instant::now() + REJOIN);
     }
 
     /// True while the assignment that the pipeline reads is ours.
@@ -195,6 +259,9 @@ impl Poller {
 
     pub(super) fn event(&self, message: &BorrowedMessage<'_>) -> Option<Event> {
         let partition = self.session.topics.number(message.topic(), message.partition())?;
+        if self.giving_back.as_ref().is_some_and(|giving| giving.partitions.contains(&partition)) {
+            return None;
+        }
         Some(Event {
             position: Position { partition, offset: Offset(message.offset()) },
             timestamp: message.timestamp().to_millis().map(Millis),

@@ -15,6 +15,7 @@ use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::poller::{POLL, Poller, fatal};
 use crate::failpoint::step;
+use crate::kafka::client::login::{self, TokenContext};
 use crate::kafka::client::{self, OnGap};
 use crate::kafka::connection::{ASK, patiently};
 use crate::kafka::defects;
@@ -38,7 +39,7 @@ impl Poller {
     /// Reads the records of a plan again. None if the assignment is gone meanwhile.
     pub(super) fn replay(&mut self, members: &[FoundPartition]) -> Result<Option<Replay>, SourceError> {
         let mut plan = planned(members).ok_or(SourceError::Reread)?;
-        let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
+        let consumer = login::reader(&client::plain_consumer(&self.config), self.config.cluster.login.as_ref())?;
         step("rereading");
         if let Some(entry) = plan.journal {
             let Some(found) = self.entry(entry)? else { return Ok(None) };
@@ -74,11 +75,11 @@ impl Poller {
     }
 
     fn send_entries(&mut self, topic: &str, entries: Entries) -> Result<bool, SourceError> {
-        let consumer: BaseConsumer = client::plain_consumer(&self.config).create()?;
+        let consumer = login::reader(&client::plain_consumer(&self.config), self.config.cluster.login.as_ref())?;
         step("recalling");
         for (at, (later, partitions)) in entries {
             let Some(entry) = self.entry(at)? else { return Ok(false) };
-            let Some(ShownEntry { levels, fingerprint, shown, .. }) = entry else {
+            let Some(ShownEntry { levels, fingerprint, shown, classes, .. }) = entry else {
                 self.missing(topic, 1)?;
                 continue;
             };
@@ -95,7 +96,10 @@ impl Poller {
             if let Some(schemas) = &self.schemas {
                 schemas.resolve_all(&events);
             }
-            let recalled = Recalled { partitions, later, levels, fingerprint, events };
+            let mut places = shown.finder();
+            let class = |event: &Event| classes.as_ref()?.get(places.place(event.position)?).copied();
+            let classes = events.iter().map(class).collect();
+            let recalled = Recalled { partitions, later, levels, classes, fingerprint, events };
             if !self.send(SourceItem::Recalled(Box::new(recalled)))? || !self.is_current() {
                 return Ok(false);
             }
@@ -109,7 +113,7 @@ impl Poller {
             return Ok(Some(None));
         };
         let session = Arc::clone(&self.session);
-        let consumer: BaseConsumer = client::journal_consumer(&self.config).create()?;
+        let consumer = login::reader(&client::journal_consumer(&self.config), self.config.cluster.login.as_ref())?;
         let read = journal::read(&consumer, &topic, at, &session.topics, || {
             self.poll(Duration::ZERO)?;
             if self.is_current() { Ok(()) } else { Err(SourceError::Reread) }
@@ -129,7 +133,7 @@ impl Poller {
     /// The records at these offsets that are still in the log. None if the assignment is gone meanwhile.
     fn records(
         &mut self,
-        consumer: &BaseConsumer,
+        consumer: &BaseConsumer<TokenContext>,
         partition: Partition,
         wanted: &Runs,
     ) -> Result<Option<Vec<Event>>, SourceError> {
@@ -185,6 +189,7 @@ fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
         held: spans(|part| &part.held),
         refused: spans(|part| &part.refused),
         shown: None,
+        classes: None,
         journal: part.journal,
     })
 }

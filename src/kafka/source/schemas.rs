@@ -3,7 +3,7 @@
 //! A message whose schema cannot be had parks its partition, and only that one, until the registry answers. An id that the
 //! registry does not know after [`APPEARS`] is given up: its messages are rejected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,11 @@ impl Schemas {
     /// Drops the parked messages: a new assignment reads them again.
     pub(super) fn forget(&mut self) {
         self.parked.clear();
+    }
+
+    /// Drops the parked messages of some partitions: their next owner reads them.
+    pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>) {
+        self.parked.retain(|partition, _| !partitions.contains(partition));
     }
 
     /// Lets through the messages that can be decoded, in order per partition.

@@ -34,11 +34,36 @@ impl Poller {
         }
         let assigned = taken.assigned();
         self.session.meter.set_partitions(assigned.len() as u64, taken.foreign.len() as u64);
-        self.consumer.pause(&self.list(taken.foreign.iter().map(|found| found.partition)))?;
-        let (partitions, last) = (Some(assigned.into_iter().collect()), taken.last.map(Node::new));
+        let (partitions, last) = (Some(assigned.into_iter().collect()), taken.last.clone().map(Node::new));
         if !self.send(SourceItem::Assigned(NewAssignment { epoch, partitions, last }))? {
             return Ok(false);
         }
+        self.carry_over(taken)
+    }
+
+    /// Starts on partitions beside those that are read; false if the pipeline is gone.
+    pub(super) fn add(&mut self, found: Vec<FoundPartition>) -> Result<bool, SourceError> {
+        let Reading::Assigned { epoch, .. } = self.reading else { return Ok(true) };
+        let taken = TakeOver::of(found, |partition| self.commit_of(partition))?;
+        if let Reading::Assigned { foreign, .. } = &mut self.reading {
+            foreign.extend(taken.foreign.iter().cloned());
+        }
+        if self.session.consuming(epoch, |progress| taken.start(progress)).is_none() {
+            return Ok(true);
+        }
+        let partitions = Some(taken.assigned().into_iter().collect());
+        let last = taken.last.clone().map(Node::new);
+        if !self.send(SourceItem::Added(NewAssignment { epoch, partitions, last }))? {
+            return Ok(false);
+        }
+        let taken = self.carry_over(taken);
+        self.pause(false);
+        taken
+    }
+
+    /// Tells the pipeline what earlier releases show, and makes the planned ones; false if the pipeline is gone.
+    fn carry_over(&mut self, taken: TakeOver) -> Result<bool, SourceError> {
+        self.consumer.pause(&self.list(taken.foreign.iter().map(|found| found.partition)))?;
         let journal: Vec<_> = taken.own.iter().map(|found| (found.partition, found.state.journal.clone())).collect();
         if !self.send_shown(&journal)? {
             return Ok(!self.is_closed());

@@ -63,6 +63,23 @@ impl Grouping {
         Self { numbers: Arc::new(numbers), columns }
     }
 
+    /// The classes of rows by labels that each has for itself. Rows without labels have a class of their own at the top.
+    pub(in crate::anonymizer) fn of_labels<'l>(
+        labels: impl Iterator<Item = Option<&'l [GeneralizedValue]>>,
+        dictionaries: &Dictionaries,
+    ) -> Self {
+        let columns: Vec<Arc<Column>> = dictionaries.quasi.iter().map(|view| Arc::new(Column::mixed(view))).collect();
+        let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
+        let code = |(column, &value): (&Arc<Column>, &GeneralizedValue)| column.code(value).unwrap_or_default();
+        let classes: Vec<Option<u32>> =
+            labels.map(|labels| labels.map(|labels| index.number(columns.iter().zip(labels).map(code)))).collect();
+        let (mut cells, count) = index.into_cells();
+        cells.extend(columns.iter().map(|column| column.len() as Code - 1));
+        let fresh = classes.into_iter().map(|class| class.unwrap_or(count as u32)).collect();
+        let numbers = Numbers { fresh, held: Vec::new(), cells, count: count + 1 };
+        Self { numbers: Arc::new(numbers), columns }
+    }
+
     /// The columns of a recoding, for a draft that publishes no rows.
     pub(in crate::anonymizer) fn without_rows(recoding: &Recoding, dictionaries: &Dictionaries) -> Self {
         Self { numbers: Arc::default(), columns: columns(recoding, dictionaries) }

@@ -63,6 +63,8 @@ pub(super) struct Draft {
     pub(super) elsewhere: u64,
     /// True if the plan must list the shown records, because earlier releases decide about them too.
     pub(super) lists_shown: bool,
+    /// The first step of the schedule, if steps or held rows had to be left out of the classes.
+    pub(super) first_step: Option<usize>,
     /// True if no manifest of this run has named the schedule yet.
     pub(super) introduces_schedule: bool,
     /// How the recoding was found; `None` if none was chosen.
@@ -95,6 +97,7 @@ impl Draft {
             unplaced: 0,
             elsewhere: from.elsewhere,
             lists_shown: from.remembers(),
+            first_step: None,
             introduces_schedule: true,
             chosen: None,
             outcomes: Outcomes::default(),
@@ -200,8 +203,9 @@ impl Draft {
                 // Retracted records are read again with their tombstones, and are retracted again.
                 held: Spans::covering(self.held.positions().iter().chain(&self.retracted).copied()),
                 shown: self.lists_shown.then(shown),
+                classes: if self.lists_shown { self.shown_classes(outcomes) } else { None },
                 journal: self.planned.as_ref().and_then(|plan| plan.journal),
-                ..self.plan()
+                ..self.plan(self.lists_shown)
             },
             replayed: self.planned.is_some(),
             finished: self.finished(outcomes),
@@ -212,12 +216,12 @@ impl Draft {
         }
     }
 
-    /// The part of the plan that does not depend on outcomes, without records.
-    pub(super) fn plan(&self) -> ReleasePlan {
+    /// The part of the plan without records; `listed` if it will list those that it shows.
+    pub(super) fn plan(&self, listed: bool) -> ReleasePlan {
         let refused = self.window.rejected.iter().filter(|(_, reject)| reject.code == RejectCode::UnknownSchema);
         ReleasePlan {
             id: self.id,
-            levels: self.recoding.levels(),
+            levels: self.levels_in_plan(listed),
             closed: Some(self.window.closed),
             fingerprint: self.policy.fingerprint.clone(),
             refused: Spans::covering(refused.map(|(position, _)| *position)),

@@ -86,10 +86,14 @@ impl Draft {
             let (rows, i) = source(row, &self.rows, &self.held);
             rows.arrived(i).0
         };
+        let sentences = self.policy.sentences().next().is_some() && self.policy.recoding != RecodingKind::Local;
+        let chosen = self.chosen.as_ref().filter(|_| !self.outcomes.published.is_empty());
         let origins = self.chosen.as_ref().map_or_else(Origins::default, |chosen| chosen.origins);
         let (counted, fallbacks) = left_out::fallbacks(&self.policy, &self.window);
         Work {
             losses: self.search_losses.clone(),
+            security: chosen.filter(|_| sentences).map(|chosen| chosen.evaluation.security),
+            minimal: chosen.map_or_else(Vec::new, |chosen| chosen.minimal.clone()),
             oldest_arrival: self.outcomes.published.iter().map(arrived).min(),
             sets_scanned: origins.scanned,
             sets_rolled_up: origins.rolled_up,
@@ -104,15 +108,17 @@ impl Draft {
         }
     }
 
-    /// The labels of one attribute that occur among the published rows, in the order of the cut.
+    /// The labels of one attribute that occur among the published rows, by level and text: codes follow the order of reading.
     fn cut_labels(&self, attribute: usize) -> Vec<String> {
         let column = &self.grouping.columns[attribute];
         let mut occurs = vec![false; column.len()];
         for &row in &self.outcomes.published {
             occurs[self.grouping.code(self.grouping.number(row), attribute) as usize] = true;
         }
-        let codes = (0..column.len()).filter(|&code| occurs[code]);
-        codes.map(|code| column.label(code as u32).to_owned()).collect()
+        let codes = (0..column.len() as u32).filter(|&code| occurs[code as usize]);
+        let mut labels: Vec<(u8, &str)> = codes.map(|code| (column.value(code).level, column.label(code))).collect();
+        labels.sort_unstable();
+        labels.into_iter().map(|(_, label)| label.to_owned()).collect()
     }
 }
 

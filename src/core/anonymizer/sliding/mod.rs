@@ -8,9 +8,10 @@
 //! After a restart the log delivers only records that no snapshot has shown, so snapshots from before and after have no row in
 //! common and cannot be subtracted. A snapshot that was planned before a crash is made again of the rows that its plan lists.
 //!
-//! `difference.rs` decides which rows a snapshot may show.
+//! `difference.rs` decides which rows a snapshot may show; `local.rs` makes snapshots by a schedule.
 
 mod difference;
+mod local;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
 use crate::model::batch::Rows;
 use crate::model::event::Position;
 use crate::model::lattice::Lattice;
+use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::Unmet;
 use crate::model::release::plan::ReleasePlan;
@@ -57,6 +59,8 @@ pub(super) struct Snapshots {
     /// Rows of the window that are never shown, because the commit metadata has no space for them while they wait.
     given_up: Spans,
     numbering: Numbering,
+    /// With local recoding, the labels of the rows of the last snapshot.
+    labels: local::ShownLabels,
 }
 
 impl Snapshots {
@@ -165,6 +169,9 @@ impl Anonymizer {
             return Err(None);
         }
         let rules = self.rules.bind(&draft.window.dictionaries.values());
+        if policy.recoding == RecodingKind::Local {
+            return self.pass_locally(draft, pool, &rules);
+        }
         let evaluator = Evaluator::beside(unplaced, &policy, &rules, Arc::clone(&draft.sets));
         let evaluator = evaluator.warm(Arc::clone(&self.trail));
         let Pool { rows, standing, cells, .. } = pool;
@@ -174,12 +181,7 @@ impl Anonymizer {
             draft.recode_grouped(chosen, grouping);
             draft.outcomes = outcomes;
             draft.note_losses(&evaluator);
-            let lineage = |given_up| self.account(draft, pool, given_up).lineage;
-            let Some(given_up) = self.uncommitted.excess(pool.window, lineage) else { continue };
-            let mut batch = self.account(draft, pool, given_up).of(draft.generalize());
-            self.add_losses(&mut batch);
-            let verdict = gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref());
-            if let Ok(passed) = verdict {
+            if let Some(passed) = self.pass_difference(draft, pool) {
                 return Ok(passed);
             }
         }
@@ -197,12 +199,14 @@ impl Anonymizer {
     ) -> Result<Vec<(Chosen, Settled)>, Unmet> {
         let lattice = self.policy.lattice();
         let chosen = choose(&self.choice, &lattice, self.last.as_ref(), evaluator, &mut self.seeds);
+        let chosen = self.plannable(chosen, &[candidates.rows], evaluator);
         let settled = self.settled(candidates, window, &chosen);
         let last = self.last.clone().filter(|_| settled.splits);
         let mut options = vec![(chosen, settled)];
         if let Some(last) = last {
             let (choice, within) = coarser(&self.choice, &lattice, &last);
             let coarser = choose(&choice, &within, Some(&last), evaluator, &mut self.seeds);
+            let coarser = self.plannable(coarser, &[candidates.rows], evaluator);
             let settled = self.settled(candidates, window, &coarser);
             options.push((coarser, settled));
             let everything = evaluator.evaluate(lattice.top()).loss;
@@ -242,7 +246,15 @@ impl Anonymizer {
         let (rows, sets) = (Arc::clone(&window.rows), Arc::clone(&window.sets));
         let mut draft = Draft::new(self, window, rows, sets);
         (draft.id, draft.planned) = (planned.id, Some(planned.clone()));
-        draft.recode(Chosen::given(draft.planned_node(), &self.choice, &evaluator));
+        let nothing = Spans::default();
+        let shown = match draft.planned_recoding() {
+            Some(recoding) => {
+                draft.recode(Chosen::given(recoding, &self.choice, &evaluator));
+                shown
+            }
+            // Its rows are not all in the log any more: other bytes must not stand in for it.
+            None => &nothing,
+        };
         draft.show(shown);
         draft.note_losses(&evaluator);
         drop(evaluator);
@@ -333,7 +345,7 @@ impl Anonymizer {
         let others = Spans::covering(gone.iter().chain(&window.suppressed).copied().chain(rejected));
         let finished = first.union(&others);
         let shown = (!shown.is_empty()).then_some(shown);
-        let plan = ReleasePlan { fresh: finished.clone(), shown, ..draft.plan() };
+        let plan = ReleasePlan { fresh: finished.clone(), shown, ..draft.plan(true) };
         Account {
             read: pool.slide.read + (window.rejected.len() + window.suppressed.len()) as u64,
             published: first.count(),

@@ -24,10 +24,10 @@ impl Members {
         self.single + self.straddlers.len() as u32
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.single += other.single;
         if !other.straddlers.is_empty() {
-            self.straddlers.extend(other.straddlers);
+            self.straddlers.extend(&other.straddlers);
             self.straddlers.sort_unstable();
             self.straddlers.dedup();
         }
@@ -55,14 +55,14 @@ impl ClassTally {
     }
 
     /// Takes in another class.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
-        self.members.merge(other.members);
-        for (into, from) in self.facets.iter_mut().zip(other.facets) {
+        self.members.merge(&other.members);
+        for (into, from) in self.facets.iter_mut().zip(&other.facets) {
             for (code, members) in from {
-                match into.binary_search_by_key(&code, |(code, _)| *code) {
+                match into.binary_search_by_key(code, |(code, _)| *code) {
                     Ok(at) => into[at].1.merge(members),
-                    Err(at) => into.insert(at, (code, members)),
+                    Err(at) => into.insert(at, (*code, members.clone())),
                 }
             }
         }

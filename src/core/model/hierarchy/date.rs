@@ -1,7 +1,7 @@
 //! Dates by calendar units: 1985-03-31, 1985-03, 1985-Q1, 1985, 1980s, 1900-1999.
 //!
-//! Read are ISO dates and timestamps (the date as it is written, in the writer's own offset; `Z` is UTC), or whatever a
-//! `strptime` format describes, and nothing else then. The first unit is level 0, and its own labels can be read as well.
+//! Read are ISO dates and timestamps (the date as it is written, in the writer's own offset; `Z` is UTC), or what a list of
+//! formats describes, and nothing else then: the first format that reads a value decides. The first unit is level 0, and its own labels can be read as well.
 //! Centuries run from 1900 to 1999 and not from 1901 to 2000, because decades have to nest in them.
 
 use std::borrow::Cow;
@@ -141,15 +141,16 @@ pub struct DateSpec {
     pub min: Option<Date>,
     /// The last date inside the hierarchy; without it every late date is, and losses are counted to 2099-12-31.
     pub max: Option<Date>,
-    /// A `strptime` format such as `%d/%m/%Y`, instead of ISO. With a year of two digits, a date after `max` is read a
-    /// century earlier: 24/09/56 was 1956 if `max` is before 2056.
-    pub format: Option<String>,
+    /// How values are written, instead of ISO; the first format that reads a value decides. `strptime` formats such as
+    /// `%d/%m/%Y`, `iso`, or a number since 1970 in UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`. With a year of two
+    /// digits, a date after `max` is read a century earlier: 24/09/56 was 1956 if `max` is before 2056.
+    pub formats: Vec<String>,
 }
 
 impl DateSpec {
     /// ISO dates in these units, of any time.
     pub fn new(units: impl Into<Vec<DateUnit>>) -> Self {
-        Self { units: units.into(), min: None, max: None, format: None }
+        Self { units: units.into(), min: None, max: None, formats: Vec::new() }
     }
 }
 
@@ -163,9 +164,8 @@ pub(super) struct Dates {
     units: Vec<DateUnit>,
     min: Option<Date>,
     max: Option<Date>,
-    format: Option<String>,
-    /// The format has a year of two digits.
-    short_year: bool,
+    /// At least one.
+    formats: Vec<DateFormat>,
     /// The range that losses count.
     counted: (Date, Date),
 }
@@ -190,38 +190,47 @@ impl Dates {
         if spec.min.iter().chain(&spec.max).any(|date| !YEARS.contains(&date.year())) {
             errors.push(None, "a date before the year 0; write a year of four digits");
         }
-        if let Some(format) = &spec.format
-            && let Err(problem) = check_format(format, spec.units.first().copied().unwrap_or(DateUnit::Day))
-        {
-            errors.push(None, format!("date format `{format}` {problem}; write one such as `%d/%m/%Y`"));
+        let unit = spec.units.first().copied().unwrap_or(DateUnit::Day);
+        let formats: Vec<_> = spec.formats.iter().map(|format| DateFormat::of(format)).collect();
+        for (format, read) in spec.formats.iter().zip(&formats) {
+            if let DateFormat::Letters { .. } = read
+                && let Err(problem) = check_format(format, unit)
+            {
+                let remedy = "write one such as `%d/%m/%Y`, or iso, epoch-days, epoch-seconds or epoch-millis";
+                errors.push(None, format!("date format `{format}` {problem}; {remedy}"));
+            }
         }
         errors.into_result()?;
         let first = spec.min.or(spec.max.filter(|d| d.year() < COUNTED.0)).map_or(COUNTED.0, Date::year);
         let last = spec.max.or(spec.min.filter(|d| d.year() > COUNTED.1)).map_or(COUNTED.1, Date::year);
         let counted =
             (spec.min.unwrap_or(Date::constant(first, 1, 1)), spec.max.unwrap_or(Date::constant(last, 12, 31)));
-        let short_year = spec.format.as_deref().is_some_and(has_short_year);
-        Ok(Self { units: spec.units, min: spec.min, max: spec.max, format: spec.format, short_year, counted })
+        let formats = if formats.is_empty() { vec![DateFormat::Iso] } else { formats };
+        Ok(Self { units: spec.units, min: spec.min, max: spec.max, formats, counted })
     }
 
     pub(super) fn height(&self) -> Level {
         self.units.len() as Level
     }
 
+    /// The unit of a level; `None` at the top.
+    pub(super) fn unit(&self, level: Level) -> Option<DateUnit> {
+        self.units.get(usize::from(level)).copied()
+    }
+
+    /// A day as somebody's birthday, or the first one of the range.
+    pub(super) fn example(&self) -> String {
+        self.units[0].label(Date::constant(1987, 5, 14).clamp(self.counted.0, self.counted.1))
+    }
+
     /// With a format of its own, a value can be spelled like the label of another date.
     pub(super) fn reads_its_labels(&self) -> bool {
-        self.format.is_none()
+        self.formats.first() == Some(&DateFormat::Iso)
     }
 
     pub(super) fn canonical<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
         let unit = self.units[0];
-        let (first, last) = match &self.format {
-            Some(format) => self.parse(format, text).map(|date| (date, date))?,
-            None => match unit.read(text) {
-                Some(date) => unit.span(date)?,
-                None => iso(text).map(|date| (date, date))?,
-            },
-        };
+        let (first, last) = self.formats.iter().find_map(|format| self.parse(format, text))?;
         let inside = self.min.is_none_or(|min| last >= min) && self.max.is_none_or(|max| first <= max);
         if !inside || !YEARS.contains(&first.year()) {
             return None;
@@ -292,13 +301,59 @@ impl Dates {
         Some(format!("[{},{}]", DateUnit::Day.label(first), DateUnit::Day.label(last)))
     }
 
-    fn parse(&self, format: &str, text: &str) -> Option<Date> {
-        let date = parse(format, text, self.units[0])?;
-        match self.max {
-            Some(max) if self.short_year && date > max => Date::new(date.year() - 100, date.month(), date.day()).ok(),
-            _ => Some(date),
+    /// The first and the last day that a value can mean.
+    fn parse(&self, format: &DateFormat, text: &str) -> Option<(Date, Date)> {
+        let unit = self.units[0];
+        let date = match format {
+            DateFormat::Iso => match unit.read(text) {
+                Some(date) => return unit.span(date),
+                None => iso(text)?,
+            },
+            DateFormat::Epoch(length) => epoch(text, *length)?,
+            DateFormat::Letters { format, short_year } => {
+                let date = parse(format, text, unit)?;
+                match self.max {
+                    Some(max) if *short_year && date > max => {
+                        Date::new(date.year() - 100, date.month(), date.day()).ok()?
+                    }
+                    _ => date,
+                }
+            }
+        };
+        Some((date, date))
+    }
+}
+
+/// One way in which dates are written.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum DateFormat {
+    Iso,
+    /// A whole number since 1970 in UTC, of steps of so many milliseconds.
+    Epoch(i64),
+    Letters {
+        format: String,
+        /// It has a year of two digits.
+        short_year: bool,
+    },
+}
+
+impl DateFormat {
+    fn of(format: &str) -> Self {
+        match format {
+            "iso" => Self::Iso,
+            "epoch-days" => Self::Epoch(86_400_000),
+            "epoch-seconds" => Self::Epoch(1000),
+            "epoch-millis" => Self::Epoch(1),
+            _ => Self::Letters { format: format.to_owned(), short_year: has_short_year(format) },
         }
     }
+}
+
+/// The day of a number of steps since 1970, in UTC.
+fn epoch(text: &str, length: i64) -> Option<Date> {
+    let millis = text.parse::<i64>().ok()?.checked_mul(length)?;
+    let instant = jiff::Timestamp::from_millisecond(millis).ok()?;
+    Some(instant.to_zoned(TimeZone::UTC).date())
 }
 
 /// How many days lie between two dates, both included.
@@ -360,7 +415,7 @@ mod tests {
 
     fn with_format(format: &str, max: Option<Date>) -> Hierarchy {
         let units = vec![DateUnit::Day, DateUnit::Month, DateUnit::Year];
-        Hierarchy::dates(DateSpec { max, format: Some(format.into()), ..DateSpec::new(units) }).unwrap()
+        Hierarchy::dates(DateSpec { max, formats: vec![format.into()], ..DateSpec::new(units) }).unwrap()
     }
 
     #[test]
@@ -448,8 +503,26 @@ mod tests {
         assert_eq!(short.canonical("24/09/56").as_deref(), Some("1956-09-24"));
         assert_eq!(short.canonical("24/09/05").as_deref(), Some("2005-09-24"));
         assert_eq!(with_format("%s", None).canonical("86400").as_deref(), Some("1970-01-02"));
-        let months = DateSpec { format: Some("%m/%Y".into()), ..DateSpec::new([DateUnit::Month]) };
+        let months = DateSpec { formats: vec!["%m/%Y".into()], ..DateSpec::new([DateUnit::Month]) };
         assert_eq!(Hierarchy::dates(months).unwrap().canonical("09/1956").as_deref(), Some("1956-09"));
+    }
+
+    #[test]
+    fn one_field_can_hold_several_formats() {
+        let formats = ["%d.%m.%Y", "iso", "epoch-millis"].map(String::from).to_vec();
+        let h = Hierarchy::dates(DateSpec { formats, ..DateSpec::new([DateUnit::Day, DateUnit::Year]) }).unwrap();
+        for text in ["24.09.1956", "1956-09-24", "1956-09-24T11:00:00Z", "-418700000000"] {
+            assert_eq!(h.canonical(text).as_deref(), Some("1956-09-24"), "{text}");
+        }
+        assert_eq!(h.canonical("24/09/1956"), None);
+        for (format, text) in [("epoch-days", "-4847"), ("epoch-seconds", "-418700000")] {
+            assert_eq!(with_format(format, None).canonical(text).as_deref(), Some("1956-09-24"), "{format}");
+        }
+        for text in ["1.5", "", "9223372036854775807", "1956-09-24"] {
+            assert_eq!(with_format("epoch-days", None).canonical(text), None, "{text}");
+        }
+        let year = DateSpec { formats: vec!["epoch-days".into()], ..DateSpec::new([DateUnit::Year]) };
+        assert_eq!(Hierarchy::dates(year).unwrap().canonical("7300").as_deref(), Some("1989"), "a number is no year");
     }
 
     #[test]
@@ -459,7 +532,7 @@ mod tests {
             assert!(Hierarchy::dates(DateSpec::new(units.clone())).is_err(), "{units:?}");
         }
         for format in ["%Q%", "%H:%M", "%m/%Y"] {
-            let spec = DateSpec { format: Some(format.into()), ..DateSpec::new([Day]) };
+            let spec = DateSpec { formats: vec!["iso".into(), format.into()], ..DateSpec::new([Day]) };
             assert!(Hierarchy::dates(spec).is_err(), "{format}");
         }
         let (min, max) = (Some(Date::constant(2000, 1, 1)), Some(Date::constant(1999, 1, 1)));

@@ -42,12 +42,14 @@ pub struct IntervalSpec {
     pub origin: Decimal,
     /// What happens beyond `min` and `max`.
     pub open: Open,
+    /// Values are written with a comma before their fraction, and perhaps with points between thousands: `1.234,5`.
+    pub decimal_comma: bool,
 }
 
 impl IntervalSpec {
     /// Intervals from 0 on, closed at both ends of the range.
     pub fn new(widths: impl Into<Vec<Decimal>>, min: Decimal, max: Decimal) -> Self {
-        Self { widths: widths.into(), min, max, origin: Decimal::ZERO, open: Open::None }
+        Self { widths: widths.into(), min, max, origin: Decimal::ZERO, open: Open::None, decimal_comma: false }
     }
 }
 
@@ -65,6 +67,7 @@ pub(super) struct Intervals {
     /// The labels of what lies beyond the range, where it is open.
     low: Option<String>,
     high: Option<String>,
+    decimal_comma: bool,
 }
 
 /// Where a number lies.
@@ -114,6 +117,7 @@ impl Intervals {
             origin: ends[2],
             low: matches!(spec.open, Open::Low | Open::Both).then(|| bound('<', ends[0])),
             high: matches!(spec.open, Open::High | Open::Both).then(|| bound('>', ends[1])),
+            decimal_comma: spec.decimal_comma,
         })
     }
 
@@ -125,7 +129,10 @@ impl Intervals {
         if self.beyond(text) {
             return Some(Cow::Borrowed(text));
         }
-        let number = canonical_number(text)?;
+        let number = match self.decimal_comma {
+            true => Cow::Owned(canonical_number(&with_point(text))?.into_owned()),
+            false => canonical_number(text)?,
+        };
         match self.place(&number)? {
             Place::Low => self.low.clone().map(Cow::Owned),
             Place::Inside(_) => Some(number),
@@ -152,6 +159,21 @@ impl Intervals {
                 Some(Cow::Owned(format!("[{},{})", text_of(from, self.scale), text_of(to, self.scale))))
             }
         }
+    }
+
+    /// With a decimal comma, a value can be spelled like the label of another number: `1.234`.
+    pub(super) fn reads_its_labels(&self) -> bool {
+        !self.decimal_comma
+    }
+
+    /// The width of the intervals of a level between the leaves and the top.
+    pub(super) fn width(&self, level: Level) -> String {
+        text_of(self.widths[usize::from(level) - 1], self.scale)
+    }
+
+    /// A number that is neither of its ends and looks like no bound.
+    pub(super) fn example(&self) -> String {
+        text_of(self.min + (self.max - self.min) * 31 / 100, self.scale)
     }
 
     /// Integers below over all integers of the range, or the share of the range where bounds are not whole. What lies beyond the
@@ -271,6 +293,22 @@ impl Intervals {
     }
 }
 
+/// A number with a decimal comma as one with a decimal point. Points are left out where they divide thousands; a number
+/// without a comma whose points do not is taken as it is.
+fn with_point(text: &str) -> Cow<'_, str> {
+    let (whole, fraction) = text.split_once(',').unwrap_or((text, ""));
+    let mut groups = whole.trim_start_matches(['-', '+']).split('.');
+    let digits = |group: &str| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit());
+    let thousands = whole.contains('.')
+        && groups.next().is_some_and(|first| digits(first) && first.len() <= 3)
+        && groups.all(|group| digits(group) && group.len() == 3);
+    let whole = if thousands { Cow::Owned(whole.replace('.', "")) } else { Cow::Borrowed(whole) };
+    match text.contains(',') {
+        true => Cow::Owned(format!("{whole}.{fraction}")),
+        false => whole,
+    }
+}
+
 /// The number in units of 10^-scale. `None` if it leaves no room to compute with: sums of four must not overflow.
 fn units_of(number: &Decimal, scale: u32) -> Option<i128> {
     let number = number.normalize();
@@ -347,6 +385,22 @@ mod tests {
         assert_eq!(h.label(".é", 1), None);
         assert!((h.open_loss("0.35", 1) - 0.1 / 1.2).abs() < 1e-12);
         assert!((h.open_loss("0.35", 2) - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn numbers_with_a_decimal_comma() {
+        let spec =
+            IntervalSpec { decimal_comma: true, ..IntervalSpec::new([Decimal::new(5, 1)], 0.into(), 9999.into()) };
+        let h = Hierarchy::intervals(spec).unwrap();
+        for (text, leaf) in
+            [("3,75", "3.75"), ("1.234,5", "1234.5"), ("1.234", "1234"), ("12.5", "12.5"), ("7", "7"), ("7,0", "7")]
+        {
+            assert_eq!(h.canonical(text).as_deref(), Some(leaf), "{text}");
+        }
+        assert_eq!(h.label("3.75", 1).as_deref(), Some("[3.5,4)"));
+        for text in ["1,2,3", "12.34,5", ",", "1.2345,6", ""] {
+            assert_eq!(h.canonical(text), None, "{text}");
+        }
     }
 
     #[test]

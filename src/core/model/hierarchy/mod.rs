@@ -8,10 +8,13 @@
 mod closed;
 mod csv;
 mod date;
+mod geohash;
 mod intervals;
+mod ip;
 mod prefix;
 pub(crate) mod table;
 mod tree;
+mod words;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +28,9 @@ use thiserror::Error;
 use super::lattice::Level;
 use closed::Closed;
 pub use date::{DateSpec, DateUnit};
+pub use geohash::GeohashSpec;
 pub use intervals::{IntervalSpec, Open};
+pub use ip::IpSpec;
 pub use prefix::PrefixSpec;
 pub use tree::{TreeNode, TreeSpec};
 
@@ -40,6 +45,8 @@ enum Kind {
     Intervals(intervals::Intervals),
     Prefix(prefix::Prefix),
     Dates(date::Dates),
+    Networks(ip::Networks),
+    Places(geohash::Geohash),
     Trivial,
 }
 
@@ -74,7 +81,7 @@ impl Hierarchy {
         intervals::Intervals::new(&spec).map(|intervals| Self(Kind::Intervals(intervals), OnceLock::new()))
     }
 
-    /// Codes of a fixed length, masked from the right.
+    /// Codes of a fixed length, or of several lengths, masked from the right.
     ///
     /// # Errors
     /// If the length or the alphabet is out of bounds.
@@ -88,6 +95,22 @@ impl Hierarchy {
     /// If the units do not nest, the range is empty or the format cannot be read.
     pub fn dates(spec: DateSpec) -> Result<Self, Vec<HierarchyError>> {
         date::Dates::new(spec).map(|dates| Self(Kind::Dates(dates), OnceLock::new()))
+    }
+
+    /// IP addresses by networks.
+    ///
+    /// # Errors
+    /// If the prefix lengths do not nest.
+    pub fn ip(spec: IpSpec) -> Result<Self, Vec<HierarchyError>> {
+        ip::Networks::new(spec).map(|networks| Self(Kind::Networks(networks), OnceLock::new()))
+    }
+
+    /// Places by geohash.
+    ///
+    /// # Errors
+    /// If the lengths do not nest.
+    pub fn geohash(spec: GeohashSpec) -> Result<Self, Vec<HierarchyError>> {
+        geohash::Geohash::new(spec).map(|places| Self(Kind::Places(places), OnceLock::new()))
     }
 
     /// A categorical tree.
@@ -110,6 +133,8 @@ impl Hierarchy {
             Kind::Intervals(intervals) => intervals.height(),
             Kind::Prefix(prefix) => prefix.height(),
             Kind::Dates(dates) => dates.height(),
+            Kind::Networks(networks) => networks.height(),
+            Kind::Places(places) => places.height(),
             Kind::Trivial => 1,
         }
     }
@@ -123,8 +148,10 @@ impl Hierarchy {
         match &self.0 {
             Kind::Closed(closed) => closed.canonical(text),
             Kind::Intervals(intervals) => intervals.canonical(text),
-            Kind::Prefix(prefix) => prefix.contains(text).then_some(Cow::Borrowed(text)),
+            Kind::Prefix(prefix) => prefix.canonical(text),
             Kind::Dates(dates) => dates.canonical(text),
+            Kind::Networks(networks) => networks.canonical(text),
+            Kind::Places(places) => places.canonical(text),
             Kind::Trivial => Some(Cow::Borrowed(text)),
         }
     }
@@ -136,6 +163,8 @@ impl Hierarchy {
             Kind::Intervals(intervals) => intervals.label(leaf, level),
             Kind::Prefix(prefix) => prefix.label(leaf, level),
             Kind::Dates(dates) => dates.label(leaf, level),
+            Kind::Networks(networks) => networks.label(leaf, level),
+            Kind::Places(places) => places.label(leaf, level),
             Kind::Trivial => match level {
                 0 => Some(Cow::Borrowed(leaf)),
                 1 => Some(Cow::Borrowed(TOP)),
@@ -149,7 +178,7 @@ impl Hierarchy {
         match &self.0 {
             Kind::Closed(closed) => closed.levels.last().map_or(TOP, |top| top.label(0)),
             Kind::Prefix(prefix) => &prefix.top,
-            Kind::Intervals(_) | Kind::Dates(_) | Kind::Trivial => TOP,
+            Kind::Intervals(_) | Kind::Dates(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => TOP,
         }
     }
 
@@ -165,7 +194,7 @@ impl Hierarchy {
             Kind::Intervals(_) => Measure::Number,
             Kind::Dates(_) => Measure::Date,
             Kind::Prefix(_) => Measure::Code,
-            Kind::Closed(_) | Kind::Trivial => Measure::Category,
+            Kind::Closed(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => Measure::Category,
         }
     }
 
@@ -176,7 +205,7 @@ impl Hierarchy {
             _ if level == 0 || level >= self.height() => None,
             Kind::Intervals(intervals) => intervals.interval_text(leaf, level),
             Kind::Dates(dates) => dates.interval_text(leaf, level),
-            Kind::Closed(_) | Kind::Prefix(_) | Kind::Trivial => None,
+            Kind::Closed(_) | Kind::Prefix(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => None,
         }
     }
 
@@ -196,8 +225,10 @@ impl Hierarchy {
             _ if level == 0 => 0.0,
             _ if level >= self.height() => 1.0,
             Kind::Intervals(intervals) => intervals.loss(leaf, level),
-            Kind::Prefix(prefix) => prefix.loss(level),
+            Kind::Prefix(prefix) => prefix.loss(leaf, level),
             Kind::Dates(dates) => dates.loss(leaf, level),
+            Kind::Networks(networks) => networks.loss(leaf, level),
+            Kind::Places(places) => places.loss(level),
             Kind::Trivial | Kind::Closed(_) => 1.0,
         }
     }
@@ -207,8 +238,10 @@ impl Hierarchy {
         match &self.0 {
             _ if level >= self.height() => self.size().unwrap_or(1.0),
             Kind::Intervals(intervals) => intervals.leaves(leaf, level),
-            Kind::Prefix(prefix) => prefix.leaves(level),
+            Kind::Prefix(prefix) => prefix.leaves(leaf, level),
             Kind::Dates(dates) => dates.leaves(leaf, level),
+            Kind::Networks(networks) => networks.leaves(leaf, level),
+            Kind::Places(places) => places.leaves(level),
             Kind::Trivial | Kind::Closed(_) => 1.0,
         }
     }
@@ -219,8 +252,10 @@ impl Hierarchy {
         match &self.0 {
             Kind::Closed(closed) => Some(closed.levels[0].len() as f64),
             Kind::Intervals(intervals) => Some(intervals.size()),
-            Kind::Prefix(prefix) => Some(prefix.leaves(prefix.height())),
+            Kind::Prefix(prefix) => Some(prefix.size()),
             Kind::Dates(dates) => Some(dates.size()),
+            Kind::Networks(networks) => Some(networks.size()),
+            Kind::Places(places) => Some(places.size()),
             Kind::Trivial => None,
         }
     }
@@ -238,6 +273,11 @@ impl Hierarchy {
             }
             (Kind::Intervals(intervals), Some(size)) => entropy(intervals.blocks(level), size),
             (Kind::Dates(dates), Some(size)) => entropy(dates.blocks(level), size),
+            (Kind::Networks(networks), _) => networks.quality(level),
+            (Kind::Places(places), _) => places.quality(level),
+            (Kind::Prefix(prefix), Some(size)) if prefix.has_lengths() && size.is_finite() => {
+                entropy(prefix.blocks(level), size)
+            }
             // All codes are as many as their length, so that sums of powers are not needed.
             _ => 1.0 - f64::from(level) / f64::from(self.height()),
         };
@@ -257,6 +297,7 @@ impl Hierarchy {
     pub(super) fn reads_its_labels(&self) -> bool {
         match &self.0 {
             Kind::Dates(dates) => dates.reads_its_labels(),
+            Kind::Intervals(intervals) => intervals.reads_its_labels(),
             _ => true,
         }
     }
@@ -277,6 +318,8 @@ impl fmt::Debug for Hierarchy {
             Kind::Intervals(_) => "intervals",
             Kind::Prefix(_) => "prefix",
             Kind::Dates(_) => "dates",
+            Kind::Networks(_) => "ip",
+            Kind::Places(_) => "geohash",
             Kind::Trivial => "trivial",
         };
         write!(f, "Hierarchy({kind}, height {})", self.height())
@@ -291,6 +334,8 @@ impl Hash for Hierarchy {
             Kind::Intervals(intervals) => intervals.hash(state),
             Kind::Prefix(prefix) => prefix.hash(state),
             Kind::Dates(dates) => dates.hash(state),
+            Kind::Networks(networks) => networks.hash(state),
+            Kind::Places(places) => places.hash(state),
             Kind::Trivial => {}
         }
     }
@@ -351,13 +396,19 @@ mod tests {
 
     fn kinds() -> Vec<Hierarchy> {
         let tenths = IntervalSpec { open: Open::High, ..IntervalSpec::new([Decimal::new(1, 1)], 0.into(), 9.into()) };
-        let short = DateSpec { format: Some("%d/%m/%y".into()), ..DateSpec::new([DateUnit::Day, DateUnit::Year]) };
+        let short = DateSpec {
+            formats: vec!["%d/%m/%y".into(), "iso".into()],
+            ..DateSpec::new([DateUnit::Day, DateUnit::Year])
+        };
         vec![
             Hierarchy::parse_csv(b"1.0;x;*\n2;x;*\n;y;*\n").unwrap(),
             Hierarchy::intervals(tenths).unwrap(),
             Hierarchy::prefix(PrefixSpec::new(2)).unwrap(),
             Hierarchy::dates(DateSpec::new([DateUnit::Month, DateUnit::Quarter])).unwrap(),
             Hierarchy::dates(short).unwrap(),
+            Hierarchy::prefix(PrefixSpec { min_length: Some(2), ..PrefixSpec::new(4) }).unwrap(),
+            Hierarchy::ip(IpSpec::default()).unwrap(),
+            Hierarchy::geohash(GeohashSpec { lengths: vec![3, 1] }).unwrap(),
             Hierarchy::trivial(),
         ]
     }
@@ -414,6 +465,14 @@ mod tests {
                 (0..=90).map(|n| Decimal::new(n, 1).normalize().to_string()).collect(),
             ),
             (Hierarchy::prefix(PrefixSpec::new(3)).unwrap(), (0..1000).map(|n| format!("{n:03}")).collect()),
+            (
+                Hierarchy::prefix(PrefixSpec { min_length: Some(1), ..PrefixSpec::new(3) }).unwrap(),
+                (0..1000)
+                    .flat_map(|n| [format!("{n:03}"), format!("{n:02}"), n.to_string()])
+                    .collect::<std::collections::BTreeSet<_>>()
+                    .into_iter()
+                    .collect(),
+            ),
             (
                 Hierarchy::dates(spec(vec![DateUnit::Day, DateUnit::Month, DateUnit::Quarter, DateUnit::Decade]))
                     .unwrap(),

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::model::lattice::Node;
+
 /// Where a batch comes from and what was done to it.
 #[derive(Debug, Clone, Default, Serialize, PartialEq)]
 pub struct Provenance {
@@ -76,6 +78,10 @@ pub struct Work {
     /// Losses as the search counted them, over all records of the window: some of them follow from values that are not
     /// published.
     pub losses: Vec<Named>,
+    /// Mean security (sf) by the confidential sentences, as the search counted it; none without sentences.
+    pub security: Option<f64>,
+    /// The minimal nodes that satisfy the policy, from searches that know them all.
+    pub minimal: Vec<Node>,
     /// Tombstones that have a key: no record that they retract is in this release or a later one.
     pub tombstones: u64,
     /// Records that they have retracted.
@@ -230,7 +236,8 @@ pub struct PartitionSpans {
 
 /// A figure to three digits: what more would tell belongs to single records.
 pub fn rounded(figure: f64) -> f64 {
-    format!("{figure:.2e}").parse().unwrap_or(figure)
+    // A negative zero becomes zero.
+    format!("{figure:.2e}").parse().unwrap_or(figure) + 0.0
 }
 
 /// The schedule of a local recoding.

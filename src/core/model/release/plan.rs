@@ -25,6 +25,8 @@ pub struct ReleasePlan {
     /// The records that it shows, where levels and policy do not tell: what earlier releases showed decides too. Some may have
     /// been finished by an earlier snapshot.
     pub shown: Option<Spans>,
+    /// The class of each of them by position, where later releases must know it and no node tells.
+    pub classes: Option<Vec<u32>>,
     /// Where the journal says so.
     pub journal: Option<i64>,
 }

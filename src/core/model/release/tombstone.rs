@@ -5,7 +5,7 @@
 //! another topic's keys may name other things. So what is retracted is a function of the records of one release alone, and
 //! a release that is carried out again comes out the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use rustc_hash::FxHashMap;
@@ -60,6 +60,15 @@ impl Tombstones {
             for (name, last) in from {
                 last.into_iter().for_each(|(partition, offset)| keep_last(to, name, Position { partition, offset }));
             }
+        }
+    }
+
+    /// Removes those of some partitions.
+    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>) {
+        self.positions.retain(|position| !partitions.contains(&position.partition));
+        for last in [&mut self.keys, &mut self.subjects] {
+            last.values_mut().for_each(|last| last.retain(|partition, _| !partitions.contains(partition)));
+            last.retain(|_, last| !last.is_empty());
         }
     }
 

@@ -23,11 +23,13 @@ pub struct GranulationGa {
     pub generations: usize,
     /// How likely two parents exchange their tails; otherwise they live on as they are.
     pub crossover: f64,
+    /// How likely a bit flips; without it, one bit of each child on average.
+    pub mutation: Option<f64>,
 }
 
 impl Default for GranulationGa {
     fn default() -> Self {
-        Self { population: 30, generations: 50, crossover: 0.8 }
+        Self { population: 30, generations: 50, crossover: 0.8, mutation: None }
     }
 }
 
@@ -131,6 +133,7 @@ impl Breeding<'_, '_> {
         if length == 0 {
             return Ok(());
         }
+        let mutation = parameters.mutation.unwrap_or(1.0 / length as f64);
         for _ in 0..parameters.generations {
             let mut offspring = Vec::with_capacity(population.len() + 1);
             while offspring.len() < population.len() {
@@ -139,7 +142,7 @@ impl Breeding<'_, '_> {
                     cross(&mut pair, rng.random_range(0..length));
                 }
                 for child in &mut pair {
-                    child.iter_mut().for_each(|bit| *bit ^= rng.random_bool(1.0 / length as f64));
+                    child.iter_mut().for_each(|bit| *bit ^= rng.random_bool(mutation));
                 }
                 offspring.extend(pair);
             }

@@ -1,4 +1,4 @@
-//! What the evolutionary searches share: random nodes, selection, crossover, mutation, neighbours.
+//! What the evolutionary searches share: random nodes, selection, crossover, mutation.
 //!
 //! Everything is a pure function of its arguments and of the random numbers it draws, so a seed fixes a whole search.
 
@@ -43,9 +43,27 @@ pub fn crossover(a: &Node, b: &Node, rng: &mut dyn Rng) -> (Node, Node) {
     if width < 2 {
         return (a.clone(), b.clone());
     }
-    let cut = rng.random_range(1..width);
-    let join = |head: &Node, tail: &Node| Node::new(head.levels()[..cut].iter().chain(&tail.levels()[cut..]).copied());
-    (join(a, b), join(b, a))
+    swap(a, b, rng.random_range(1..width)..width)
+}
+
+/// Two-point crossover: the two nodes swap what lies between two random cuts. Nodes of two attributes have room for one cut only.
+pub fn two_point_crossover(a: &Node, b: &Node, rng: &mut dyn Rng) -> (Node, Node) {
+    let width = a.levels().len();
+    if width < 3 {
+        return crossover(a, b, rng);
+    }
+    // Each pair of different cuts is as likely as any other.
+    let (one, other) = (rng.random_range(1..width), rng.random_range(1..width - 1));
+    let other = if other < one { other } else { other + 1 };
+    swap(a, b, one.min(other)..one.max(other))
+}
+
+fn swap(a: &Node, b: &Node, part: std::ops::Range<usize>) -> (Node, Node) {
+    let take = |own: &Node, other: &Node| {
+        let level = |at: usize| if part.contains(&at) { other.levels()[at] } else { own.levels()[at] };
+        Node::new((0..own.levels().len()).map(level))
+    };
+    (take(a, b), take(b, a))
 }
 
 /// Each attribute moves one level up or down with probability `rate`, if the lattice lets it.
@@ -61,16 +79,6 @@ pub fn step_mutation(lattice: &Lattice, node: &Node, rate: f64, rng: &mut dyn Rn
         }
     });
     Node::new(moved)
-}
-
-/// The nodes that differ in exactly one attribute, by any number of levels.
-pub fn neighbours(lattice: &Lattice, node: &Node) -> Vec<Node> {
-    let mut neighbours = Vec::new();
-    for (attribute, &level) in node.levels().iter().enumerate() {
-        let span = lattice.bottom().levels()[attribute]..=lattice.top().levels()[attribute];
-        neighbours.extend(span.filter(|&other| other != level).map(|other| node.with(attribute, other)));
-    }
-    neighbours
 }
 
 #[cfg(test)]
@@ -90,7 +98,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..500 {
             let (a, b) = (random_node(&lattice, &mut rng), random_node(&lattice, &mut rng));
-            let (c, d) = crossover(&a, &b, &mut rng);
+            let (c, d) = two_point_crossover(&a, &b, &mut rng);
             let e = step_mutation(&lattice, &c, 0.5, &mut rng);
             assert!([a, b, c, d, e].iter().all(|n| lattice.contains(n)));
         }
@@ -104,17 +112,8 @@ mod tests {
             let (c, d) = crossover(&a, &b, &mut rng);
             assert_eq!((c.levels()[0], d.levels()[0], c.levels()[2], d.levels()[2]), (0, 1, 1, 0));
             assert_eq!(c.height() + d.height(), 3);
-        }
-    }
-
-    #[test]
-    fn neighbours_differ_in_exactly_one_attribute() {
-        let (lattice, node) = (lattice(), Node::new([1, 1, 0, 5]));
-        let neighbours = neighbours(&lattice, &node);
-        assert_eq!(neighbours.len(), 3 + 3 + 3);
-        for other in &neighbours {
-            let differing = node.levels().iter().zip(other.levels()).filter(|(a, b)| a != b).count();
-            assert!(differing == 1 && lattice.contains(other));
+            let (c, d) = two_point_crossover(&a, &b, &mut rng);
+            assert_eq!((c.levels(), d.levels()), (&[0, 1, 0][..], &[1, 0, 1][..]), "two cuts have one place here");
         }
     }
 

@@ -37,9 +37,6 @@ pub const POPULATION: usize = 25;
 /// The paper's number of iterations.
 pub const ITERATIONS: usize = 100;
 
-/// The probability that two parents cross over rather than live on.
-const CROSSOVER_RATE: f64 = 0.8;
-
 /// How many nodes two steps from the front are tried per iteration. More leaves the iteration less to the population;
 /// fewer misses parts of the front that no chain of single steps connects.
 const SECOND_STEPS: usize = 1;
@@ -67,6 +64,10 @@ pub struct PbgEa {
     pub population: usize,
     /// How many generations.
     pub iterations: usize,
+    /// The probability that two parents cross over rather than live on.
+    pub crossover: f64,
+    /// The probability that an attribute moves by one level; without it, one attribute of each child on average.
+    pub mutation: Option<f64>,
 }
 
 impl Default for PbgEa {
@@ -77,6 +78,8 @@ impl Default for PbgEa {
             prefer: Prefer::Knee,
             population: POPULATION,
             iterations: ITERATIONS,
+            crossover: 0.8,
+            mutation: None,
         }
     }
 }
@@ -183,7 +186,7 @@ struct Run<'a, 'e> {
 
 impl Run<'_, '_> {
     fn generations(&mut self, ea: &PbgEa, rng: &mut dyn Rng) -> Result<(), StopReason> {
-        let rate = 1.0 / self.lattice.width().max(1) as f64;
+        let rate = ea.mutation.unwrap_or(1.0 / self.lattice.width().max(1) as f64);
         // The top first: it is the likeliest to satisfy, should the budget end at once.
         let mut population = vec![self.lattice.top().clone(), self.lattice.bottom().clone()];
         // The last window's front lives on in half of the first population, and through it in the archive.
@@ -199,8 +202,7 @@ impl Run<'_, '_> {
             while next.len() < ea.population {
                 let mut select = || &parents[tournament(parents.len(), |i| parents[i].1, rng)].0;
                 let (a, b) = (select(), select());
-                let (a, b) =
-                    if rng.random_bool(CROSSOVER_RATE) { crossover(a, b, rng) } else { (a.clone(), b.clone()) };
+                let (a, b) = if rng.random_bool(ea.crossover) { crossover(a, b, rng) } else { (a.clone(), b.clone()) };
                 next.push(step_mutation(self.lattice, &a, rate, rng));
                 next.push(step_mutation(self.lattice, &b, rate, rng));
             }

@@ -3,8 +3,11 @@
 use rand::Rng;
 
 use crate::model::lattice::{Lattice, Node};
-use crate::search::evaluator::Evaluator;
+use crate::search::evaluator::{Evaluator, on_all_cores};
 use crate::search::{Budget, Outcome, Search, StopReason, keep_best};
+
+/// The most nodes that are counted at once. More overstay the deadline, fewer leave cores without work.
+const BATCH: u64 = 64;
 
 /// Every node of the lattice.
 pub struct Exhaustive;
@@ -14,15 +17,20 @@ impl Search for Exhaustive {
         let mut best = None;
         let mut satisfying: Vec<Node> = Vec::new();
         let mut stop = StopReason::Proven;
-        for node in lattice.nodes() {
+        let mut nodes = lattice.nodes().peekable();
+        while nodes.peek().is_some() {
             if let Some(reason) = budget.spent(evaluator.checks()) {
                 stop = reason;
                 break;
             }
-            let evaluation = evaluator.evaluate(&node);
-            keep_best(&mut best, &node, &evaluation);
-            if evaluation.satisfies {
-                satisfying.push(node);
+            let room = budget.max_checks.saturating_sub(evaluator.checks()).min(BATCH) as usize;
+            let batch: Vec<Node> = nodes.by_ref().take(room).collect();
+            let evaluations = on_all_cores(&batch, |node| evaluator.evaluate(node));
+            for (node, evaluation) in batch.into_iter().zip(evaluations) {
+                keep_best(&mut best, &node, &evaluation);
+                if evaluation.satisfies {
+                    satisfying.push(node);
+                }
             }
         }
         let proven = stop == StopReason::Proven;

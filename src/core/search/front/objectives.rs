@@ -17,9 +17,10 @@ use serde::Deserialize;
 
 use crate::frequency::set::Classes;
 use crate::loss::{self, Counted, LossMetric};
-use crate::model::counting::Facet;
+use crate::model::counting::{Facet, Histogram};
 use crate::model::lattice::Node;
 use crate::model::policy::{Loss, Policy};
+use crate::privacy::{Class, Rule, Rules};
 use crate::search::evaluator::{Evaluation, Evaluator};
 
 /// Something to trade off.
@@ -40,6 +41,18 @@ pub enum Objective {
     /// Mean security by the confidential sentences, over what the policy publishes.
     #[serde(rename = "sf")]
     Security,
+    /// The greatest distance of a class from the release, by the policy's `t-closeness`; lower is better.
+    T,
+    /// The least diversity of a class, by the policy's `l-diversity` of variant `entropy`.
+    #[serde(rename = "l_entropy")]
+    EntropyL,
+    /// The same by the variant `recursive`.
+    #[serde(rename = "l_recursive")]
+    RecursiveL,
+    /// The greatest share of one sensitive value in a class, by the policy's `alpha-k`; lower is better.
+    Alpha,
+    /// The same by the policy's `lkc`, for somebody who knows all quasi-identifiers; lower is better.
+    Confidence,
     /// A loss; lower is better.
     #[serde(untagged)]
     Loss(Loss),
@@ -48,13 +61,34 @@ pub enum Objective {
 impl Objective {
     /// Every objective.
     pub fn all() -> impl Iterator<Item = Self> {
-        let properties = [Self::K, Self::L, Self::SpreadK, Self::SpreadL, Self::Security];
-        properties.into_iter().chain(Loss::ALL.into_iter().map(Self::Loss))
+        let properties =
+            [Self::K, Self::L, Self::SpreadK, Self::SpreadL, Self::Security].into_iter().chain(Self::BY_RULE);
+        properties.chain(Loss::ALL.into_iter().map(Self::Loss))
+    }
+
+    /// Those that a criterion of the policy measures.
+    const BY_RULE: [Self; 5] = [Self::T, Self::EntropyL, Self::RecursiveL, Self::Alpha, Self::Confidence];
+
+    /// The criterion that measures it, by how the names of its rules begin and end.
+    pub fn rule(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::T => Some(("t-closeness/", "")),
+            Self::EntropyL => Some(("l-diversity/", "/entropy")),
+            Self::RecursiveL => Some(("l-diversity/", "/recursive")),
+            Self::Alpha => Some(("alpha-k/", "/alpha")),
+            Self::Confidence => Some(("lkc/", "/c")),
+            Self::K | Self::L | Self::SpreadK | Self::SpreadL | Self::Security | Self::Loss(_) => None,
+        }
     }
 
     /// The name a user writes.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::T => "t",
+            Self::EntropyL => "l_entropy",
+            Self::RecursiveL => "l_recursive",
+            Self::Alpha => "alpha",
+            Self::Confidence => "confidence",
             Self::K => "k",
             Self::L => "l",
             Self::SpreadK => "s_k",
@@ -71,14 +105,17 @@ impl Objective {
 
     /// True if a reader wants the reported value high; the index always is.
     pub fn higher_is_better(self) -> bool {
-        !matches!(self, Self::Loss(_))
+        !matches!(self, Self::Loss(_) | Self::T | Self::Alpha | Self::Confidence)
     }
 
     /// What a value is worth to a person, higher is better, so that equal steps matter alike: counts of people by the risk
     /// 1/count that they leave, `aecs` by its magnitude, shares as they are.
     pub fn worth(self, value: f64) -> f64 {
         match self {
-            Self::K | Self::L | Self::SpreadK | Self::SpreadL => -1.0 / value.max(1.0),
+            Self::K | Self::L | Self::SpreadK | Self::SpreadL | Self::EntropyL | Self::RecursiveL => {
+                -1.0 / value.max(1.0)
+            }
+            Self::T | Self::Alpha | Self::Confidence => -value,
             Self::Security => value,
             Self::Loss(Loss::Aecs) => -value.max(f64::MIN_POSITIVE).ln(),
             Self::Loss(_) => -value,
@@ -98,6 +135,21 @@ impl Objective {
             Self::Security => lacks(policy.sentences().next().is_none(), "a `confidential` criterion"),
             Self::Loss(Loss::Cm) => lacks(policy.schema.label.is_none(), "a `label`"),
             Self::K | Self::SpreadK | Self::Loss(_) => None,
+            Self::T | Self::EntropyL | Self::RecursiveL | Self::Alpha | Self::Confidence => {
+                let asked = self.rule().is_some_and(|(start, end)| !Rules::new(policy).named(start, end).is_empty());
+                lacks(!asked, self.criterion())
+            }
+        }
+    }
+
+    /// The criterion that a policy must have for it, for people.
+    pub fn criterion(self) -> &'static str {
+        match self {
+            Self::T => "a `t-closeness` criterion",
+            Self::EntropyL => "an `l-diversity` criterion of variant `entropy`",
+            Self::RecursiveL => "an `l-diversity` criterion of variant `recursive`",
+            Self::Alpha => "an `alpha-k` criterion",
+            _ => "an `lkc` criterion about a sensitive field",
         }
     }
 
@@ -169,7 +221,15 @@ enum Measure {
     SpreadK,
     SpreadL(Vec<usize>),
     Security,
-    Loss { metric: Box<dyn LossMetric>, worst: f64 },
+    /// The weakest class by these rules; of shares, what is left to 1.
+    Weakest {
+        rules: Vec<Arc<dyn Rule>>,
+        facets: usize,
+    },
+    Loss {
+        metric: Box<dyn LossMetric>,
+        worst: f64,
+    },
 }
 
 impl Objectives {
@@ -186,6 +246,11 @@ impl Objectives {
             Objective::SpreadK => Measure::SpreadK,
             Objective::SpreadL => Measure::SpreadL(fields()),
             Objective::Security => Measure::Security,
+            Objective::T | Objective::EntropyL | Objective::RecursiveL | Objective::Alpha | Objective::Confidence => {
+                let (start, end) = objective.rule().unwrap_or_default();
+                let rules = evaluator.rules();
+                Measure::Weakest { rules: rules.named(start, end), facets: rules.facets().len() }
+            }
             Objective::Loss(loss) => {
                 let base: Arc<dyn Classes> = evaluator.sets().base();
                 let metric = loss::metric(*loss, evaluator.policy(), evaluator.sets().domains(), &base);
@@ -257,6 +322,8 @@ impl Objectives {
             Measure::K | Measure::L(_) | Measure::SpreadK => n,
             Measure::SpreadL(fields) => n * fields.len() as f64,
             Measure::Security => 1.0,
+            Measure::Weakest { rules, .. } if at_most(rules) => 1.0,
+            Measure::Weakest { .. } => n,
             Measure::Loss { worst, .. } => *worst,
         };
         self.measures.iter().map(of).collect()
@@ -280,6 +347,7 @@ impl Objectives {
     fn turn(&self, objective: usize, number: f64) -> f64 {
         match &self.measures[objective] {
             Measure::Loss { worst, .. } => worst - number,
+            Measure::Weakest { rules, .. } if at_most(rules) => 1.0 - number,
             _ => number,
         }
     }
@@ -300,7 +368,7 @@ impl Objectives {
             // Somebody in two parts of a class counts once in it and twice below.
             Measure::SpreadL(_) if self.subjects => f64::INFINITY,
             Measure::SpreadL(fields) => all.map(|c| squares_of_values(classes, c, fields)).sum::<f64>() / n,
-            Measure::Security | Measure::Loss { .. } => f64::INFINITY,
+            Measure::Security | Measure::Weakest { .. } | Measure::Loss { .. } => f64::INFINITY,
         }
     }
 }
@@ -320,6 +388,7 @@ impl Measure {
             Self::SpreadK => published.map(|c| squares_of_class(classes, c)).sum::<f64>() / n,
             Self::SpreadL(fields) => published.map(|c| squares_of_values(classes, c, fields)).sum::<f64>() / n,
             Self::Security => evaluation.security,
+            Self::Weakest { rules, facets } => weakest(rules, *facets, node),
             Self::Loss { metric, worst } => (worst - metric.loss(node)).max(0.0),
         }
     }
@@ -331,6 +400,38 @@ impl Measure {
             _ => f64::INFINITY,
         }
     }
+}
+
+/// True if less is better by these rules.
+fn at_most(rules: &[Arc<dyn Rule>]) -> bool {
+    rules.first().is_some_and(|rule| rule.at_most())
+}
+
+fn histograms(set: &dyn Classes, class: usize, facets: usize) -> Vec<Histogram<'_>> {
+    (0..facets).map(|facet| set.histogram(facet, class)).collect()
+}
+
+/// What the weakest published class reaches by the rules, higher is better; 0 if nothing is published.
+fn weakest(rules: &[Arc<dyn Rule>], facets: usize, node: &Counted<'_>) -> f64 {
+    let classes = node.classes;
+    let release = classes.seen_by(node.published, &[]).classes;
+    if release.is_empty() {
+        return 0.0;
+    }
+    let all = histograms(&*release, 0, facets);
+    let everybody = Class { size: release.sizes()[0], facets: &all };
+    let of = |class: usize| {
+        let own = histograms(classes, class, facets);
+        let class = Class { size: classes.sizes()[class], facets: &own };
+        let turned = |rule: &Arc<dyn Rule>| {
+            let measure = rule.measure(&class, &everybody);
+            if rule.at_most() { 1.0 - measure } else { measure }
+        };
+        rules.iter().map(turned).fold(f64::INFINITY, f64::min)
+    };
+    let least = (0..classes.len()).filter(|&class| node.published[class]).map(of).fold(f64::INFINITY, f64::min);
+    // A rule that does not know the codes measures nothing.
+    if least.is_finite() { least.max(0.0) } else { 0.0 }
 }
 
 /// The sum over the records of a class of its size.

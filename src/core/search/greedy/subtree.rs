@@ -8,7 +8,7 @@
 //! turn out not to be needed: the refinement takes them back, the costliest first, as long as the policy still holds.
 //! It starts a second time from the best full-domain node that a bounded search finds, so the result is never above it.
 //! With a class label it is the label that decides all of this, by `cm`; the policy's loss only breaks ties.
-//! That search comes first, for an answer at any time.
+//! That search comes first, for an answer at any time. `refine: false` is the algorithm as printed.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -17,13 +17,15 @@ use std::time::Instant;
 
 use rand::Rng;
 
+use super::information::{entropy_loss, glm_rise};
+use super::parts::{Costs, Parts, is_costlier};
 use super::tea::{Taxonomy, Tea, ValueId};
 use crate::frequency::set::Classes;
 use crate::model::counting::Facet;
 use crate::model::domain::DomainView;
 use crate::model::lattice::{Lattice, Level, Node};
-use crate::model::policy::Loss;
-use crate::model::recoding::{Cut, GeneralizedValue, Recoding};
+use crate::model::policy::{Loss, Policy};
+use crate::model::recoding::{Cut, Recoding};
 use crate::search::aim::Aim;
 use crate::search::evaluator::Evaluator;
 use crate::search::exact::optimal::Optimal;
@@ -51,9 +53,7 @@ impl Search for SubtreeBottomUp {
         let start = self.from.clone().unwrap_or_else(bottom);
         let mut climb = Climb::new(lattice, evaluator, start);
         // First a full-domain node: it comes soon, so that there is an answer whenever the time is over.
-        let full_domain =
-            self.refine.then(|| Optimal.run(lattice, evaluator, &first_part(budget, evaluator), rng).best);
-        let full_domain = full_domain.flatten();
+        let full_domain = if self.refine { full_domain(lattice, evaluator, budget, rng) } else { None };
         let mut best = full_domain.clone();
         let mut stop = match climb.climb(budget) {
             Ok(Some(found)) if self.refine => climb.keep_better(&mut best, |climb| climb.refine(found, budget)),
@@ -79,6 +79,20 @@ impl Search for SubtreeBottomUp {
 fn aim(evaluator: &Evaluator<'_>) -> Aim {
     let label = evaluator.rules().facets().contains(&Facet::Label);
     if label { Aim::LeastBy(Loss::Cm) } else { Aim::LeastLoss }
+}
+
+/// The best full-domain node by what is sought, as far as a part of the budget goes.
+fn full_domain(lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Option<Candidate> {
+    let part = first_part(budget, evaluator);
+    let Aim::LeastBy(loss) = aim(evaluator) else { return Optimal.run(lattice, evaluator, &part, rng).best };
+    let policy = Policy { loss, ..evaluator.policy().clone() };
+    let other = evaluator.beside_policy(&policy);
+    let left = part.max_checks.saturating_sub(evaluator.checks());
+    let best = Optimal.run(lattice, &other, &Budget { max_checks: left, ..part }, rng).best;
+    evaluator.add_checks(&other);
+    let best = best.filter(|_| evaluator.checks() < budget.max_checks)?;
+    let evaluation = evaluator.evaluate_recoding(&best.recoding);
+    Some(Candidate { evaluation, ..best })
 }
 
 /// Nodes that may be counted for a full-domain start of the refinement. More cost time that cuts do not need; fewer may
@@ -159,7 +173,11 @@ impl<'a, 'e> Climb<'a, 'e> {
     /// The paper's algorithm: generalizes until the policy holds; `None` if it never does.
     fn climb(&mut self, budget: &Budget) -> Result<Option<Candidate>, StopReason> {
         let taxonomies = Arc::clone(&self.taxonomies);
-        let mut tea = Tea::new(&*self.base, &self.order, &taxonomies, &self.start, self.evaluator.rules());
+        let in_time = || budget.interrupted().is_none();
+        let rules = self.evaluator.rules();
+        let Some(mut tea) = Tea::new(&*self.base, &self.order, &taxonomies, &self.start, rules, &in_time) else {
+            return Err(budget.interrupted().unwrap_or(StopReason::Deadline));
+        };
         let mut steps = BTreeSet::new();
         for (attribute, taxonomy) in taxonomies.iter().enumerate() {
             let ids = taxonomy.ids(&self.start[attribute]);
@@ -272,7 +290,58 @@ impl<'a, 'e> Climb<'a, 'e> {
     /// Takes back steps that the policy does not need, the costliest first. A step that is needed stays needed when
     /// others are taken back, as far as the policy is monotone, so each is tried once.
     fn refine(&mut self, found: Candidate, budget: &Budget) -> (Option<Candidate>, StopReason) {
-        let (mut cost, mut best) = (self.cost(&found), found);
+        let costs = self.costs();
+        if !costs.are_known() {
+            return self.refine_by_counting(found, budget);
+        }
+        let (base, order, taxonomies) = (Arc::clone(&self.base), self.order.clone(), Arc::clone(&self.taxonomies));
+        let cut = self.values_in_cut();
+        let mut parts = Parts::new(costs, &*base, &order, &taxonomies, cut);
+        let (mut queue, mut stop, mut moved) = (self.outermost(), StopReason::Exhausted, false);
+        while let Some(Step { attribute, value, .. }) = queue.pop() {
+            if let Some(reason) = budget.spent(self.evaluator.checks()) {
+                stop = reason;
+                break;
+            }
+            if parts.take_back(attribute, value, self.evaluator.allowed()) {
+                moved = true;
+                self.attributes[attribute].applied[value as usize] = false;
+                queue.extend(self.applied_below(attribute, value));
+            }
+        }
+        if !moved {
+            return (Some(found), stop);
+        }
+        let recoding = self.recoding();
+        let evaluation = self.evaluator.evaluate_recoding(&recoding);
+        debug_assert_eq!(evaluation.suppressed, parts.failing());
+        (Some(Candidate { recoding, evaluation }), stop)
+    }
+
+    /// What classes cost by the aim, and by the policy's loss.
+    fn costs(&self) -> Costs<'a> {
+        let (rules, own) = (self.evaluator.rules(), self.evaluator.policy().loss);
+        let by = match self.aim {
+            Aim::LeastBy(loss) => [loss, own],
+            _ => [own, own],
+        };
+        let label = rules.facets().iter().position(|facet| *facet == Facet::Label);
+        let records = self.evaluator.records().max(1) as f64;
+        Costs { by, added: self.evaluator.added(), label, records, rules }
+    }
+
+    /// Per attribute and leaf, the value in the cut that the applied steps have made.
+    fn values_in_cut(&self) -> Vec<Vec<ValueId>> {
+        let of = |((own, start), taxonomy): ((&Attribute, &Cut), &Taxonomy)| {
+            let raised =
+                |id: ValueId| taxonomy.above(id).filter(|&above| own.applied[above as usize]).last().unwrap_or(id);
+            taxonomy.ids(start).into_iter().map(raised).collect()
+        };
+        self.attributes.iter().zip(&self.start).zip(&*self.taxonomies).map(of).collect()
+    }
+
+    /// The steps that nothing above was applied to.
+    fn outermost(&self) -> BinaryHeap<Step> {
         let mut queue = BinaryHeap::new();
         for (attribute, own) in self.attributes.iter().enumerate() {
             let outermost = |&value: &ValueId| {
@@ -282,6 +351,20 @@ impl<'a, 'e> Climb<'a, 'e> {
             let values = (0..own.applied.len() as ValueId).filter(outermost);
             queue.extend(values.map(|value| self.step(attribute, value)));
         }
+        queue
+    }
+
+    /// The steps one level below that were applied.
+    fn applied_below(&self, attribute: usize, value: ValueId) -> Vec<Step> {
+        let below = self.taxonomies[attribute].children(value).iter();
+        let applied = below.filter(|&&below| self.attributes[attribute].applied[below as usize]);
+        applied.map(|&below| self.step(attribute, below)).collect()
+    }
+
+    /// The same for losses and rules that are no sums over classes: each try counts the whole cut.
+    fn refine_by_counting(&mut self, found: Candidate, budget: &Budget) -> (Option<Candidate>, StopReason) {
+        let (mut cost, mut best) = (self.cost(&found), found);
+        let mut queue = self.outermost();
         while let Some(Step { attribute, value, .. }) = queue.pop() {
             if let Some(reason) = budget.spent(self.evaluator.checks()) {
                 return (Some(best), reason);
@@ -290,11 +373,9 @@ impl<'a, 'e> Climb<'a, 'e> {
             let recoding = self.recoding();
             let evaluation = self.evaluator.evaluate_recoding(&recoding);
             let found = Candidate { recoding, evaluation };
-            if found.evaluation.satisfies && self.cost(&found) <= cost {
+            if found.evaluation.satisfies && !is_costlier(self.cost(&found), cost) {
                 (cost, best) = (self.cost(&found), found);
-                let below = self.taxonomies[attribute].children(value).iter();
-                let applied = below.filter(|&&below| self.attributes[attribute].applied[below as usize]);
-                queue.extend(applied.map(|&below| self.step(attribute, below)));
+                queue.extend(self.applied_below(attribute, value));
             } else {
                 self.attributes[attribute].applied[value as usize] = true;
             }
@@ -307,69 +388,6 @@ fn occurring(base: &dyn Classes, attribute: usize, view: &DomainView) -> Vec<boo
     let mut occurs = vec![false; view.leaf_count()];
     (0..base.len()).for_each(|class| occurs[base.code(class, attribute) as usize] = true);
     occurs
-}
-
-/// By value: what GLM rises by, in records and weighted, when the children that occur become it.
-fn glm_rise(base: &dyn Classes, attribute: usize, view: &DomainView, taxonomy: &Taxonomy, weight: f64) -> Vec<f64> {
-    let mut records = vec![0.0; taxonomy.len()];
-    for (class, &rows) in base.rows().iter().enumerate() {
-        let leaf = taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, attribute) });
-        records[leaf as usize] += f64::from(rows);
-    }
-    let mut rise = vec![0.0; taxonomy.len()];
-    // Children have smaller numbers than their parents, so they are summed up before they are needed.
-    for value in 0..taxonomy.len() as ValueId {
-        let cost = |id: ValueId| {
-            let GeneralizedValue { level, code } = taxonomy.value(id);
-            view.level(level).loss()[code as usize]
-        };
-        let children = taxonomy.children(value);
-        if !children.is_empty() {
-            records[value as usize] = children.iter().map(|&child| records[child as usize]).sum();
-        }
-        let before: f64 = children.iter().map(|&child| records[child as usize] * cost(child)).sum();
-        rise[value as usize] = (records[value as usize] * cost(value) - before).max(0.0) * weight;
-    }
-    rise
-}
-
-/// By value: Info(R_v) - sum over children of |R_c| / |R_v| Info(R_c), Info the entropy of the class label.
-fn entropy_loss(base: &dyn Classes, attribute: usize, facet: usize, taxonomy: &Taxonomy) -> Vec<f64> {
-    let mut counts: Vec<Vec<f64>> = vec![Vec::new(); taxonomy.len()];
-    for class in 0..base.len() {
-        let leaf = taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, attribute) });
-        let histogram = base.histogram(facet, class);
-        for (&code, &count) in histogram.codes.iter().zip(histogram.counts) {
-            let own = &mut counts[leaf as usize];
-            own.resize(own.len().max(code as usize + 1), 0.0);
-            own[code as usize] += f64::from(count);
-        }
-    }
-    let mut loss = vec![0.0; taxonomy.len()];
-    for value in 0..taxonomy.len() as ValueId {
-        let children = taxonomy.children(value);
-        let mut own = std::mem::take(&mut counts[value as usize]);
-        for &child in children {
-            let below = &counts[child as usize];
-            own.resize(own.len().max(below.len()), 0.0);
-            own.iter_mut().zip(below).for_each(|(sum, count)| *sum += count);
-        }
-        if !children.is_empty() {
-            let (all, info) = entropy(&own);
-            let below = children.iter().map(|&child| entropy(&counts[child as usize]));
-            let kept: f64 = below.map(|(part, info)| part / all.max(1.0) * info).sum();
-            loss[value as usize] = (info - kept).max(0.0);
-        }
-        counts[value as usize] = own;
-    }
-    loss
-}
-
-/// The sum of the counts, and their entropy in bits.
-fn entropy(counts: &[f64]) -> (f64, f64) {
-    let all: f64 = counts.iter().sum();
-    let shares = counts.iter().filter(|count| **count > 0.0).map(|count| count / all);
-    (all, -shares.map(|share| share * share.log2()).sum::<f64>())
 }
 
 impl Ord for Step {
@@ -433,6 +451,47 @@ mod tests {
         let best = run(&table, &SubtreeBottomUp::default()).best.unwrap();
         assert_eq!(labels(&table, &best.recoding, 0), ["p", "q"]);
         assert_eq!(labels(&table, &best.recoding, 1), ["*", "*"]);
+    }
+
+    /// Figure 1 of the paper: 66 records, 2-anonymous and not 3-anonymous, with hypertension as the label.
+    #[test]
+    fn the_papers_figure() {
+        let lines = [("divorced M 35", 0, 2), ("divorced M 40", 16, 1), ("divorced F 35", 0, 2)];
+        let lines = lines.into_iter().chain([("married M 35", 8, 2), ("married F 40", 2, 7), ("single M 50", 6, 20)]);
+        let people = lines.flat_map(|(qid, yes, no)| [(qid, "Y", yes), (qid, "N", no)]);
+        let row = |qid: &'static str, label: &'static str| qid.split(' ').chain([label]).collect::<Vec<_>>();
+        let rows: Vec<Vec<&str>> = people.flat_map(|(qid, label, n)| (0..n).map(move |_| row(qid, label))).collect();
+        assert_eq!(rows.len(), 66);
+        let quasi = || {
+            let marital = csv("divorced;been married;*\nmarried;been married;*\nsingle;never married;*\n");
+            vec![("marital", marital), ("sex", csv("M;*\nF;*\n")), ("hours", csv("35;<40;*\n40;>=40;*\n50;>=40;*\n"))]
+        };
+        let best = |k| {
+            let table = Table::new(policy(quasi(), &[("hypertension", Role::Label)], k), &rows);
+            let best = run(&table, &SubtreeBottomUp { from: None, refine: false }).best.unwrap();
+            let columns = (0..3).map(|at| labels(&table, &best.recoding, at)).collect::<Vec<_>>();
+            (columns, best.evaluation.k)
+        };
+        // As it is, for k = 2.
+        assert_eq!(best(2).1, 2);
+        assert_eq!(best(2).0[2], ["35", "40", "50"]);
+        // For k = 3 the two pairs of divorced people who work 35 hours come together with each other or with others.
+        let (columns, k) = best(3);
+        assert!(k >= 3, "{columns:?}");
+        assert_eq!(columns[2], ["35", "40", "50"], "hours say most about hypertension: {columns:?}");
+    }
+
+    /// The label needs both attributes, so that no step by itself shows what it costs; a node that keeps it exists.
+    #[test]
+    fn with_a_label_the_full_domain_start_is_by_the_label() {
+        let quasi = vec![("x", csv("p;*\nq;*\n")), ("y", csv("a;*\nb;*\n")), ("z", csv("1;*\n2;*\n"))];
+        let mut policy = policy(quasi, &[("label", Role::Label)], 2);
+        policy.quasi[2].weight = 10.0;
+        let lines = ["p a 1 t", "p a 2 t", "p b 1 f", "p b 2 f", "q a 1 f", "q a 2 f", "q b 1 t", "q b 2 t"];
+        let rows: Vec<Vec<&str>> = lines.map(|line| line.split(' ').collect()).to_vec();
+        let table = Table::new(policy, &rows);
+        let best = run(&table, &SubtreeBottomUp::default()).best.unwrap();
+        assert_eq!(table.evaluator().loss_by(Loss::Cm, &best.recoding), 0.0);
     }
 
     #[test]
@@ -503,6 +562,18 @@ mod tests {
                 policy.criteria.push(Criterion::LDiversity { field: 0, l: 2.0, variant: Diversity::Distinct });
             }
             let table = Table::new(policy, &records);
+            // Taking classes apart finds what counting the whole cut each time finds.
+            let evaluator = table.evaluator();
+            let start = Recoding::Node(table.policy.lattice().bottom().clone()).cuts(evaluator.sets().domains());
+            let refined = |counting: bool| {
+                let mut climb = Climb::new(&table.policy.lattice(), &evaluator, start.clone());
+                let found = climb.climb(&Budget::unlimited()).unwrap()?;
+                let budget = Budget::unlimited();
+                if counting { climb.refine_by_counting(found, &budget).0 } else { climb.refine(found, &budget).0 }
+            };
+            let losses = [refined(false), refined(true)].map(|best| best.map(|best| best.evaluation.loss));
+            prop_assert_eq!(losses[0].is_some(), losses[1].is_some());
+            prop_assert!((losses[0].unwrap_or(0.0) - losses[1].unwrap_or(0.0)).abs() < 1e-9, "{:?}", losses);
             let outcome = run(&table, &SubtreeBottomUp { from: None, refine });
             let top = table.evaluator().evaluate(table.policy.lattice().top()).satisfies;
             prop_assert!(outcome.best.is_some() || !top, "the top satisfies, so something is found");

@@ -5,7 +5,7 @@
 //! segment is the run of siblings there that would become one. Applying it touches linked segments only.
 //! Invariant: the leaves are the classes of the current cut, with exact counts, however many steps were applied.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +15,7 @@ use crate::frequency::set::{ClassTally, Classes};
 use crate::model::domain::{Code, DomainView};
 use crate::model::lattice::Level;
 use crate::model::recoding::{Cut, GeneralizedValue};
-use crate::privacy::{Class, Rules};
+use crate::privacy::{Class, Rule, RuleScope, Rules};
 
 /// A value of a taxonomy, numbered over all levels.
 pub(super) type ValueId = u32;
@@ -70,6 +70,11 @@ impl Taxonomy {
         GeneralizedValue { level: level as Level, code: id - self.starts[level] }
     }
 
+    /// The number of a leaf.
+    pub(super) fn leaf(&self, code: Code) -> ValueId {
+        self.id(GeneralizedValue { level: 0, code })
+    }
+
     /// The value one level up; `None` at the top.
     pub(super) fn parent(&self, id: ValueId) -> Option<ValueId> {
         let GeneralizedValue { level, code } = self.value(id);
@@ -112,8 +117,10 @@ pub(super) struct Tea<'a> {
     nodes: Vec<TreeNode>,
     /// Per attribute and value v: the tree nodes with a child that "all children of v become v" would change.
     links: Vec<FxHashMap<ValueId, FxHashSet<NodeId>>>,
-    /// Leaves by class size.
-    sizes: BTreeMap<u32, FxHashSet<NodeId>>,
+    /// How private each leaf is, with the leaf.
+    degrees: BTreeSet<(u32, NodeId)>,
+    /// True if the size of a class is all that the rules look at.
+    by_size: bool,
     failing_rows: u64,
     holding: u64,
     /// Tree nodes that were relabelled, moved or merged so far.
@@ -122,48 +129,57 @@ pub(super) struct Tea<'a> {
 
 const ROOT: NodeId = 0;
 
+/// How many classes go into the index between two looks at the clock. More: a short budget is overrun. Fewer: looking costs.
+const ASK_EVERY: usize = 4096;
+
 impl<'a> Tea<'a> {
     /// The classes of `start`, counted from the finest classes `base`. Level i of the tree is the attribute `order[i]`
-    /// of the base, with `taxonomies[i]` and `start[i]`; from here on attributes go by their place in the tree.
+    /// of the base, with `taxonomies[i]` and `start[i]`; from here on attributes go by their place in the tree. `None` if the
+    /// time is over before it is built.
     pub(super) fn new(
         base: &dyn Classes,
         order: &[usize],
         taxonomies: &'a [Taxonomy],
         start: &[Cut],
         rules: &'a Rules,
-    ) -> Self {
+        in_time: &dyn Fn() -> bool,
+    ) -> Option<Self> {
         let root = TreeNode { parent: ROOT, value: 0, children: FxHashMap::default(), tally: None, alive: true };
         let mut tea = Self {
             rules,
             taxonomies,
             nodes: vec![root],
             links: vec![FxHashMap::default(); taxonomies.len()],
-            sizes: BTreeMap::new(),
+            degrees: BTreeSet::new(),
+            by_size: rules.of(RuleScope::Class).all(|rule| rule.least_size().is_some()),
             failing_rows: 0,
             holding: 0,
             touched: 0,
         };
         let ids: Vec<Vec<ValueId>> = taxonomies.iter().zip(start).map(|(taxonomy, cut)| taxonomy.ids(cut)).collect();
         for (class, tally) in base.tallies().into_iter().enumerate() {
+            if class % ASK_EVERY == 0 && !in_time() {
+                return None;
+            }
             let mut at = ROOT;
             for (attribute, ids) in ids.iter().enumerate() {
                 at = tea.child(at, attribute, ids[base.code(class, order[attribute]) as usize]);
             }
             match &mut tea.nodes[at as usize].tally {
-                Some(known) => known.merge(tally),
+                Some(known) => known.merge(&tally),
                 empty => *empty = Some(tally),
             }
         }
         for leaf in 0..tea.nodes.len() as NodeId {
             tea.enter(leaf);
         }
-        tea
+        Some(tea)
     }
 
-    /// The smallest class.
+    /// The degree of the weakest class; the smallest class where sizes are all that counts.
     #[cfg(test)]
     pub(super) fn smallest(&self) -> u32 {
-        self.sizes.first_key_value().map_or(0, |(size, _)| *size)
+        self.degrees.first().map_or(0, |(degree, _)| *degree)
     }
 
     /// Records in classes for which some rule does not hold.
@@ -182,12 +198,10 @@ impl<'a> Tea<'a> {
         self.touched
     }
 
-    /// The generalizations, at most one per attribute, that can make the smallest class larger: those of the values of
-    /// one smallest class. Any other leaves that class as it is.
+    /// The generalizations, at most one per attribute, that can make the weakest class better: those of the values of
+    /// one weakest class. Any other leaves that class as it is.
     pub(super) fn may_be_critical(&self) -> Vec<(usize, ValueId)> {
-        let Some(&leaf) = self.sizes.first_key_value().and_then(|(_, leaves)| leaves.iter().min()) else {
-            return Vec::new();
-        };
+        let Some(&(_, leaf)) = self.degrees.first() else { return Vec::new() };
         (0..self.taxonomies.len())
             .filter_map(|attribute| {
                 Some((attribute, self.taxonomies[attribute].parent(self.value_of(leaf, attribute))?))
@@ -195,14 +209,12 @@ impl<'a> Tea<'a> {
             .collect()
     }
 
-    /// By how much the smallest class grows when all children of `value` become `value`.
+    /// The privacy gain when all children of `value` become `value`: by how much the weakest class gets better.
     pub(super) fn gain(&self, attribute: usize, value: ValueId) -> u32 {
-        let (smallest, leaves) = match self.sizes.first_key_value() {
-            Some((smallest, leaves)) => (*smallest, leaves),
-            None => return 0,
-        };
+        let Some(&(weakest, _)) = self.degrees.first() else { return 0 };
         let taxonomy = &self.taxonomies[attribute];
-        if leaves.iter().any(|&leaf| taxonomy.parent(self.value_of(leaf, attribute)) != Some(value)) {
+        let mut leaves = self.degrees.iter().take_while(|(degree, _)| *degree == weakest);
+        if leaves.any(|&(_, leaf)| taxonomy.parent(self.value_of(leaf, attribute)) != Some(value)) {
             return 0;
         }
         let mut change = Change::default();
@@ -212,10 +224,8 @@ impl<'a> Tea<'a> {
                 self.simulate(&segment, attribute + 1, &mut change);
             }
         }
-        let gone = |size: &u32| change.gone.get(size).copied().unwrap_or(0);
-        let stays = self.sizes.iter().find(|(size, leaves)| leaves.len() > gone(size)).map(|(size, _)| *size);
-        let new_smallest = stays.into_iter().chain(change.new).min().unwrap_or(smallest);
-        new_smallest - smallest
+        let stays = self.degrees.iter().find(|(_, leaf)| !change.gone.contains(leaf)).map(|(degree, _)| *degree);
+        stays.into_iter().chain(change.new).min().map_or(0, |new| new.saturating_sub(weakest))
     }
 
     /// Makes all children of `value` that occur `value`.
@@ -263,7 +273,7 @@ impl<'a> Tea<'a> {
             if let Some(tally) = self.nodes[b as usize].tally.take()
                 && let Some(into) = &mut self.nodes[a as usize].tally
             {
-                into.merge(tally);
+                into.merge(&tally);
             }
             self.enter(a);
             return a;
@@ -290,12 +300,38 @@ impl<'a> Tea<'a> {
         into
     }
 
-    /// What merging these subtrees would do to the class sizes.
+    /// How private a class is: its size, where the rules look at nothing else; otherwise how much of what is required it
+    /// reaches, in thousandths, by the rule that it is furthest from.
+    fn degree(&self, tally: &ClassTally) -> u32 {
+        if self.by_size {
+            return tally.size();
+        }
+        tally.with_histograms(|facets| {
+            let class = Class { size: tally.size(), facets };
+            let share = |rule: &dyn Rule| {
+                let (reached, required) = (rule.measure(&class, &class), rule.required());
+                if rule.at_most() { required / reached.max(f64::MIN_POSITIVE) } else { reached / required }
+            };
+            let least = self.rules.of(RuleScope::Class).map(share).fold(f64::INFINITY, f64::min);
+            (least * 1000.0).clamp(0.0, f64::from(u32::MAX)) as u32
+        })
+    }
+
+    /// What merging these subtrees would do to the degrees of classes.
     fn simulate(&self, nodes: &[NodeId], attribute: usize, change: &mut Change) {
         if attribute == self.taxonomies.len() {
-            let tallies = || nodes.iter().filter_map(|&node| self.nodes[node as usize].tally.as_ref());
-            tallies().for_each(|tally| *change.gone.entry(tally.size()).or_default() += 1);
-            change.new = change.new.into_iter().chain([ClassTally::merged_size(tallies())]).min();
+            change.gone.extend(nodes);
+            let mut tallies = nodes.iter().filter_map(|&node| self.nodes[node as usize].tally.as_ref());
+            let merged = if self.by_size {
+                Some(ClassTally::merged_size(tallies))
+            } else {
+                tallies.next().map(|first| {
+                    let mut merged = first.clone();
+                    tallies.for_each(|tally| merged.merge(tally));
+                    self.degree(&merged)
+                })
+            };
+            change.new = change.new.into_iter().chain(merged).min();
             return;
         }
         let mut same: FxHashMap<ValueId, SmallVec<[NodeId; 4]>> = FxHashMap::default();
@@ -325,7 +361,7 @@ impl<'a> Tea<'a> {
     /// Counts a leaf in.
     fn enter(&mut self, leaf: NodeId) {
         let Some(tally) = &self.nodes[leaf as usize].tally else { return };
-        self.sizes.entry(tally.size()).or_default().insert(leaf);
+        self.degrees.insert((self.degree(tally), leaf));
         match self.holds(tally) {
             true => self.holding += 1,
             false => self.failing_rows += u64::from(tally.rows()),
@@ -335,17 +371,12 @@ impl<'a> Tea<'a> {
     /// Counts a leaf out.
     fn leave(&mut self, leaf: NodeId) {
         let Some(tally) = &self.nodes[leaf as usize].tally else { return };
-        let size = tally.size();
+        let degree = self.degree(tally);
         match self.holds(tally) {
             true => self.holding -= 1,
             false => self.failing_rows -= u64::from(tally.rows()),
         }
-        if let Some(leaves) = self.sizes.get_mut(&size) {
-            leaves.remove(&leaf);
-            if leaves.is_empty() {
-                self.sizes.remove(&size);
-            }
-        }
+        self.degrees.remove(&(degree, leaf));
     }
 
     fn holds(&self, tally: &ClassTally) -> bool {
@@ -362,10 +393,10 @@ impl<'a> Tea<'a> {
     }
 }
 
-/// Class sizes that would go, with how many of each, and the smallest that would come.
+/// Leaves that would go, and the weakest degree that would come.
 #[derive(Default)]
 struct Change {
-    gone: FxHashMap<u32, usize>,
+    gone: FxHashSet<NodeId>,
     new: Option<u32>,
 }
 
@@ -432,23 +463,23 @@ mod tests {
         }
     }
 
-    /// The example of Wang, Yu and Chakraborty: nine qids with counts of our own.
+    /// The paper's example with its counts: 4 on the left-most path, 2 in each of the two anonymity qids, 7 and 4 once f2 is applied.
     fn example() -> Table {
         let quasi = vec![
             ("d1", csv("a1;e1;*\nb1;e1;*\nc1;f1;*\nd1;f1;*\n")),
             ("d2", csv("a2;e2;*\nb2;e2;*\nc2;f2;*\nd2;f2;*\n")),
-            ("d3", csv("a3;f3;*\nb3;f3;*\nc3;g3;*\nd3;g3;*\ne3;g3;*\n")),
+            ("d3", csv("a3;e3';*\nb3;e3';*\nc3;f3;*\nd3;f3;*\ne3;g3;*\n")),
         ];
         let qids = [
-            ("c1 b2 a3", 1),
-            ("c1 b2 c3", 2),
-            ("c1 b2 d3", 3),
-            ("c1 c2 a3", 4),
-            ("c1 c2 b3", 5),
-            ("d1 c2 b3", 6),
-            ("d1 c2 e3", 7),
-            ("d1 d2 b3", 8),
-            ("d1 d2 e3", 9),
+            ("c1 b2 a3", 4),
+            ("c1 b2 c3", 3),
+            ("c1 b2 d3", 5),
+            ("c1 c2 a3", 3),
+            ("c1 c2 b3", 6),
+            ("d1 c2 b3", 3),
+            ("d1 c2 e3", 2),
+            ("d1 d2 b3", 4),
+            ("d1 d2 e3", 2),
         ];
         let rows: Vec<Vec<&str>> = qids.iter().flat_map(|(qid, n)| (0..*n).map(|_| qid.split(' ').collect())).collect();
         Table::new(policy(quasi, &[], 2), &rows)
@@ -461,22 +492,22 @@ mod tests {
         let taxonomies = taxonomies(&*sets);
         let start = Recoding::Node(Node::new([0, 0, 0])).cuts(sets.domains());
         let order: Vec<usize> = (0..taxonomies.len()).collect();
-        let mut tea = Tea::new(&*sets.base(), &order, &taxonomies, &start, &table.rules);
-        assert_eq!((tea.classes().len(), tea.smallest(), tea.failing_rows()), (9, 1, 1));
-        // {c2, d2} -> f2 cannot make <c1 b2 a3> larger; {a3, b3} -> f3 cannot either: there is no <c1 b2 b3>.
+        let mut tea = Tea::new(&*sets.base(), &order, &taxonomies, &start, &table.rules, &|| true).unwrap();
+        assert_eq!((tea.classes().len(), tea.smallest(), tea.failing_rows()), (9, 2, 0));
+        // {c2, d2} -> f2 merges both anonymity qids, and three is the next; {c3, d3} -> f3 concerns neither.
         let f2 = tea.named(1, "f2");
-        assert_eq!((tea.gain(1, f2), tea.gain(2, tea.named(2, "f3"))), (0, 0));
+        assert_eq!((tea.gain(1, f2), tea.gain(2, tea.named(2, "f3"))), (1, 0));
         tea.apply(1, f2);
         let sizes: Vec<(String, u32)> =
             tea.classes().into_iter().map(|(labels, (_, size, _))| (labels.join(" "), size)).collect();
         let expected = [
-            ("c1 b2 a3", 1),
-            ("c1 b2 c3", 2),
-            ("c1 b2 d3", 3),
-            ("c1 f2 a3", 4),
-            ("c1 f2 b3", 5),
-            ("d1 f2 b3", 14),
-            ("d1 f2 e3", 16),
+            ("c1 b2 a3", 4),
+            ("c1 b2 c3", 3),
+            ("c1 b2 d3", 5),
+            ("c1 f2 a3", 3),
+            ("c1 f2 b3", 6),
+            ("d1 f2 b3", 7),
+            ("d1 f2 e3", 4),
         ];
         assert_eq!(sizes, expected.map(|(qid, n)| (qid.to_owned(), n)));
         // One relabelled below c1; two merged below d1 with two leaves each, none of c1's leaves.
@@ -484,7 +515,30 @@ mod tests {
         // The next step there finds the segments that the first one left.
         tea.apply(1, tea.named(1, "e2"));
         tea.apply(1, tea.named(1, "*"));
-        assert_eq!(tea.classes().get(["c1", "*", "a3"].map(String::from).as_slice()).unwrap().1, 5);
+        assert_eq!(tea.classes().get(["c1", "*", "a3"].map(String::from).as_slice()).unwrap().1, 7);
+        // The segment {c1b2c3, c1b2d3} of f3, merged below <c1 *> by now.
+        tea.apply(2, tea.named(2, "f3"));
+        assert_eq!(tea.classes().get(["c1", "*", "f3"].map(String::from).as_slice()).unwrap().1, 8);
+    }
+
+    /// With more than sizes to look at, the weakest class is the one furthest from a rule, and PG is what it gains.
+    #[test]
+    fn the_privacy_gain_is_by_every_rule_about_classes() {
+        let mut policy = policy(vec![("v", csv("a;x;*\nb;x;*\nc;y;*\nd;y;*\n"))], &[("s", Role::Sensitive)], 2);
+        policy.criteria.push(crate::model::policy::Criterion::LDiversity {
+            field: 0,
+            l: 2.0,
+            variant: crate::model::policy::Diversity::Distinct,
+        });
+        // All classes have two people; only that of `a` has one value.
+        let rows = ["a 1", "a 1", "b 1", "b 2", "c 1", "c 2", "d 1", "d 2"].map(|line| line.split(' ').collect());
+        let table = Table::new(policy, &rows);
+        let sets = table.sets();
+        let taxonomies = taxonomies(&*sets);
+        let start = Recoding::Node(Node::new([0])).cuts(sets.domains());
+        let tea = Tea::new(&*sets.base(), &[0], &taxonomies, &start, &table.rules, &|| true).unwrap();
+        assert_eq!((tea.smallest(), tea.failing_rows()), (500, 2));
+        assert_eq!((tea.gain(0, tea.named(0, "x")), tea.gain(0, tea.named(0, "y"))), (500, 0));
     }
 
     #[test]
@@ -499,7 +553,7 @@ mod tests {
         let taxonomies = taxonomies(&*sets);
         let start = Recoding::Node(Node::new([0, 0])).cuts(sets.domains());
         let order: Vec<usize> = (0..taxonomies.len()).collect();
-        let mut tea = Tea::new(&*sets.base(), &order, &taxonomies, &start, &table.rules);
+        let mut tea = Tea::new(&*sets.base(), &order, &taxonomies, &start, &table.rules, &|| true).unwrap();
         tea.apply(0, tea.named(0, "g7"));
         // Two siblings, and per class below one visit and one merge: 100 of 2,000 qids are concerned.
         assert_eq!(tea.touched(), 2 + 2 * 50);
@@ -542,7 +596,7 @@ mod tests {
             let taxonomies = taxonomies(&*sets);
             let start = Recoding::Node(Node::new(texts.iter().map(|_| 0))).cuts(sets.domains());
             let order: Vec<usize> = (0..taxonomies.len()).collect();
-            let mut tea = Tea::new(&*base, &order, &taxonomies, &start, &table.rules);
+            let mut tea = Tea::new(&*base, &order, &taxonomies, &start, &table.rules, &|| true).unwrap();
             let mut in_cut: Vec<BTreeSet<ValueId>> = taxonomies.iter().enumerate().map(|(a, taxonomy)| {
                 (0..base.len()).map(|class| taxonomy.id(GeneralizedValue { level: 0, code: base.code(class, a) })).collect()
             }).collect();

@@ -1,5 +1,7 @@
 //! Client settings: the configuration of a source or sink, turned into settings of librdkafka. `Debug` shows no secret.
 
+pub mod login;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +12,21 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+use login::Login;
+
+use crate::model::release::audience::AudienceTable;
+
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
 /// once. Larger: requests that a busy broker puts off are answered late. Smaller: commits count as sent twice when brokers are only
 /// slow, and each of them costs a rebalance.
 pub const RESEND: Duration = Duration::from_secs(1);
+
+/// The property that names a member of the group.
+pub const MEMBER_NAME: &str = "group.instance.id";
+/// What brokers take.
+const MAX_MEMBER_NAME: usize = 249;
+/// librdkafka's default.
+const HEARTBEAT_MS: u64 = 3000;
 
 /// How messages are encoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +70,26 @@ pub enum OnGap {
     Continue,
 }
 
+/// How partitions are shared out when members of the group come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rebalance {
+    /// Every member gives all partitions back and starts its windows over; neighbouring partitions stay together.
+    #[default]
+    Range,
+    /// Only the partitions that move are given back (cooperative-sticky); the other windows go on.
+    Cooperative,
+    /// As `cooperative`, decided by the brokers (KIP-848, Apache Kafka 4). They also decide the session timeout.
+    Consumer,
+}
+
+impl Rebalance {
+    /// True if partitions come and go one by one.
+    pub fn is_incremental(self) -> bool {
+        self != Self::Range
+    }
+}
+
 /// How to reach a cluster.
 #[derive(Clone)]
 pub struct Cluster {
@@ -64,6 +97,8 @@ pub struct Cluster {
     pub brokers: String,
     /// librdkafka properties: TLS, SASL, and others that the user sets.
     pub properties: BTreeMap<String, SecretString>,
+    /// How its clients get their tokens, where they log in by token.
+    pub login: Option<Arc<Login>>,
 }
 
 impl fmt::Debug for Cluster {
@@ -99,6 +134,32 @@ pub struct KafkaSourceConfig {
     pub start: Start,
     /// The reaction to records that retention has deleted.
     pub on_gap: OnGap,
+    /// How partitions are shared out.
+    pub rebalance: Rebalance,
+    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::named`].
+    pub member: Option<String>,
+}
+
+impl KafkaSourceConfig {
+    /// Names the member of the group after the instance (static membership). After a crash it takes its partitions up again as soon
+    /// as it is back, where the group would wait for the session timeout of a nameless one. When it is stopped, it leaves the group
+    /// like any other. Nameless: a member that the user has named, a name that brokers do not take, and `rebalance: consumer`, where
+    /// brokers turn a second member of a name away until the first one's session has ended.
+    #[must_use]
+    pub fn named(&self, instance: &str) -> Self {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let takes = instance.len() <= MAX_MEMBER_NAME && instance.chars().all(legal) && !matches!(instance, "." | "..");
+        let nameless = self.rebalance == Rebalance::Consumer || self.cluster.properties.contains_key(MEMBER_NAME);
+        let member = (takes && !nameless).then(|| instance.to_owned());
+        Self { member, ..self.clone() }
+    }
+
+    /// The longest time in which this member notices that another instance has its name; `None` if it has none of ours.
+    pub fn notices(&self) -> Option<Duration> {
+        let own = self.cluster.properties.get("heartbeat.interval.ms");
+        let heartbeat = own.and_then(|millis| millis.expose_secret().parse().ok()).unwrap_or(HEARTBEAT_MS);
+        self.member.as_ref().map(|_| Duration::from_millis(2 * heartbeat) + RESEND)
+    }
 }
 
 /// The output side.
@@ -124,6 +185,8 @@ pub struct KafkaSinkConfig {
     pub registry: Option<RegistryConfig>,
     /// True if topics of the output that are missing are made at the start.
     pub create_topics: bool,
+    /// The tables of the audiences, in topics of their own.
+    pub audiences: Vec<AudienceTable<String>>,
 }
 
 impl KafkaSinkConfig {
@@ -131,7 +194,14 @@ impl KafkaSinkConfig {
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         let journal = self.journal.as_ref().map(|journal| journal.topic.as_str());
         let beside = [self.manifests.as_deref(), self.dead_letters.as_deref(), journal];
-        std::iter::once(self.topic.as_str()).chain(beside.into_iter().flatten())
+        let audiences = self.audiences.iter().flat_map(|table| [Some(&table.rows), table.manifests.as_ref()]);
+        let audiences = audiences.flatten().map(String::as_str);
+        std::iter::once(self.topic.as_str()).chain(beside.into_iter().flatten()).chain(audiences)
+    }
+
+    /// True for the topics of rows.
+    pub fn has_rows(&self, topic: &str) -> bool {
+        self.topic == topic || self.audiences.iter().any(|table| table.rows == topic)
     }
 
     /// True for the journal if later releases depend on it.
@@ -159,7 +229,6 @@ impl Cluster {
 pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
     let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
     let mut client = config.cluster.client(&[
-        ("partition.assignment.strategy", "range"),
         // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
         ("queued.max.messages.kbytes", &kbytes),
         ("fetch.message.max.bytes", "4194304"),
@@ -168,6 +237,14 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
         // Measures the lag. Larger: the metric is old. Smaller: costs time.
         ("statistics.interval.ms", "2000"),
     ]);
+    match config.rebalance {
+        Rebalance::Range => client.set("partition.assignment.strategy", "range"),
+        Rebalance::Cooperative => client.set("partition.assignment.strategy", "cooperative-sticky"),
+        Rebalance::Consumer => client.set("group.protocol", "consumer"),
+    };
+    if let Some(member) = &config.member {
+        client.set(MEMBER_NAME, member);
+    }
     client.set("group.id", &config.group);
     client.set("isolation.level", "read_committed");
     client.set("enable.auto.commit", "false");

@@ -1,0 +1,102 @@
+//! What the release costs and is still good for, how it was found, and what a changed policy would do.
+
+use super::{Sheet, percent};
+use crate::model::policy::{Policy, RecodingKind};
+use crate::model::release::manifest::Provenance;
+use crate::plot::figure;
+use crate::search::front::objectives::FrontPoint;
+use crate::search::insight::Insight;
+use crate::telemetry::html::Html;
+use crate::telemetry::pictures;
+use crate::usefulness::{Accuracy, Usefulness};
+
+/// What the rows lose, and what counts and a classifier would still get right.
+pub(super) fn usefulness(useful: &Usefulness, policy: &Policy, html: &mut Html) {
+    let row = |measure: &str, value: f64| vec![measure.to_owned(), percent(value)];
+    let mut rows = vec![
+        row("loss of the record in the middle", useful.loss_median),
+        row("loss that one record in twenty exceeds", useful.loss_p95),
+        row("counts by one attribute: records in the right place", useful.counts_by_one),
+    ];
+    rows.extend(useful.counts_by_two.map(|share| row("counts by two attributes: records in the right place", share)));
+    if let Some(Accuracy { published, raw, majority }) = useful.classifier {
+        rows.push(row("classifier of the label, on published values: right", published));
+        rows.push(row("the same on the values as they were read", raw));
+        rows.push(row("always saying the most frequent label", majority));
+    }
+    rows.push(row("rows narrowed by a reader who knows how it was made", useful.attack.rows));
+    rows.push(row("cells narrowed by the same reader", useful.attack.cells));
+    rows.push(row("cells narrowed to one value", useful.attack.cells_exact));
+    html.table(&["measure", "share"], &rows);
+    let recoding = format!(
+        "With recoding: {}. `veilstream search` shows these figures for each recoding, side by side.",
+        policy.recoding.as_str()
+    );
+    html.text("p class=\"note\"", &recoding);
+    let note = "A record loses 0 % if all its values stay, and 100 % if it is suppressed or every value is at its top. Counts spread \
+                each published value evenly over the values below it. A reader who knows the levels of every step and the values that occur can \
+                exclude some combinations, because an earlier step would have published them elsewhere: these rows and cells are narrowed. \
+                Every class keeps as many people as the policy asks. With one level per column or value nothing can be excluded.";
+    html.text("p class=\"note\"", note);
+}
+
+/// What was tried with one change of the policy.
+pub(super) fn advice(sheet: &Sheet<'_>, html: &mut Html) {
+    let metric = sheet.batch.policy.loss.as_str();
+    let row = |advice: &super::Advice| {
+        vec![advice.change.clone(), advice.effect.clone(), advice.loss.map_or("-".into(), figure)]
+    };
+    let mut rows: Vec<Vec<String>> = sheet.advice.iter().map(row).collect();
+    if let Some(loss) = sheet.report.provenance().loss(metric).filter(|_| sheet.report.satisfies) {
+        rows.insert(0, vec!["the policy as it is".into(), sheet.report.words.clone(), figure(loss)]);
+    }
+    html.table(&["with this in the policy", "the release would have", metric], &rows);
+    let note = "Each line was tried on these records. A smaller loss keeps more; whether a weaker promise is acceptable is for a \
+                person to decide.";
+    html.text("p class=\"note\"", note);
+}
+
+/// The most minimal nodes on a page. More make it long.
+const MAX_MINIMAL: usize = 20;
+
+/// How the generalization was found, and the trade-off around it.
+pub(super) fn search(from: &Provenance, policy: &Policy, insight: Option<&Insight>, html: &mut Html) {
+    if policy.recoding == RecodingKind::Local {
+        let how =
+            "By a schedule of levels, from fine to coarse, that was learnt from these records and applied to them in";
+        html.text("p", &format!("{how} {} ms.", figure(from.search_ms)));
+        return;
+    }
+    let said = format!(
+        "By {}, which counted {} of {} generalizations in {} ms and ended because: {}.",
+        from.algorithm,
+        from.nodes_checked,
+        from.nodes_total,
+        figure(from.search_ms),
+        from.stop
+    );
+    html.text("p", &said);
+    if let Some(insight) = insight {
+        if let Some(said) = insight.superfluous_words(policy) {
+            html.text("p", &said);
+        }
+        let minimal = insight.minimal.iter().take(MAX_MINIMAL).map(|node| policy.node_words(node.levels()));
+        if !insight.minimal.is_empty() {
+            html.raw("<h3>The finest generalizations that satisfy the policy</h3>").list(minimal);
+        }
+    }
+    let Some((insight, front)) = insight.and_then(|insight| Some((insight, insight.front.as_ref()?))) else { return };
+    html.raw("<h3>The trade-off that was open</h3>");
+    html.text("p class=\"note\"", "The large point is the release; hollow ones do not meet the policy.");
+    html.picture(pictures::trade_off_of(policy, insight, front, false), "It cannot be drawn.");
+    let row = |(at, p): (usize, &FrontPoint)| {
+        let mut row = vec![(at + 1).to_string()];
+        row.extend(p.values.iter().map(|v| figure(*v)));
+        row.push(if p.evaluation.satisfies { "met" } else { "not met" }.into());
+        row
+    };
+    let objectives = front.objectives.iter().map(|o| o.as_str());
+    let head: Vec<&str> = ["point"].into_iter().chain(objectives).chain(["policy"]).collect();
+    let rows: Vec<Vec<String>> = front.points.iter().enumerate().map(row).collect();
+    html.same_as_table("front-table", &head, &rows);
+}

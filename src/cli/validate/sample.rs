@@ -1,0 +1,132 @@
+//! `validate --sample`: which fields the records have, against those that the policy names.
+//!
+//! Prints names of fields and shares, never a value. A name is printed only if at least half of the records have it, because the
+//! keys of an object that serves as a map are data.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use comfy_table::{Table, presets};
+
+use crate::cli::run::{message_decoder, schemas};
+use crate::cli::shared::{Failure, InputArgs, print, runtime};
+use crate::codec::Decode;
+use crate::codec::survey::Survey;
+use crate::config::{Config, SourceConfig};
+use crate::kafka::client::KafkaSourceConfig;
+use crate::kafka::probe::sample::sample;
+use crate::model::domain::Domain;
+use crate::model::policy::Policy;
+use crate::model::record::{Record, Value};
+use crate::model::schema::Path as FieldPath;
+use crate::source::file;
+
+/// The most records that are read. Larger: takes longer. Smaller: rare mistakes are not seen.
+const MOST: usize = 10_000;
+
+/// What a sample shows.
+struct Sample<'a> {
+    policy: &'a Policy,
+    survey: Survey,
+    /// Per quasi-identifier its values, and how many records have one outside its hierarchy.
+    quasi: Vec<(Domain, u64)>,
+}
+
+/// Reads the sample, prints what it shows, and fails if a field of the policy is in no record.
+pub(super) fn run(config: &Config, args: &InputArgs) -> Result<(), Failure> {
+    let policy = &config.policy;
+    let quasi = policy.quasi.iter().map(|q| (Domain::new(Arc::clone(&q.hierarchy)), 0)).collect();
+    let mut sample = Sample { policy, survey: Survey::new(&policy.schema), quasi };
+    match &config.source {
+        SourceConfig::Kafka(source) if !is_file(&args.input) => {
+            let topic = args.input.to_string_lossy();
+            sample.of_topic(config, source, &topic)?;
+        }
+        _ => sample.of_file(config, args)?,
+    }
+    sample.report()
+}
+
+fn is_file(path: &Path) -> bool {
+    path.as_os_str() == "-" || path.exists()
+}
+
+impl Sample<'_> {
+    fn of_file(&mut self, config: &Config, args: &InputArgs) -> Result<(), Failure> {
+        let (read, input) = args.open(config)?;
+        file::for_each_payload(read, input, &self.policy.schema, |payload, decoder| {
+            self.add(payload, decoder);
+            self.survey.records() + self.survey.unread() < MOST as u64
+        })?;
+        Ok(())
+    }
+
+    fn of_topic(&mut self, config: &Config, source: &KafkaSourceConfig, topic: &str) -> Result<(), Failure> {
+        let runtime = runtime()?;
+        let schemas = schemas(source, &self.policy.schema);
+        let mut decoder = message_decoder(config, source, schemas.as_ref(), &self.policy.schema)?;
+        let mut unavailable = None;
+        let read = sample(source, topic, MOST, |payload| {
+            if let Some((schemas, id)) = schemas.as_ref().and_then(|s| s.needs(payload).map(|id| (s, id)))
+                && let Err(error) = runtime.block_on(schemas.resolve(id))
+            {
+                unavailable = Some(error);
+                schemas.give_up(id);
+            }
+            self.add(payload, &mut *decoder);
+        });
+        read.map_err(|error| Failure::Outside(format!("cannot read the topic {topic}: {error}")))?;
+        match unavailable.filter(|_| self.survey.records() == 0) {
+            Some(error) => Err(Failure::Outside(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, payload: &[u8], decoder: &mut dyn Decode) {
+        match decoder.decode(payload) {
+            Ok(record) => {
+                self.look_up(&record);
+                self.survey.add(&record, payload, decoder);
+            }
+            Err(reject) => self.survey.add_unread(reject.code, payload, decoder),
+        }
+    }
+
+    /// Counts the quasi values that are outside their hierarchies.
+    fn look_up(&mut self, record: &Record<'_>) {
+        for ((domain, outside), slot) in self.quasi.iter_mut().zip(&self.policy.schema.quasi) {
+            let value = &record.values[*slot];
+            let known = value.canonical().is_some_and(|text| domain.code(&text).is_some());
+            *outside += u64::from(!known && !matches!(value, Value::Missing | Value::Null));
+        }
+    }
+
+    fn report(&self) -> Result<(), Failure> {
+        let (records, unread) = (self.survey.records(), self.survey.unread());
+        let share = |count: u64| format!("{:.1} %", 100.0 * count as f64 / records.max(1) as f64);
+        let total = records + unread;
+        print(&format!("{total} records were read, {unread} of them are malformed"))?;
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(["field", "missing", "null", "out of range"]);
+        for (slot, counts) in self.survey.counts().iter().enumerate() {
+            let quasi = self.policy.schema.quasi.iter().position(|quasi| *quasi == slot);
+            let outside = quasi.map_or(String::new(), |i| share(self.quasi[i].1));
+            let name = self.policy.schema.name(slot).to_string();
+            table.add_row([name, share(counts.missing), share(counts.null), outside]);
+        }
+        print(&table.to_string())?;
+        let fields = self.policy.schema.attributes();
+        let named = |path: &FieldPath| fields.iter().any(|field| field.path.contains(path));
+        let dropped = self.survey.present().into_iter().filter(|path| !named(path));
+        let dropped: Vec<String> = dropped.map(|path| path.to_string()).collect();
+        if !dropped.is_empty() {
+            print(&format!("also there, and dropped: {}", dropped.join(", ")))?;
+        }
+        let absent = self.survey.absent(|_| true);
+        match (absent.is_empty(), records) {
+            (_, 0) => Err(Failure::Usage("the sample has no record that can be read".into())),
+            (true, _) => Ok(()),
+            (false, _) => Err(Failure::Usage(self.survey.told(&absent))),
+        }
+    }
+}

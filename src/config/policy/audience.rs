@@ -1,0 +1,77 @@
+//! The `audiences` section: who sees which levels and fields. Where their tables go is checked with the sink.
+
+use std::sync::Arc;
+
+use super::super::file::{At, nearest};
+use super::super::raw::{RawAudience, RawPolicy};
+use super::fingerprint::Fingerprint;
+use crate::model::policy::QuasiIdentifier;
+use crate::model::release::audience::Audience;
+
+/// Builds the audiences, and adds their priorities to those of the quasi-identifiers.
+pub(super) fn build(
+    (raw, at): (&[RawAudience], At<'_>),
+    policy: &RawPolicy,
+    quasi: &mut [QuasiIdentifier],
+    hash: &mut Fingerprint,
+) -> Vec<Audience> {
+    for (i, audience) in raw.iter().enumerate() {
+        let at = at.index(i).key("name");
+        if audience.name.trim().is_empty() {
+            at.refuse("an audience without a name: write one, such as `research`");
+        } else if raw[..i].iter().any(|other| other.name == audience.name) {
+            at.refuse(format!("two audiences are called {}: name them differently", at.show(&audience.name)));
+        }
+    }
+    let audiences: Vec<Audience> =
+        raw.iter().enumerate().map(|(i, raw)| audience(raw, policy, quasi, at.index(i))).collect();
+    for audience in &audiences {
+        // A planned release has tables too, which another configuration would make otherwise.
+        hash.part(format!("{audience:?}").as_bytes());
+    }
+    audiences
+}
+
+fn audience(raw: &RawAudience, policy: &RawPolicy, quasi: &mut [QuasiIdentifier], at: At<'_>) -> Audience {
+    let mut finest: Vec<u8> = quasi.iter().map(|quasi| quasi.min_level).collect();
+    for (name, &level) in &raw.min_levels {
+        let at = at.key("min_levels").key(name);
+        let Some(i) = find(name, quasi, at) else { continue };
+        let height = quasi[i].hierarchy.height();
+        if level > height {
+            at.refuse(format!("{} has the levels 0 to {height}: write one of them", at.show(name)));
+        }
+        finest[i] = finest[i].max(level.min(height));
+    }
+    for (name, &priority) in &raw.priorities {
+        let Some(i) = find(name, quasi, at.key("priorities").key(name)) else { continue };
+        quasi[i].priority = quasi[i].priority.saturating_add(priority);
+    }
+    for (i, name) in raw.drop.iter().enumerate() {
+        let at = at.key("drop").index(i);
+        let known = || policy.sensitive.iter().map(|s| s.name.as_str()).chain(policy.keep.iter().map(|k| k.name()));
+        if !known().any(|field| field == name) {
+            let near = nearest(name, known()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            at.refuse(format!(
+                "{} is neither a sensitive nor a kept field, so no audience sees it as it is{near}",
+                at.show(name)
+            ));
+        }
+    }
+    Audience {
+        name: raw.name.as_str().into(),
+        finest,
+        dropped: raw.drop.iter().map(|name| Arc::from(name.as_str())).collect(),
+    }
+}
+
+/// The quasi-identifier of this name.
+fn find(name: &str, quasi: &[QuasiIdentifier], at: At<'_>) -> Option<usize> {
+    let found = quasi.iter().position(|quasi| &*quasi.name == name);
+    if found.is_none() {
+        let near = nearest(name, quasi.iter().map(|quasi| &*quasi.name));
+        let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
+        at.refuse(format!("{} is not a quasi-identifier{near}", at.show(name)));
+    }
+    found
+}

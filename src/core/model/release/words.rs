@@ -1,0 +1,100 @@
+//! Recodings as people say them: "age as it is, zip hidden, born by year". The words of one level are the hierarchy's
+//! ([`Hierarchy::words`](crate::model::hierarchy::Hierarchy::words)).
+
+use super::manifest::AttributeLevel;
+use crate::model::hierarchy::Hierarchy;
+use crate::model::lattice::Level;
+use crate::model::policy::{Policy, QuasiIdentifier};
+
+impl AttributeLevel {
+    /// What was done to the attribute, to be read behind its name. Where records or values have levels of their own, the finest and
+    /// the coarsest one.
+    pub fn words(&self, hierarchy: &Hierarchy) -> String {
+        let coarsest = hierarchy.words(self.level);
+        match (&self.cut, self.finest.map(|finest| hierarchy.words(finest))) {
+            (Some(cut), _) => format!("as {} values of mixed levels, {coarsest} at worst", cut.len()),
+            (None, Some(finest)) if finest != coarsest => format!("{finest} at best, {coarsest} at worst"),
+            (None, _) => coarsest.into_owned(),
+        }
+    }
+
+    /// The finest level that occurs, as far as it is known.
+    pub fn finest(&self) -> Level {
+        self.finest.unwrap_or(if self.cut.is_some() { 0 } else { self.level })
+    }
+}
+
+impl Policy {
+    /// The recoding of a release in one line; the attributes are those of the policy, in its order.
+    pub fn recoding_words(&self, recoding: &[AttributeLevel]) -> String {
+        let one = |(quasi, level): (&QuasiIdentifier, &AttributeLevel)| {
+            format!("{} {}", quasi.name, level.words(&quasi.hierarchy))
+        };
+        let said: Vec<String> = self.quasi.iter().zip(recoding).map(one).collect();
+        // Where a part has commas of its own, they do not tell the parts from each other.
+        said.join(if said.iter().any(|part| part.contains(',')) { "; " } else { ", " })
+    }
+
+    /// What the recoding makes of a made-up record, in sentences; nothing if no hierarchy has an example.
+    pub fn example_words(&self, recoding: &[AttributeLevel]) -> String {
+        let examples = self
+            .quasi
+            .iter()
+            .zip(recoding)
+            .filter_map(|(quasi, level)| Some((quasi, level, quasi.hierarchy.example()?)));
+        let examples: Vec<(&QuasiIdentifier, &AttributeLevel, String)> = examples.collect();
+        let at = |of: &dyn Fn(&AttributeLevel) -> Level| {
+            let cell = |(quasi, level, leaf): &(&QuasiIdentifier, &AttributeLevel, String)| {
+                format!("{} {}", quasi.name, quasi.hierarchy.label(leaf, of(level)).unwrap_or_default())
+            };
+            examples.iter().map(cell).collect::<Vec<_>>().join(", ")
+        };
+        let (before, best, worst) = (at(&|_| 0), at(&|level| level.finest()), at(&|level| level.level));
+        match (examples.is_empty(), best == worst) {
+            (true, _) => String::new(),
+            (_, true) => format!("A made-up record: {before}. Published as: {worst}."),
+            (_, false) => format!("A made-up record: {before}. Published at best as: {best}; at worst as: {worst}."),
+        }
+    }
+
+    /// A lattice node in one line.
+    pub fn node_words(&self, levels: &[Level]) -> String {
+        let one =
+            |(quasi, &level): (&QuasiIdentifier, &Level)| format!("{} {}", quasi.name, quasi.hierarchy.words(level));
+        self.quasi.iter().zip(levels).map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::hierarchy::{DateSpec, DateUnit, Decimal, IntervalSpec, PrefixSpec};
+    use crate::search::fixture::policy;
+
+    #[test]
+    fn a_recoding_is_a_line_of_words() {
+        let quasi = vec![
+            ("age", Hierarchy::intervals(IntervalSpec::new([Decimal::from(20)], 0.into(), 100.into())).unwrap()),
+            ("zip", Hierarchy::prefix(PrefixSpec::new(5)).unwrap()),
+            ("born", Hierarchy::dates(DateSpec::new([DateUnit::Day, DateUnit::Year])).unwrap()),
+        ];
+        let policy = policy(quasi, &[], 2);
+        assert_eq!(policy.node_words(&[0, 5, 1]), "age as it is, zip hidden, born by year");
+        let level =
+            |attribute: &str, level, finest, cut| AttributeLevel { attribute: attribute.into(), level, finest, cut };
+        let mixed = [
+            level("age", 2, Some(0), None),
+            level("zip", 5, Some(5), None),
+            level("born", 1, None, Some(vec!["1985".into(), "1987-05-14".into()])),
+        ];
+        let said =
+            "age as it is at best, hidden at worst; zip hidden; born as 2 values of mixed levels, by year at worst";
+        assert_eq!(policy.recoding_words(&mixed), said);
+        let example = "A made-up record: age 31, zip 12345, born 1987-05-14. Published at best as: age 31, zip *****, born 1987-05-14; \
+                       at worst as: age *, zip *****, born 1987.";
+        assert_eq!(policy.example_words(&mixed), example);
+        let plain = [level("age", 1, None, None), level("zip", 3, None, None), level("born", 0, None, None)];
+        let said = "age in steps of 20, zip by its first 2 characters, born as it is";
+        assert_eq!(policy.recoding_words(&plain), said);
+    }
+}

@@ -1,0 +1,333 @@
+//! What one field holds: kinds of values, gaps, lengths, notations, and the values of a small domain.
+//!
+//! Notations (dates, addresses, codes) are looked for in the first [`LOOKED_AT`] values; the rest only needs counting.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+use super::distinct::DistinctCounter;
+use super::sample::hash;
+use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy};
+use crate::model::record::{Value, canonical_number};
+
+/// Larger: slower. Smaller: a notation that begins late is missed.
+const LOOKED_AT: u64 = 10_000;
+/// The values of a field that are remembered as text. Larger: more memory. Smaller: fewer fields get groups by frequency.
+const LISTED: usize = 200;
+/// Numbers kept for bounds of intervals. Larger: more memory. Smaller: worse bounds.
+const NUMBERS: usize = 8192;
+/// A notation counts if this share of the values has it.
+const NEARLY_ALL: f64 = 0.98;
+
+/// Notations of dates that are recognised; the first is ISO 8601 and needs no `format`.
+pub(crate) const DATE_FORMATS: [Option<&str>; 5] =
+    [None, Some("%d.%m.%Y"), Some("%d/%m/%Y"), Some("%m/%d/%Y"), Some("%Y/%m/%d")];
+
+static DATES: LazyLock<Vec<Hierarchy>> = LazyLock::new(|| {
+    let spec = |format: &Option<&str>| DateSpec {
+        formats: format.iter().map(|format| (*format).to_owned()).collect(),
+        ..DateSpec::new([DateUnit::Day])
+    };
+    DATE_FORMATS.iter().filter_map(|format| Hierarchy::dates(spec(format)).ok()).collect()
+});
+
+/// What most values of a field are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldKind {
+    /// No record has a value.
+    Empty,
+    /// true and false.
+    Boolean,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// Dates or timestamps, in one of [`DATE_FORMATS`].
+    Date(Option<&'static str>),
+    /// Addresses of the internet.
+    Ip,
+    /// Addresses of electronic mail.
+    Email,
+    /// UUIDs.
+    Uuid,
+    /// Telephone numbers in international notation.
+    Phone,
+    /// RowCodes of one length, in letters and digits.
+    Code {
+        /// Their length in characters.
+        length: u32,
+        /// True if they have digits only.
+        digits: bool,
+    },
+    /// Sentences.
+    FreeText,
+    /// Other text.
+    Text,
+    /// Objects or lists.
+    Nested,
+}
+
+impl FieldKind {
+    /// The name in tables and JSON.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Date(_) => "date",
+            Self::Ip => "ip address",
+            Self::Email => "email",
+            Self::Uuid => "uuid",
+            Self::Phone => "phone",
+            Self::Code { .. } => "code",
+            Self::FreeText => "free text",
+            Self::Text => "text",
+            Self::Nested => "object or list",
+        }
+    }
+}
+
+/// The values of one field, counted.
+#[derive(Default)]
+pub(crate) struct FieldValues {
+    /// Records without a value: absent, null or blank.
+    pub(crate) missing: u64,
+    /// Records with a value.
+    pub(crate) present: u64,
+    nested: u64,
+    looked_at: u64,
+    booleans: u64,
+    integers: u64,
+    numbers: u64,
+    zero_led: u64,
+    dates: [u64; DATE_FORMATS.len()],
+    ips: u64,
+    emails: u64,
+    uuids: u64,
+    phones: u64,
+    sentences: u64,
+    codes: u64,
+    digit_codes: u64,
+    with_digit: u64,
+    lengths: HashMap<usize, u64, FxBuildHasher>,
+    distinct: DistinctCounter,
+    /// Values with their number of records; `None` once there are too many.
+    listed: Option<HashMap<String, u64, FxBuildHasher>>,
+    sampled: Vec<f64>,
+}
+
+impl FieldValues {
+    /// A field without records.
+    pub(crate) fn new() -> Self {
+        Self { listed: Some(HashMap::default()), ..Self::default() }
+    }
+
+    /// Counts the value of one record; returns the hash by which it is compared.
+    pub(crate) fn add(&mut self, value: &Value<'_>) -> u64 {
+        let text = match value {
+            Value::Nested(text) => {
+                self.nested += 1;
+                self.present += 1;
+                let hash = hash(text);
+                self.distinct.add(hash);
+                return hash;
+            }
+            other => other.canonical().unwrap_or_default(),
+        };
+        let hash = hash(&text);
+        self.distinct.add(hash);
+        if text.is_empty() {
+            self.missing += 1;
+            return hash;
+        }
+        self.present += 1;
+        if self.looked_at < LOOKED_AT {
+            self.looked_at += 1;
+            self.look(&text, matches!(value, Value::Bool(_)));
+        }
+        self.sample_number(&text);
+        if let Some(listed) = &mut self.listed {
+            let full = listed.len() >= LISTED;
+            match listed.get_mut(&*text) {
+                Some(records) => *records += 1,
+                None if full => self.listed = None,
+                None => drop(listed.insert(text.into_owned(), 1)),
+            }
+        }
+        hash
+    }
+
+    fn look(&mut self, text: &str, boolean: bool) {
+        let lower = text.to_ascii_lowercase();
+        self.booleans += u64::from(boolean || matches!(&*lower, "true" | "false"));
+        if let Some(number) = canonical_number(text) {
+            self.numbers += 1;
+            self.integers += u64::from(!number.contains('.'));
+            self.zero_led += u64::from(text.len() > 1 && text.starts_with('0') && !text.starts_with("0."));
+        }
+        for (count, dates) in self.dates.iter_mut().zip(&*DATES) {
+            // A bare number is rarely a date, though some years read as one.
+            *count += u64::from(!text.bytes().all(|b| b.is_ascii_digit()) && dates.canonical(text).is_some());
+        }
+        self.ips += u64::from(text.parse::<IpAddr>().is_ok());
+        self.emails += u64::from(is_email(text));
+        self.uuids += u64::from(is_uuid(text));
+        self.phones += u64::from(is_phone(text));
+        self.sentences += u64::from(text.split_whitespace().count() >= 5);
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        self.codes += u64::from(text.bytes().all(|b| b.is_ascii_alphanumeric()));
+        self.digit_codes += u64::from(digits);
+        self.with_digit += u64::from(text.bytes().any(|b| b.is_ascii_digit()));
+        *self.lengths.entry(text.chars().count()).or_default() += 1;
+    }
+
+    /// Keeps every number at first, then every other one, and so on: a spread over the whole input.
+    fn sample_number(&mut self, text: &str) {
+        let step = (self.present / NUMBERS as u64 + 1).next_power_of_two();
+        if !self.present.is_multiple_of(step) {
+            return;
+        }
+        if let Some(number) = text.parse::<f64>().ok().filter(|number| number.is_finite()) {
+            self.sampled.push(number);
+            if self.sampled.len() >= 2 * NUMBERS {
+                let mut odd = false;
+                self.sampled.retain(|_| {
+                    odd = !odd;
+                    odd
+                });
+            }
+        }
+    }
+
+    /// What most of the values are.
+    pub(crate) fn kind(&self) -> FieldKind {
+        let nearly_all = |count: u64| count as f64 >= NEARLY_ALL * self.looked_at as f64;
+        if self.present == 0 {
+            return FieldKind::Empty;
+        }
+        if self.nested * 2 > self.present {
+            return FieldKind::Nested;
+        }
+        let dates = self.dates.iter().zip(DATE_FORMATS).filter(|(count, _)| nearly_all(**count));
+        // Of day and month the notation that reads the most; on a tie the first.
+        let date = dates.rev().max_by_key(|(count, _)| **count).map(|(_, format)| FieldKind::Date(format));
+        if let Some(date) = date {
+            return date;
+        }
+        let named = [
+            (self.ips, FieldKind::Ip),
+            (self.emails, FieldKind::Email),
+            (self.uuids, FieldKind::Uuid),
+            (self.phones, FieldKind::Phone),
+            (self.booleans, FieldKind::Boolean),
+        ];
+        if let Some((_, kind)) = named.into_iter().find(|(count, _)| nearly_all(*count)) {
+            return kind;
+        }
+        // Numbers do not begin with a zero; codes do.
+        if nearly_all(self.numbers) && self.zero_led * 100 < self.looked_at {
+            return if nearly_all(self.integers) { FieldKind::Integer } else { FieldKind::Number };
+        }
+        match self.code_length() {
+            Some(length) if nearly_all(self.codes) && self.with_digit * 2 > self.looked_at => {
+                FieldKind::Code { length, digits: nearly_all(self.digit_codes) }
+            }
+            _ if self.sentences * 2 > self.looked_at => FieldKind::FreeText,
+            _ => FieldKind::Text,
+        }
+    }
+
+    /// The length in characters of nearly all values, if there is one.
+    pub(crate) fn code_length(&self) -> Option<u32> {
+        let (length, count) = self.lengths.iter().max_by_key(|(_, count)| **count)?;
+        let all = *count as f64 >= NEARLY_ALL * self.looked_at as f64;
+        (all && (2..=12).contains(length)).then_some(*length as u32)
+    }
+
+    /// The number of distinct values, a missing one included, and whether it is exact.
+    pub(crate) fn distinct(&self) -> (u64, bool) {
+        self.distinct.count()
+    }
+
+    /// Values with their number of records, the most frequent first; `None` if there are too many to list.
+    pub(crate) fn listed(&self) -> Option<Vec<(&str, u64)>> {
+        let mut listed: Vec<_> = self.listed.as_ref()?.iter().map(|(value, count)| (value.as_str(), *count)).collect();
+        listed.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        Some(listed)
+    }
+
+    /// Two numbers between which nearly all values lie; at least five values of the sample lie at or beyond each.
+    pub(crate) fn bounds(&self) -> Option<(f64, f64)> {
+        let mut numbers = self.sampled.clone();
+        numbers.sort_by(f64::total_cmp);
+        let out = (numbers.len() / 100).max(5).min(numbers.len().saturating_sub(1) / 2);
+        Some((*numbers.get(out)?, *numbers.get(numbers.len() - 1 - out)?))
+    }
+}
+
+fn is_email(text: &str) -> bool {
+    text.split_once('@').is_some_and(|(local, host)| !local.is_empty() && host.contains('.') && !text.contains(' '))
+}
+
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &&str| part.bytes().all(|b| b.is_ascii_hexdigit());
+    matches!(parts[..], [a, b, c, d, e] if [a.len(), b.len(), c.len(), d.len(), e.len()] == [8, 4, 4, 4, 12])
+        && parts.iter().all(hex)
+}
+
+fn is_phone(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    text.starts_with('+')
+        && (8..=16).contains(&digits)
+        && text[1..].bytes().all(|b| b.is_ascii_digit() || b" -()/".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(values: &[&str]) -> FieldValues {
+        let mut column = FieldValues::new();
+        for value in values {
+            column.add(&Value::Text((*value).into()));
+        }
+        column
+    }
+
+    #[test]
+    fn kinds_follow_from_the_values() {
+        for (values, kind) in [
+            (&["", " "][..], FieldKind::Empty),
+            (&["12", "7", ""], FieldKind::Integer),
+            (&["12", "7.5"], FieldKind::Number),
+            (&["01067", "10115"], FieldKind::Code { length: 5, digits: true }),
+            (&["SW1A", "EC1A"], FieldKind::Code { length: 4, digits: false }),
+            (&["1985-03-31", "2024-01-01T10:00:00Z"], FieldKind::Date(None)),
+            (&["31/12/1985", "01/02/1990"], FieldKind::Date(Some("%d/%m/%Y"))),
+            (&["12/31/1985", "01/02/1990"], FieldKind::Date(Some("%m/%d/%Y"))),
+            (&["10.0.0.1", "2001:db8::1"], FieldKind::Ip),
+            (&["a@b.example"], FieldKind::Email),
+            (&["+49 170 1234567"], FieldKind::Phone),
+            (&["true", "FALSE"], FieldKind::Boolean),
+            (&["the patient feels well today"], FieldKind::FreeText),
+            (&["Berlin", "Rome"], FieldKind::Text),
+        ] {
+            assert_eq!(column(values).kind(), kind, "{values:?}");
+        }
+        let gaps = column(&["12", "7", ""]);
+        assert_eq!((gaps.missing, gaps.present, gaps.distinct()), (1, 2, (3, true)));
+    }
+
+    #[test]
+    fn bounds_leave_the_extremes_out() {
+        let numbers: Vec<String> = (0..1000).map(|i| i.to_string()).collect();
+        let column = column(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(column.bounds(), Some((10.0, 989.0)));
+        assert!(column.listed().is_none(), "too many to list");
+    }
+}
