@@ -177,7 +177,12 @@ fn a_report_can_be_a_page() {
     let page = desk.read("report.html");
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     for wanted in [
-        "the policy is met",
+        "The policy is met: 500 of 502 records published, ",
+        "in.jsonl, made 20",
+        // Fifty-one ages, one of them of one person.
+        "<th scope=\"row\">people alone in their class</th><td>0.2 %</td><td>0 %</td>",
+        "k-anonymity: 10",
+        "suppression: { limit: 20% }",
         "<th scope=\"row\">k-anonymity</th><td>at least 5</td>",
         "in no class that meets every criterion</td><td>1</td>",
         "unknown value in age</td><td>1</td>",
@@ -192,11 +197,21 @@ fn a_report_can_be_a_page() {
     ] {
         assert!(page.contains(wanted), "{wanted}");
     }
+    assert!(!page.contains("111"), "the age of one person");
+    let verify = |policy: &str| desk.run(&["verify", "-c", policy, "out.jsonl", "--report", "report.html"]);
+    assert!(verify("policy.yaml").expect(0).err.contains("is about this file and this policy"));
+    desk.write("other.yaml", policy("  suppression: { limit: 19% }\n"));
+    assert!(verify("other.yaml").expect(1).err.contains("is about another policy"));
+    desk.write("out.jsonl", desk.read("out.jsonl") + "\n");
+    assert!(verify("policy.yaml").expect(1).err.contains("is about another file"));
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("<link"), "nothing from elsewhere");
     desk.write("few.jsonl", jsonl(&people(3)));
     let arguments = ["anonymize", "-c", "policy.yaml", "few.jsonl", "-o", "none.jsonl", "--report", "none.html"];
     desk.run(&arguments).expect(1);
-    assert!(desk.read("none.html").contains("the policy is not met"));
+    let page = desk.read("none.html");
+    for wanted in ["The policy is not met", "Why nothing was published", "suppression: { limit: 50 % }"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
 }
 
 #[test]
@@ -228,7 +243,7 @@ fn search_tells_what_it_found() {
     let desk = Desk::new();
     desk.write("policy.yaml", policy(""));
     desk.write("in.csv", csv(',', &people(500)));
-    let mut losses = Vec::new();
+    let (mut losses, mut minimal) = (Vec::new(), Vec::new());
     for algorithm in ["optimal", "exhaustive", "bottom-up", "auto"] {
         let left =
             desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", algorithm, "--seed", "1", "--json"]);
@@ -237,8 +252,15 @@ fn search_tells_what_it_found() {
             assert!(json.get(key).is_some(), "{key} in {json}");
         }
         losses.push(json["loss"]["glm"].clone());
+        let mut nodes: Vec<String> = json["minimal"].as_array().unwrap().iter().map(ToString::to_string).collect();
+        nodes.sort();
+        minimal.push(nodes);
     }
     assert!(losses.iter().all(|loss| *loss == losses[0]), "{losses:?}");
+    assert!(minimal[1] == minimal[2] && !minimal[2].is_empty() && minimal[0].is_empty(), "{minimal:?}");
+    let text = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", "bottom-up"]).expect(0);
+    let words = "bottom-up: minimal: ";
+    assert!(text.out.contains(words), "{}", text.out);
     let all = desk.run(&["search", "-c", "policy.yaml", "in.csv", "--algorithm", "all", "--json"]).expect(0).json();
     assert!(all["searches"].as_array().unwrap().len() >= 4);
     let table = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0);
@@ -293,12 +315,16 @@ fn recodings_are_shown_side_by_side() {
             assert!(share("counts_by_one") >= share("counts_by_two"), "{one}");
             assert_eq!(useful["loss_by_attribute"].as_object().unwrap().len(), 3, "{one}");
             assert!(useful["classifier"]["published"].is_f64(), "{one}");
+            // Only classes of mixed levels overlap, so only there a reader can exclude anything.
+            let narrowed = useful["attack"]["cells_narrowed"].as_f64().unwrap();
+            assert!(narrowed <= useful["attack"]["rows_narrowed"].as_f64().unwrap(), "{one}");
+            assert!(narrowed == 0.0 || one["recoding"] == "local", "{one}");
         }
         let shown = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0).out;
         let mark = |name: &str| shown.lines().any(|line| line.trim_start().starts_with(&format!("{name} *")));
         assert!(mark(own) && shown.matches(" *").count() == 1, "{shown}");
         let levels = shown.lines().find(|line| line.starts_with("local: age "));
-        assert!(levels.is_some_and(|line| line.contains(" to ")) && shown.contains("  loss: age "), "{shown}");
+        assert!(levels.is_some_and(|line| line.contains(" at best, ")) && shown.contains("  loss: age "), "{shown}");
         assert!(shown.contains("with a label, its cuts are chosen by `cm`"), "{shown}");
     }
 }
@@ -341,7 +367,8 @@ fn reports_tell_what_a_release_is_still_good_for() {
         "counts by two attributes",
         "classifier of the label",
         "With recoding: local.",
-        "record by record",
+        "at best, ",
+        "narrowed",
     ] {
         assert!(page.contains(wanted), "{wanted}");
     }
@@ -377,7 +404,11 @@ window: { tumbling: { max_records: 0 } }
     }
     // The same messages from whatever command is given the file.
     let run = desk.run(&["run", "-c", "ten.yaml"]).expect(2);
-    assert_eq!(run.err, left.err);
+    // `validate` also says where the key is described.
+    let without: String =
+        lines.iter().map(|line| line.split(" (schemas/").next().unwrap_or(line).to_owned() + "\n").collect();
+    assert_eq!(run.err, without);
+    assert!(lines[7].ends_with("(schemas/CONFIGURATION.md#policy.suppression)"), "{}", lines[7]);
     desk.write("fine.yaml", policy(""));
     desk.run(&["validate", "-c", "fine.yaml"]).expect(0);
     let schema: Value = serde_json::from_str(&desk.run(&["schema"]).expect(0).out).unwrap();
@@ -588,6 +619,15 @@ fn the_preferred_point_is_one_that_a_person_would_take() {
         let preferred = found["front"].as_array().unwrap().iter().find(|point| point["preferred"] == true).unwrap();
         let (k, glm) = (preferred["values"]["k"].as_f64().unwrap(), preferred["values"]["glm"].as_f64().unwrap());
         assert!((5.0..100.0).contains(&k) && glm < 0.5, "{method}: k {k} at a loss of {glm}");
+        let value = |point: &Value, name: &str| point["values"][name].as_f64().unwrap();
+        let nodes = found["front"].as_array().unwrap().iter().filter(|point| value(point, "k") >= 5.0);
+        let best = nodes.map(|point| value(point, "glm")).fold(1.0, f64::min);
+        for recoding in ["subtree", "local"] {
+            let others = found["recodings"].as_array().unwrap();
+            let of = |k: u64| others.iter().find(|point| point["recoding"] == recoding && point["k"] == k).unwrap();
+            assert!([2, 5, 10, 20, 50].iter().all(|&k| value(of(k), "k") >= k as f64));
+            assert!(recoding != "local" || value(of(5), "glm") < best, "local loses more than the best node, {best}");
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use veilstream::loss::{self, Counted};
 use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::domain::DomainView;
 use veilstream::model::lattice::{Lattice, Node};
-use veilstream::model::policy::{Criterion, Distance, K, Loss};
+use veilstream::model::policy::{Criterion, Distance, Diversity, K, Loss};
 use veilstream::model::recoding::{Cut, Recoding};
 use veilstream::search::evaluator::Evaluator;
 use veilstream::search::{Algorithm, Budget, StopReason};
@@ -38,7 +38,9 @@ fn line() -> impl Strategy<Value = Line> {
 }
 
 fn sentence(says: Formula, when: Option<Formula>, damage: f64) -> Sentence {
-    Sentence { name: "s".into(), says, when, damage }
+    // What is damaging is rare in the population, too.
+    let prior = (damage > 1.0).then_some(0.3);
+    Sentence { name: "s".into(), says, when, damage, prior }
 }
 
 fn is(field: Field, values: &[&str]) -> Formula {
@@ -94,6 +96,26 @@ fn criterion() -> impl Strategy<Value = Criterion> {
             fields: if both { vec![0, 1] } else { vec![1] }
         }),
         any::<bool>().prop_map(|when| Criterion::Confidential(if when { conditional() } else { unconditional() })),
+        (0usize..2, over())
+            .prop_map(|(at, criterion)| Criterion::Over { known: vec![at], criterion: Box::new(criterion) }),
+    ]
+}
+
+/// What may be asked over some quasi-identifiers.
+fn over() -> impl Strategy<Value = Criterion> {
+    prop_oneof![
+        (1u32..7).prop_map(|k| Criterion::KAnonymity(K(k))),
+        (0usize..2, 2u32..4).prop_map(|(field, p)| Criterion::PSensitive { field, p }),
+        (0usize..2, 3u8..10, 1u32..6).prop_map(|(field, a, k)| Criterion::AlphaK {
+            field,
+            alpha: f64::from(a) / 10.0,
+            k: K(k)
+        }),
+        (0usize..2, 11u8..30).prop_map(|(field, l)| Criterion::LDiversity {
+            field,
+            l: f64::from(l) / 10.0,
+            variant: Diversity::Entropy
+        }),
     ]
 }
 
@@ -123,7 +145,7 @@ fn a_release_that_is_not_secure_enough_as_a_whole_is_refused() {
     let mut runner = TestRunner::deterministic();
     let criteria = vec![Criterion::Confidential(unconditional()), Criterion::MinSecurity(0.9)];
     let (mut refused, mut released) = (0, 0);
-    for subjects in (0..200).map(|i| i % 2 == 0) {
+    for subjects in (0..400).map(|i| i % 2 == 0) {
         let lines = prop::collection::vec(line(), 6..14).new_tree(&mut runner).unwrap().current();
         let engine = Engine::of_lines(policy(criteria.clone(), 0.0, subjects, Loss::Glm), &lines);
         let rows: Vec<usize> = (0..lines.len()).collect();

@@ -98,6 +98,45 @@ def the_summary(reader, text):
     assert sum(shown[part] for part in parts) == shown["records_in"], shown
 
 
+AROUND = """
+policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [5, 10, 20], min: 0, max: 120 } } }
+    - { name: zip, hierarchy: { prefix: { length: 5 } } }
+  keep: [score]
+  privacy: [{ k-anonymity: 5 }]
+source: { kafka: { brokers: "localhost:9092", topic: people, group: veilstream } }
+sink: { kafka: { topic: safe, transactional_id: veilstream-1 } }
+"""
+
+
+def valid(reader, text):
+    """A configuration, or a section of one."""
+    path = os.path.join(reader.folder, "valid.yaml")
+    with open(path, "w") as file:
+        file.write(text if "policy:" in text else AROUND + text)
+    checked = subprocess.run([reader.binary, "validate", "-c", path], capture_output=True, text=True, timeout=PATIENCE)
+    assert checked.returncode == 0, checked.stderr
+
+
+def nested(reader, text):
+    """A policy with paths, and the record that is shown with it: rows have the shape that is shown."""
+    shown = [json.loads(found) for found in re.findall(r"`(\{\"customer\".*?\})`", open(os.path.join(ROOT, "schemas/README.md")).read(), re.S)]
+    policy, people, safe = (os.path.join(reader.folder, name) for name in ["nested.yaml", "nested.jsonl", "nested-safe.jsonl"])
+    with open(policy, "w") as file:
+        file.write(text)
+    with open(people, "w") as file:
+        for number in range(10):
+            shown[0]["customer"]["id"] = number
+            file.write(json.dumps(shown[0]) + "\n")
+    subprocess.run([reader.binary, "anonymize", "-c", policy, people, "-o", safe], check=True, capture_output=True, timeout=PATIENCE)
+    with open(safe) as file:
+        rows = [json.loads(line) for line in file]
+    shape = lambda value: {key: shape(inner) for key, inner in value.items()} if isinstance(value, dict) else None
+    assert len(rows) == 10 and all(shape(row) == shape(shown[1]) for row in rows), rows
+    assert all(row["diagnosis"] == shown[1]["diagnosis"] for row in rows), rows
+
+
 def kafka(reader, text):
     """The service on Kafka: publishes, and ends well when it is interrupted."""
     process = reader.start(text.replace("veilstream run", 'printf "%s" "$BOOTSTRAP" > bootstrap; veilstream run'))
@@ -163,13 +202,15 @@ def benches_exist(_, text):
 
 BLOCKS = {
     "README.md": [a_picture, runs, this_test, runs, runs, runs, the_pipeline, kafka],
-    "schemas/README.md": [the_summary],
+    "schemas/README.md": [valid, valid, nested, the_summary],
     "deploy/README.md": [runs],
     "tests/README.md": [options_exist, options_exist],
     "tests/infra/README.md": [runs],
     "benches/README.md": [benches_exist, benches_exist],
     "deploy/SIZING.md": [options_exist],
     "CHANGELOG.md": [],
+    "SECURITY.md": [],
+    "schemas/CONFIGURATION.md": [],
     "THREAT_MODEL.md": [],
     "tests/mutants.md": [],
 }

@@ -48,7 +48,7 @@ fn health(value: &str) -> Formula {
 }
 
 fn sentence(says: Formula, when: Option<Formula>) -> Sentence {
-    Sentence { name: "s".into(), says, when, damage: 1.0 }
+    Sentence { name: "s".into(), says, when, damage: 1.0, prior: None }
 }
 
 /// Only u1 has this income and this health.

@@ -24,12 +24,13 @@ use veilstream::codec::Decode as _;
 use veilstream::codec::avro::container::ContainerReader;
 use veilstream::codec::avro::{Plan, parse_schema};
 use veilstream::codec::json::JsonDecoder;
+use veilstream::codec::parquet::ParquetReader;
 use veilstream::config::{Config, Purpose};
 use veilstream::kafka::progress::commit::CommitState;
 use veilstream::model::event::{Millis, RejectCode};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::schema::{Envelope, Path as FieldPath, Role, Schema};
 use veilstream::telemetry::{Telemetry, http};
 
 /// Inputs per target without a time. More: the tests take longer; fewer: outcomes of the corpus's neighbours are missed.
@@ -213,6 +214,67 @@ fn json() {
     });
 }
 
+/// Paths, and change events around them: a decoder that has learnt the shapes of all inputs so far agrees with a new one.
+#[test]
+fn nested_json() {
+    let fields = [("a.b", Role::Quasi), ("a.c.d", Role::Quasi), ("s", Role::Sensitive), ("a.c.id", Role::Subject)];
+    let plain = Schema::new(fields);
+    let mut wrapped = plain.clone();
+    wrapped.envelope = Envelope::Debezium;
+    let mut learnt = [&plain, &wrapped].map(|schema| JsonDecoder::new(schema, MAX_RECORD_BYTES));
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "null",
+        "1",
+        "\"x\"",
+        "\"a\":",
+        "\"b\":",
+        "\"c\":{",
+        "\"d\":",
+        "\"id\":",
+        "\"s\":",
+        "\"after\":{",
+        "\"payload\":{",
+        "\"op\":\"c\"",
+        "\"op\":\"d\"",
+        "\\u0061",
+        " ",
+    ];
+    fuzz("nested-json", &words, |bytes| {
+        let outcomes = [&plain, &wrapped].into_iter().zip(&mut learnt).map(|(schema, learnt)| {
+            let mut fresh = JsonDecoder::new(schema, MAX_RECORD_BYTES);
+            let read = fresh.decode(bytes);
+            assert!(learnt.decode(bytes) == read, "what was learnt makes a difference");
+            let listed = fresh.fields(bytes).len();
+            match read {
+                Ok(record) => outcome((sound(&record), listed.min(5))),
+                Err(reject) => outcome((reject.code.as_str(), reject.field)),
+            }
+        });
+        outcome(outcomes.collect::<Vec<_>>())
+    });
+}
+
+#[test]
+fn path() {
+    fuzz("path", &[".", "\"", "\"\"", "a", "é", " ", "\"a.b\"."], |bytes| {
+        let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
+        match FieldPath::parse(text) {
+            Ok(path) => {
+                assert!(FieldPath::parse(path.text()).as_ref() == Ok(&path), "written, it is another path");
+                assert!(path.names().iter().all(|name| !name.trim().is_empty()));
+                outcome(path.names().iter().map(|name| name.len().min(3)).collect::<Vec<_>>())
+            }
+            Err(error) => outcome(error.to_string()),
+        }
+    });
+}
+
 /// One of every kind of field.
 const WRITER: &str = include_str!("corpus/writer.avsc");
 
@@ -255,6 +317,33 @@ fn avro_container() {
                         read += u64::from(plan.decode(&rest[..size], MAX_RECORD_BYTES).is_ok());
                         rest = &rest[size..];
                     }
+                }
+                Ok(None) => return outcome(("end", read.min(5))),
+                Err(error) => return outcome((std::mem::discriminant(&error), read.min(5))),
+            }
+        }
+        2
+    });
+}
+
+#[test]
+fn parquet() {
+    let words = ["PAR1", "\x15\x04", "\x18\x03age", "\x15\x02", "\x00", "\x19\x1c"];
+    fuzz("parquet", &words, |bytes| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let mut reader = match ParquetReader::open(file) {
+            Ok(reader) => reader,
+            Err(error) => return outcome(std::mem::discriminant(&error)),
+        };
+        let Ok(plan) = Plan::new(&schema(), reader.schema()) else { return 1 };
+        let mut read = 0_u64;
+        // A footer may say that there are a million rows.
+        for _ in 0..1000 {
+            match reader.next_row() {
+                Ok(Some(row)) => {
+                    assert_eq!(plan.measure(&row).ok(), Some(row.len()), "a row is a datum of the file's schema");
+                    read += u64::from(plan.decode(&row, MAX_RECORD_BYTES).is_ok());
                 }
                 Ok(None) => return outcome(("end", read.min(5))),
                 Err(error) => return outcome((std::mem::discriminant(&error), read.min(5))),

@@ -77,7 +77,7 @@ fn the_console_is_sealed() {
     let (status, page) = service.get("/", &[]);
     assert!(status == 200 && page.contains("Nothing has been published yet"), "{page}");
     assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains("onclick"), "nothing inline");
-    for path in ["/", "/status.json", "/metrics"] {
+    for path in ["/", "/engine", "/status.json", "/metrics"] {
         assert_eq!(service.get(path, &[("Host", "evil.example")]).0, 403, "{path}");
     }
     for (path, part) in [("/console.css", "prefers-color-scheme"), ("/console.js", "refresh")] {
@@ -96,7 +96,13 @@ fn top_shows_what_happens() {
     let address = service.address().to_owned();
     let top = |more: &[&str]| desk.run(&[&["top", "--url", &address][..], more].concat());
     let text = top(&["--token-file", "token"]).expect(0).out;
-    for wanted in ["publishing; 1 releases", "100 published", "k-anonymity", "age"] {
+    for wanted in [
+        "Safe: the first release met the policy. 0 % left out. Age ",
+        "1 releases",
+        "100 published",
+        "k-anonymity",
+        "age",
+    ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     let json = top(&["--token-file", "token", "--json"]).expect(0).json();

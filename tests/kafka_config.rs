@@ -198,7 +198,7 @@ fn a_stop_does_not_wait_for_the_cluster() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("cannot be taken over yet")), "it waits");
+    assert!(said.any(|line| line.contains("the cluster cannot be reached; trying again")), "it waits");
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     // What it says is read to its end, so that it is not held up by us.
     said.for_each(drop);
@@ -393,7 +393,7 @@ fn the_registry_may_come_and_go() {
 
     // Output: derived from the writers of a release, wider when they are, and the same again from its id alone.
     let sink = KafkaSinkConfig {
-        cluster: Cluster { brokers: String::new(), properties: Default::default() },
+        cluster: Cluster { brokers: String::new(), properties: Default::default(), login: None },
         topic: "safe".into(),
         manifests: Some("safe-manifests".into()),
         dead_letters: Some("safe-dead-letters".into()),
@@ -403,6 +403,7 @@ fn the_registry_may_come_and_go() {
         format: MessageFormat::ConfluentAvro,
         registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
         create_topics: false,
+        audiences: Vec::new(),
     };
     runtime.block_on(async {
         let mut output = Output::new(&sink, &schema).unwrap();

@@ -1,4 +1,4 @@
-//! Local recoding through the public interface: its promises on random tables and policies, each counted again from the texts of the
+//! Local and subtree recoding through the public interface: their promises on random tables and policies, each counted again from the texts of the
 //! published rows, and the attacks of a reader who knows the schedule and the hierarchies (T31), or joins releases about returning
 //! people (T2, T3). Rates that are not zero are printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stream::{Row, classes, crossing, intersected, joined, policy, releases, town};
 use veilstream::anonymizer::{Anonymizer, Closing};
-use veilstream::encode::{Encoded, Encoder};
+use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::batch::Rows;
 use veilstream::model::confidential::{Field, Formula, Sentence};
@@ -34,6 +34,7 @@ use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
+use veilstream::usefulness::usefulness;
 use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
 
 /// A table, its policy and the number of windows that it is read in.
@@ -51,7 +52,7 @@ struct Case {
 fn criterion(sensitive: usize, kind: u8, dice: usize) -> Criterion {
     let field = dice % sensitive;
     let pick = |values: [f64; 3]| values[dice / 2 % 3];
-    match kind % 6 {
+    match kind % 7 {
         0 => Criterion::TCloseness { field, t: pick([0.3, 0.5, 0.8]), distance: Distance::Equal },
         1 => Criterion::PSensitive { field, p: 2 + dice as u32 % 2 },
         2 => Criterion::AlphaK { field, alpha: pick([0.5, 0.7, 0.9]), k: K(2 + dice as u32 % 3) },
@@ -59,10 +60,20 @@ fn criterion(sensitive: usize, kind: u8, dice: usize) -> Criterion {
             let k = K(2 + dice as u32 % 4);
             Criterion::Lkc { l: 1 + dice % 2, k, c: pick([0.6, 0.8, 1.0]), fields: vec![field] }
         }
+        4 => {
+            let k = Criterion::KAnonymity(K(3 + dice as u32 % 4));
+            Criterion::Over { known: vec![0], criterion: Box::new(k) }
+        }
         _ => {
             let says = |value: &str| Formula::In(Field::Sensitive(field), vec![value.to_owned()]);
             let when = (dice.is_multiple_of(2)).then(|| Formula::Not(Box::new(says("v1"))));
-            Criterion::Confidential(vec![Sentence { name: "s".into(), says: says("v0"), when, damage: 1.0 }])
+            Criterion::Confidential(vec![Sentence {
+                name: "s".into(),
+                says: says("v0"),
+                when,
+                damage: 1.0,
+                prior: None,
+            }])
         }
     }
 }
@@ -108,6 +119,8 @@ struct Engine<'c> {
     case: &'c Case,
     encoder: Encoder,
     anonymizer: Anonymizer,
+    /// Those of the last release.
+    dictionaries: Option<Dictionaries>,
 }
 
 fn position(line: usize) -> Position {
@@ -117,7 +130,10 @@ fn position(line: usize) -> Position {
 impl<'c> Engine<'c> {
     fn new(case: &'c Case) -> Self {
         let choice = Choice {
-            algorithm: Algorithm::Optimal,
+            algorithm: match case.policy.recoding {
+                RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+                RecodingKind::FullDomain | RecodingKind::Local => Algorithm::Optimal,
+            },
             time_budget: Duration::from_secs(3600),
             max_checks: None,
             levels: case.levels.clone(),
@@ -129,6 +145,7 @@ impl<'c> Engine<'c> {
             case,
             encoder: Encoder::new(Arc::clone(&policy)),
             anonymizer: Anonymizer::new(policy, choice, "test", 5),
+            dictionaries: None,
         }
     }
 
@@ -158,6 +175,7 @@ impl<'c> Engine<'c> {
             }
         }
         let mut window = window.close(Millis(now), CloseReason::Full, &self.encoder).unwrap();
+        self.dictionaries = Some(window.dictionaries.clone());
         if let Some(plan) = plan {
             window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
         }
@@ -213,7 +231,7 @@ fn check(case: &Case, seed: u64) -> Result<(), TestCaseError> {
     let table = &case.table;
     let (mut engine, mut twin) = (Engine::new(case), Engine::new(case));
     let size = table.lines.len().div_ceil(case.windows);
-    let (mut published, mut suppressed, mut once) = (0, 0, BTreeSet::new());
+    let (mut published, mut suppressed, mut once, mut named) = (0, 0, BTreeSet::new(), None);
     for (window, start) in (0..table.lines.len()).step_by(size).enumerate() {
         let lines: Vec<usize> = (start..(start + size).min(table.lines.len())).collect();
         let now = window as i64 * 1000;
@@ -253,6 +271,11 @@ fn check(case: &Case, seed: u64) -> Result<(), TestCaseError> {
         if rows.is_empty() {
             continue;
         }
+        // Steps that one window has to skip are tried again in the next.
+        let schedule = provenance.schedule.as_ref().map(|schedule| schedule.id.clone());
+        if case.levels == Levels::Fixed(None) {
+            prop_assert_eq!(named.get_or_insert_with(|| schedule.clone()), &schedule, "a fixed schedule moves");
+        }
         // A replay reads the records in any order, with new dictionaries, and gives the same rows.
         let mut order: Vec<usize> = (0..table.lines.len()).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -269,6 +292,12 @@ proptest! {
 
     #[test]
     fn local_releases_keep_their_promises(case in cases(), seed in any::<u64>()) {
+        check(&case, seed)?;
+    }
+
+    #[test]
+    fn subtree_releases_keep_their_promises(mut case in cases(), seed in any::<u64>()) {
+        case.policy = Arc::new(Policy { recoding: RecodingKind::Subtree, ..(*case.policy).clone() });
         check(&case, seed)?;
     }
 }
@@ -416,6 +445,39 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
         );
         assert!(found.fewer > 0, "the attack narrows nothing, so it would miss a defence that does nothing");
     }
+}
+
+#[test]
+fn the_attack_rate_of_a_report_is_that_of_the_whole_attack() {
+    let (mut narrowed, mut found) = (0, 0.0);
+    for seed in 0..4 {
+        let table = skewed(400, seed);
+        let policy = local(&table, &[Rule::K(5)], SuppressionAction::Drop, None);
+        let policy = Arc::new(Policy {
+            suppression: SuppressionLimit(0.0),
+            schema: numbered(&table),
+            unknown_value: Fallback::Suppress,
+            ..(*policy).clone()
+        });
+        let case = Case { table, policy, levels: Levels::Fixed(None), windows: 1, unknown: 16 };
+        let (table, lines) = (&case.table, (0..400).collect::<Vec<usize>>());
+        let mut engine = Engine::new(&case);
+        let release = engine.release(&lines, 0, None);
+        let row = |(labels, values): (Vec<String>, Vec<String>)| Row { labels, line: line(&values) };
+        let rows: Vec<Row> = texts(&release).into_iter().map(row).collect();
+        let whole = refine(table, &rows, &lines, &release.lineage().plan.levels, 5);
+        let rate = usefulness(&case.policy, &release, engine.dictionaries.as_ref().unwrap()).unwrap().attack;
+        // Every row is attacked, so only the tries of a value can differ, and then for the reader.
+        assert_eq!(rate.sampled, 400);
+        let share = |count: usize, all: usize| count as f64 / all as f64;
+        assert!((rate.rows - share(whole.combinations, whole.rows)).abs() < 1e-9, "{rate:?}");
+        let (cells, exact) = (share(whole.fewer, whole.cells), share(whole.one, whole.cells));
+        assert!(rate.cells >= cells - 1e-9 && rate.cells - cells < 0.01, "{rate:?}, not {cells}");
+        assert!(rate.cells_exact >= exact - 1e-9 && rate.cells_exact - exact < 0.01, "{rate:?}, not {exact}");
+        narrowed += whole.fewer;
+        found += rate.cells;
+    }
+    assert!(narrowed > 0 && found > 0.0, "the attack finds nothing, so nothing was compared");
 }
 
 #[test]

@@ -54,6 +54,7 @@ async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<V
         windows: config.windows.clone(),
         scope: config.scope,
         choice: config.choice.clone(),
+        audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
         telemetry,

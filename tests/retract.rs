@@ -91,6 +91,7 @@ async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
         windows: config.windows.clone(),
         scope: config.scope,
         choice: config.choice.clone(),
+        audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
         telemetry: Arc::clone(&telemetry),

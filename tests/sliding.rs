@@ -18,7 +18,7 @@ use veilstream::gate::{Release, verify_next};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{Fallback, Loss, Policy};
+use veilstream::model::policy::{Fallback, Loss, Policy, RecodingKind};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
@@ -248,16 +248,20 @@ fn town(records: usize, people: u16, seed: u64) -> Table {
 /// Sends every line through a sliding window. `checked`: each snapshot knows of the last one; if not, it is made as if it
 /// were the first, after the same levels.
 fn snapshots(table: &Table, rules: &[Rule], window: &SlideRules, levels: &Levels, checked: bool) -> Vec<Seen> {
-    let policy = policy(table, rules, 0.2);
-    let mut stream = Stream::new(table, &policy, window.clone());
-    let fresh = || Anonymizer::new(Arc::clone(&policy), choice(levels.clone()), "test", 5);
+    snapshots_of(table, &policy(table, rules, 0.2), window, levels, checked)
+}
+
+fn snapshots_of(table: &Table, policy: &Arc<Policy>, window: &SlideRules, levels: &Levels, checked: bool) -> Vec<Seen> {
+    let mut stream = Stream::new(table, policy, window.clone());
+    let fresh = || Anonymizer::new(Arc::clone(policy), choice(levels.clone()), "test", 5);
     let mut anonymizer = fresh();
     let mut snapshots: Vec<Seen> = Vec::new();
     for line in &table.lines {
         let Some(window) = stream.add(line, NOW) else { continue };
         if !checked {
             anonymizer = fresh();
-            anonymizer.reset(None, snapshots.last().map(|last| last.levels.as_slice()));
+            let last = snapshots.last().filter(|_| policy.recoding == RecodingKind::FullDomain);
+            anonymizer.reset(None, last.map(|last| last.levels.as_slice()));
         }
         let release = released(anonymizer.release(window).expect("narrow enough"));
         snapshots.extend(seen(&release, 1));
@@ -288,6 +292,33 @@ fn subtracting_snapshots_finds_people_without_the_check_and_none_with_it() {
 }
 
 #[test]
+fn subtracting_local_snapshots_finds_people_without_the_check_and_none_with_it() {
+    let rules = [Rule::K(3), Rule::Distinct(0, 2)];
+    let window = by_records(300, 60);
+    for seed in 0..4 {
+        let table = town(2400, 400, seed);
+        let node = policy(&table, &rules, 0.2);
+        let local = Arc::new(Policy { recoding: RecodingKind::Local, ..(*node).clone() });
+        let safe = snapshots_of(&table, &local, &window, &Levels::Fixed(None), true);
+        assert_eq!(attack(&table, &safe, &rules), <[Found; 3]>::default());
+        assert_eq!(safe.len(), 40);
+        // A record has the same labels for as long as it stays.
+        for pair in safe.windows(2) {
+            let both = pair[0].rows.iter().filter_map(|(row, labels)| Some((labels, pair[1].rows.get(row)?)));
+            assert!(both.clone().count() > 0);
+            assert!(both.into_iter().all(|(before, after)| before == after));
+        }
+        let published: BTreeSet<usize> = safe.iter().flat_map(|seen| seen.rows.keys().copied()).collect();
+        let mean = |all: &[Seen]| all.iter().map(|seen| seen.glm).sum::<f64>() / all.len() as f64;
+        let full_domain = mean(&snapshots(&table, &rules, &window, &Levels::Fixed(None), true));
+        println!("{} published, mean loss {:.3}, full-domain {full_domain:.3}", published.len(), mean(&safe));
+        assert!(published.len() > 2_300, "{} published", published.len());
+        let without = attack(&table, &snapshots_of(&table, &local, &window, &Levels::Fixed(None), false), &rules);
+        assert!(without.iter().all(|found| found.others > 50), "the attack finds only {without:?}");
+    }
+}
+
+#[test]
 fn nobody_stays_in_snapshots_for_longer_than_max_hold() {
     let table = town(3000, 400, 9);
     let window = SlideRules { max_hold: 2, ..by_records(300, 60) };
@@ -314,9 +345,11 @@ proptest! {
         time in prop::option::of((1u64..400, 1u64..5)),
         kinds in prop::collection::vec((0u8..14, 0i64..40), 120),
         levels in prop::sample::select(vec![Levels::Free, Levels::Sticky, Levels::Monotone, Levels::Fixed(None)]),
-        algorithm in prop::sample::select(vec![Algorithm::Optimal, Algorithm::SubtreeBottomUp]),
+        recoding in prop::sample::select(vec![RecodingKind::FullDomain, RecodingKind::Subtree, RecodingKind::Local]),
     ) {
-        let policy = policy(&table, &rules, limit);
+        let policy = Arc::new(Policy { recoding, ..(*policy(&table, &rules, limit)).clone() });
+        let cuts = recoding == RecodingKind::Subtree;
+        let algorithm = if cuts { Algorithm::SubtreeBottomUp } else { Algorithm::Optimal };
         let window = match time {
             None => by_records(size, size.div_ceil(share)),
             Some((slide, times)) => by_time(slide * times, slide, size),

@@ -329,7 +329,7 @@ proptest! {
         records in prop::collection::vec((0u8..3, 0..SPELLED.len(), 0usize..11), 1..40),
     ) {
         let any = |values: &[&str]| Formula::In(Field::Sensitive(0), values.iter().map(|v| (*v).to_owned()).collect());
-        let sentence = Sentence { name: "ill".into(), says: any(&["FLU", "hiv"]), when: None, damage: 1.0 };
+        let sentence = Sentence { name: "ill".into(), says: any(&["FLU", "hiv"]), when: None, damage: 1.0, prior: None };
         let policy = spelled_policy(vec![
             Criterion::KAnonymity(K(1)),
             Criterion::LDiversity { field: 0, l: 0.0, variant: Diversity::Distinct },

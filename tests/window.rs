@@ -21,6 +21,8 @@ use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
 use veilstream::window::{CloseReason, CloseRules, ClosedWindow, EventTime, Tumbling};
 
+/// An assignment.
+const EPOCH: u64 = 7;
 const HOUR: Duration = Duration::from_secs(3600);
 /// A Tuesday in 2023.
 const NOW: i64 = 1_700_000_000_000;
@@ -547,6 +549,7 @@ impl Held {
             assert!(self.stream.add(&line, None, now).is_empty());
         }
         let window = self.stream.drain(now).remove(0);
+        let window = ClosedWindow { epoch: EPOCH, ..window };
         released(self.anonymizer.release(window).expect("narrow enough"))
     }
 }
@@ -592,6 +595,7 @@ fn a_held_record_is_suppressed_after_max_hold() {
     let p = &release.manifest().provenance;
     assert_eq!((p.records_in, p.records_suppressed, p.records_held), (0, 1, 0));
     assert_eq!(finished(&release), [4]);
+    assert_eq!(release.lineage().epoch, EPOCH, "it is published in the assignment that the record was read in");
     assert!(p.offsets.is_empty(), "a reader is not told which record it was");
     assert_eq!(held.anonymizer.waiting(), 0);
 }
@@ -626,4 +630,41 @@ fn what_waits_leaves_with_its_partition() {
     let next = held.window(&[0, 0, 1, 1], NOW + 2000);
     assert_eq!(next.len(), 4);
     assert_eq!(finished(&next), [10, 11, 12, 13]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Records that are given up leave no trace: what is left is the window that never had them.
+    #[test]
+    fn a_partition_that_goes_leaves_the_window_of_the_others(
+        table in tables(1..=2, 60),
+        owners in prop::collection::vec(0u32..3, 60),
+    ) {
+        let policy = table.policy(&[Rule::K(2)], 0.5, Loss::Glm);
+        let [mut all, mut others] = [(), ()].map(|()| Stream::new(&table, &policy, by_count(1000)));
+        let mut gone = 0;
+        for (i, (line, &owner)) in table.lines.iter().zip(&owners).enumerate() {
+            let record = table.record(line);
+            for stream in [Some(&mut all), Some(&mut others).filter(|_| owner != 1)].into_iter().flatten() {
+                match i % 7 {
+                    6 => stream.tombstone(owner, (i % 3) as u8, NOW),
+                    _ => stream.add_keyed(owner, &record, Some((i % 3) as u8), None, NOW),
+                };
+            }
+            gone += usize::from(owner == 1);
+        }
+        let Stream { windows, encoder, .. } = &mut all;
+        prop_assert_eq!(windows.give_up(&BTreeSet::from([Partition(1)]), encoder).unwrap(), gone);
+        let release = |stream: &mut Stream| {
+            stream.drain(NOW).pop().map(|window| {
+                let records = (window.rows.positions().to_vec(), window.suppressed.clone());
+                let release = released(anonymizer(&policy, Levels::Free).release(window).unwrap());
+                let counts = &release.manifest().provenance;
+                let plan = &release.lineage().plan;
+                (records, plan.levels.clone(), plan.fresh.clone(), counts.records_published, counts.records_suppressed)
+            })
+        };
+        prop_assert_eq!(release(&mut all), release(&mut others));
+    }
 }

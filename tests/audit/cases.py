@@ -60,12 +60,18 @@ class Case:
 
 # Seeds from here on are cases with local recoding; a seed below means what it always meant.
 LOCAL = 1_000_000_000
+# The same once more with `k-anonymity` over some of the quasi-identifiers.
+OVER = 2 * LOCAL
 
 
 def make(seed):
     case = Maker(seed).case
-    if seed >= LOCAL:
+    if seed % OVER >= LOCAL:
         recode_locally(case)
+    if seed >= OVER and len(case.quasi) > 1:
+        rng = random.Random(seed)
+        over = rng.sample(case.quasi, rng.randint(1, len(case.quasi) - 1))
+        case.policy["privacy"].append({"k-anonymity": {"k": rng.randint(2, 12), "over": over}})
     return case
 
 
@@ -75,10 +81,6 @@ def recode_locally(case):
     if case.policy["loss"] in ("ql", "score", "entropy"):
         case.policy["loss"] = "glm"
     case.search = {"seed": case.search["seed"]}
-    if case.mode == "sliding":
-        case.mode = "tumbling"
-        sliding = case.window.pop("sliding")
-        case.window["tumbling"] = {"max_records": sliding["size"]}
 
 
 class Maker:

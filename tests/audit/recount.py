@@ -10,7 +10,7 @@ import itertools
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import hierarchies
@@ -86,7 +86,8 @@ class Criteria:
         self.sensitive = [s["name"] for s in policy.get("sensitive", [])]
         self.trees = {s["name"]: hierarchies.build(s["hierarchy"], files)
                       for s in policy.get("sensitive", []) if "hierarchy" in s}
-        self.width = len(policy["quasi_identifiers"])
+        self.quasi = [q["name"] for q in policy["quasi_identifiers"]]
+        self.width = len(self.quasi)
         self.sentences = [s for c in self.list for s in c.get("confidential", {}).get("sentences", [])]
 
     def figures(self, rows, shown=None):
@@ -97,20 +98,21 @@ class Criteria:
     def failing(self, rows):
         return [figure for figure in self.figures(rows) if not figure.holds()]
 
+    def is_vague(self, rows, said):
+        """Whether `said` is about a figure whose definition leaves room, so that another count can be right too."""
+        return any(figure.vague and figure.name in said for figure in self.figures(rows))
+
     def of(self, criterion, rows, shown):
         (kind, spec), = criterion.items()
+        over = spec.get("over") if isinstance(spec, dict) else None
+        if over:
+            known = [self.quasi.index(name) for name in over]
+            figures = self.over(kind, spec, list(classes(rows, known).values()))
+            names = ", ".join(self.quasi[at] for at in sorted(known))
+            return [replace(figure, name=f"{figure.name} over {names}") for figure in figures]
         groups = list(classes(rows).values())
-        if kind == "k-anonymity":
-            return [Figure(kind, min(map(people, groups)), spec)]
-        if kind == "l-diversity":
-            return [self.diversity(spec, groups)]
-        if kind == "p-sensitive":
-            least = min(len(histogram(g, spec["field"])) for g in groups)
-            return [Figure(f"p-sensitive/{spec['field']}", least, spec["p"])]
-        if kind == "alpha-k":
-            most = max(share(g, spec["field"]) for g in groups)
-            return [Figure("alpha-k/k", min(map(people, groups)), spec["k"]),
-                    Figure(f"alpha-k/{spec['field']}/alpha", most, spec["alpha"], at_most=True)]
+        if kind in ("k-anonymity", "l-diversity", "p-sensitive", "alpha-k"):
+            return self.over(kind, spec, groups)
         if kind == "lkc":
             return self.lkc(spec, rows)
         if kind == "t-closeness":
@@ -120,6 +122,19 @@ class Criteria:
         if kind == "min-security":
             return [self.security(spec, groups, shown)]
         raise ValueError(kind)
+
+    def over(self, kind, spec, groups):
+        """The criteria that ask of each group by itself."""
+        if kind == "k-anonymity":
+            return [Figure(kind, min(map(people, groups)), spec["k"] if isinstance(spec, dict) else spec)]
+        if kind == "l-diversity":
+            return [self.diversity(spec, groups)]
+        if kind == "p-sensitive":
+            least = min(len(histogram(g, spec["field"])) for g in groups)
+            return [Figure(f"p-sensitive/{spec['field']}", least, spec["p"])]
+        most = max(share(g, spec["field"]) for g in groups)
+        return [Figure("alpha-k/k", min(map(people, groups)), spec["k"]),
+                Figure(f"alpha-k/{spec['field']}/alpha", most, spec["alpha"], at_most=True)]
 
     @staticmethod
     def diversity(spec, groups):
@@ -140,10 +155,11 @@ class Criteria:
 
     def closeness(self, spec, groups, shown):
         name, distance = spec["field"], spec.get("distance", "equal")
-        everybody = histogram(shown, name)
+        # With `equal` no value counts as one more value; elsewhere what such a class reaches is not said.
+        counted = with_none if distance == "equal" else histogram
+        everybody = counted(shown, name)
         if distance == "equal":
-            # Whether no value has a place of its own is not said: the nearer reading counts.
-            ground = lambda a, b: equal(a, b)
+            ground = equal
         elif distance == "ordered":
             order = [canonical(v) for v in spec["order"]] if "order" in spec else None
             ground = lambda a, b: ordered(a, b, order)
@@ -151,12 +167,9 @@ class Criteria:
             ground = lambda a, b: hierarchical(a, b, self.trees[name])
         most = 0.0
         for group in groups:
-            own = histogram(group, name)
-            reached = ground(own, everybody) if own else 0.0
-            if distance == "equal":
-                reached = min(reached, equal(with_none(group, name), with_none(shown, name)))
-            most = max(most, reached)
-        none = any(row.form(name) is None for row in shown)
+            own = counted(group, name)
+            most = max(most, ground(own, everybody) if own else 0.0)
+        none = distance != "equal" and any(row.form(name) is None for row in shown)
         return Figure(f"t-closeness/{name}/{distance}", most, spec["t"], at_most=True, vague=none)
 
     def security(self, least, groups, shown):

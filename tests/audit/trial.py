@@ -99,6 +99,13 @@ class Release:
         fitting = [l for l in range(low, hierarchy.height + 1) if shown in (hierarchy.label(leaf, l), hierarchy.interval(leaf, l))]
         return fitting[0] if fitting else None
 
+    def coarsest_level(self, i, leaf, shown):
+        """The coarsest level at which a cut can show a leaf so: a label can stand on several levels of a ragged tree."""
+        if not isinstance(self.recoding[i], list) or isinstance(self.recoding[i], Mixed):
+            return self.level(i, leaf, shown)
+        hierarchy = self.trial.case.hierarchy(i)
+        return max(l for l in range(hierarchy.height + 1) if shown in (hierarchy.label(leaf, l), hierarchy.interval(leaf, l)))
+
 
 class Trial:
     """A case, its evidence, and what follows from both."""
@@ -178,7 +185,7 @@ class Trial:
     @property
     def k(self):
         privacy = self.case.policy["privacy"]
-        sizes = [c["k-anonymity"] for c in privacy if "k-anonymity" in c] + [c["alpha-k"]["k"] for c in privacy if "alpha-k" in c]
+        sizes = [c["k-anonymity"] for c in privacy if isinstance(c.get("k-anonymity"), int)] + [c["alpha-k"]["k"] for c in privacy if "alpha-k" in c]
         return max(sizes, default=1)
 
 

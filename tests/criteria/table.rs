@@ -15,7 +15,7 @@ use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{
-    Criterion, Distance, Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
+    Criterion, Distance, Diversity, Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
     SuppressionLimit,
 };
 use veilstream::model::recoding::Recoding;
@@ -193,7 +193,11 @@ fn minds(sentence: &Sentence, line: &Line) -> bool {
 /// True if the published lines satisfy the criterion, by its definition.
 pub fn satisfies(criterion: &Criterion, lines: &[(u64, &Line)], node: &Node, sentences: &[&Sentence]) -> bool {
     let all = lines.to_vec();
-    let classes = groups(lines, node, &[0, 1]);
+    let (criterion, known) = match criterion {
+        Criterion::Over { known, criterion } => (&**criterion, known.as_slice()),
+        plain => (plain, &[0, 1][..]),
+    };
+    let classes = groups(lines, node, known);
     match criterion {
         Criterion::KAnonymity(k) => classes.iter().all(|c| people(c, |_| true) >= f64::from(k.0)),
         Criterion::PSensitive { field, p } => {
@@ -221,7 +225,11 @@ pub fn satisfies(criterion: &Criterion, lines: &[(u64, &Line)], node: &Node, sen
                 .all(|(_, u)| own.iter().filter(|s| minds(s, u)).all(|s| class.iter().any(|(_, v)| !truth(&s.says, v))))
         }),
         Criterion::MinSecurity(least) => security(&classes, &all, sentences) >= *least - 1e-9,
-        Criterion::LDiversity { .. } => unreachable!(),
+        Criterion::LDiversity { field, l, variant: Diversity::Entropy } => classes.iter().all(|class| {
+            let bits: f64 = shares(class, *field).iter().filter(|s| **s > 0.0).map(|s| -s * s.ln()).sum();
+            bits >= l.ln() - 1e-9
+        }),
+        Criterion::LDiversity { .. } | Criterion::Over { .. } => unreachable!(),
     }
 }
 
@@ -323,7 +331,7 @@ fn security(classes: &[Group<'_>], all: &Group<'_>, sentences: &[&Sentence]) -> 
         for (_, (_, minded)) in &own {
             let damage: f64 = (0..sentences.len()).filter(|&s| minded[s]).map(|s| sentences[s].damage).sum();
             for s in (0..sentences.len()).filter(|&s| minded[s]) {
-                let (before, after) = (share(&release, s), share(&own, s));
+                let (before, after) = (sentences[s].prior.unwrap_or(share(&release, s)), share(&own, s));
                 if before > 0.0 && before < 1.0 && after > 0.0 {
                     risks += sentences[s].damage / damage * ((before.ln() - after.ln()) / before.ln()).max(0.0);
                 }

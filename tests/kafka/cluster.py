@@ -36,7 +36,8 @@ source:
     brokers: %(bootstrap)s
     topics: [%(source)s]
     group: %(group)s
-    properties: { session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", max.poll.interval.ms: "%(poll)d"%(extra)s }
+    rebalance: %(rebalance)s
+    properties: { %(timing)smax.poll.interval.ms: "%(poll)d"%(extra)s }
     %(more)s
 sink:
   kafka: { topic: %(sink)s, transactional_id: %(id)s, transaction_timeout: %(timeout)s%(sink_more)s }
@@ -188,8 +189,11 @@ class Instance:
         self.space, self.binary, self.number, self.port = space, binary, number, free_port()
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
-                       "sink_more": "", "end": "", "action": "drop", "scope": "instance", "time_budget": "100ms",
+                       "sink_more": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
                        "subject": "subject: user_id", "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+        # By the new group protocol the brokers decide.
+        timing = 'session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", ' % self.values
+        self.values.setdefault("timing", "" if self.values["rebalance"] == "consumer" else timing)
         tumbling = "{ tumbling: { max_records: %(window)d, max_age: %(max_age)s }, scope: %(scope)s }"
         self.values.setdefault("windows", tumbling % self.values)
         self.config = space.dir / f"instance-{number}.yaml"

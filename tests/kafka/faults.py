@@ -14,16 +14,19 @@ import io
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from collections import Counter, defaultdict
 
 import cluster as c
 import oracle
 import proxy
+import tokens
 
 STEPS = ["closed", "gated", "before-plan", "planned", "begun", "produced", "dead-letters", "flushed", "offsets-sent", "committed"]
 LONG = bool(os.environ.get("VEILSTREAM_LONG"))
@@ -169,6 +172,105 @@ def members_come_and_go(space):
     accept(space)
 
 
+def windows_stay(rebalance):
+    def scenario(space):
+        # No window closes by its age: what is counted is read once, unless a window starts over.
+        options = {"rebalance": rebalance, "window": 6000, "max_age": "600s"}
+        host = c.Instance(space, BINARY, 0, **options).start()
+        guest = c.Instance(space, BINARY, 1, **options)
+        read = lambda: host.metric("veilstream_records_read_total") or 0
+        open_now = lambda: host.metric("veilstream_window_records")
+        space.produce(BINARY, 4000)
+        c.wait_for(lambda: open_now() == 4000, 60, "the window to fill")
+        for turn in range(3):
+            before = read()
+            guest.start()
+            guest.says("partitions assigned partitions=2", times=turn + 1)
+            c.wait_for(lambda: 0 < open_now() < 4000, 60, "the records of two partitions to leave the window")
+            left = open_now()
+            time.sleep(2)  # long enough to read them all again
+            assert (read(), open_now()) == (before, left), "the window of the partitions that stay was started over"
+            guest.kill(signal.SIGKILL if turn == 1 else signal.SIGTERM)
+            c.wait_for(lambda: open_now() == 4000, 60, "the records to come back")
+            assert read() == before + 4000 - left, "more was read than what has moved"
+            say(f"{left:.0f} of 4000 records stayed, {4000 - left:.0f} moved and came back")
+        space.produce(BINARY, 2000)
+        verdict = accept(space)
+        assert verdict.figures["releases"] == 1, "the window was cut into pieces"
+
+    scenario.__name__ = f"windows_stay_{rebalance}"
+    scenario.__doc__ = f"F7: a member comes, goes and dies; open windows of the partitions that stay are kept ({rebalance})."
+    return scenario
+
+
+def come_and_go(rebalance, action, scope="instance"):
+    def scenario(space):
+        options = {"rebalance": rebalance, "action": action, "scope": scope, "max_age": "1s"}
+        host = c.Instance(space, BINARY, 0, **options).start()
+        guests = [c.Instance(space, BINARY, n, **options) for n in (1, 2)]
+        over = threading.Event()
+
+        def load():
+            while not over.is_set():
+                space.produce(BINARY, 300)
+                over.wait(0.3)
+
+        loader = threading.Thread(target=load)
+        loader.start()
+        try:
+            for turn in range(20 if LONG else 8):
+                guest = guests[turn % 2]
+                if guest.alive():
+                    how = (signal.SIGTERM, signal.SIGKILL)[turn // 2 % 2]
+                    guest.kill(how)
+                    assert how == signal.SIGKILL or guest.process.returncode == 0, f"a drain ended with {guest.process.returncode}"
+                else:
+                    assigned = guest.said().count("partitions assigned")
+                    guest.start()
+                    guest.says("partitions assigned", times=assigned + 1)
+                published = host.said().count("release published")
+                host.says("release published", times=published + 1)
+        finally:
+            over.set()
+            loader.join()
+        space.produce(BINARY, 3000)
+        say(f"the host started over {host.said().count('joined anew')} times")
+        if action == "drop":
+            accept(space)
+            return
+        c.wait_for(lambda: judge(space).missing < 200, 120, "outcomes of all but a few held records")
+        for instance in space.instances.values():
+            instance.kill(signal.SIGTERM)
+        space.settle()
+        verdict = judge(space)
+        say(verdict.text())
+        assert verdict.ok and verdict.figures["published"] > 0.8 * verdict.figures["records"]
+
+    scenario.__name__ = f"come_and_go_{rebalance}_{action}" + ("" if scope == "instance" else f"_{scope}")
+    scenario.__doc__ = f"F7: two members come, go and die under load ({rebalance}, {action}, {scope})."
+    return scenario
+
+
+def plan_beside_open_windows(space):
+    """F7: a member dies behind its plan; the one that takes its partitions over carries the plan out, and keeps its own window."""
+    options = {"rebalance": "cooperative", "action": "hold", "max_age": "600s"}
+    host = c.Instance(space, BINARY, 0, window=3000, **options).start()
+    host.says("partitions assigned partitions=4")
+    guest = c.Instance(space, BINARY, 1, window=500, **options).start(VEILSTREAM_DIE_AT="flushed:2")
+    guest.says("partitions assigned partitions=2")
+    space.produce(BINARY, 4000)
+    died(guest)
+    host.says("a release that was planned before is carried out")
+    space.produce(BINARY, 5000)
+    c.wait_for(lambda: judge(space).missing < 3000 and host.said().count("release published") > 2, 120, "outcomes")
+    host.kill(signal.SIGTERM)
+    space.settle()
+    verdict = judge(space)
+    say(verdict.text())
+    assert verdict.ok and verdict.figures["aborted copies"] > 0, "nothing was aborted: the fault did not hit"
+    assert host.said().count("partitions revoked partitions=4") <= 1, "the host has started over"
+
+
 def rebalanced_while_paused(space):
     """F7: partitions go and come back while the pipeline is full: what was paused for one assignment flows in the next."""
     paused = 'veilstream_partitions{state="paused"}'
@@ -290,6 +392,141 @@ def late_plan(_):
             say(f"the late commit was answered with {refusals.get(answer, answer)}")
         accept(space)
         assert answer in refusals
+
+
+def late_producer(_):
+    """F5: a request for the transactional id is delivered late and takes the id away from the very instance that has sent it."""
+    init_producer_id = 22
+    with proxied("late-producer") as (between, space, address):
+        between.hold(init_producer_id)
+        short = ', socket.timeout.ms: "4000"'
+        a = c.Instance(space, BINARY, 0, bootstrap=address, extra=short, session=30000).start()
+        space.produce(BINARY, 500)
+        a.says("release published")
+        assert between.request, "no request was held back"
+        space.drained()
+        between.deliver()
+        space.produce(BINARY, 500)
+        a.says("a late request of this instance has taken its transactional id")
+        a.says("release published", times=2)
+        assert a.metric("veilstream_transactional_id_taken_back_total") == 1
+        accept(space)
+        assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+
+
+def token_logins(_):
+    """Logins by token: wrong ones are told, right ones are renewed under load, over idle time and over new keys; no token is logged."""
+    server = tokens.Tokens()
+    cluster = space = None
+    try:
+        cluster = c.Cluster("fault-tokens", flags=["--oauth", server.url], settings=[
+            "listener.name.oauth.oauthbearer.connections.max.reauth.ms=8000"])
+        space = c.Space(cluster, "tokens")
+        address = cluster.env["OAUTH_BOOTSTRAP"].strip("'\"")
+
+        def instance(number, secret="${SECRET}"):
+            login = f"oauth: {{ token_endpoint: '{server.url}/token', client_id: veil, client_secret: '{secret}', scope: kafka }}"
+            return c.Instance(space, BINARY, number, bootstrap=address, more=login)
+
+        def refused(number, words, **env):
+            bad = instance(number)
+            told = subprocess.run([BINARY, "validate", "--connect", "-c", bad.config], capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, "SECRET": server.secret, **env})
+            assert told.returncode == 3 and words in told.stdout + told.stderr, f"{told.returncode}: {told.stdout} {told.stderr}"
+            return told.stdout + told.stderr
+
+        said = refused(7, "cannot be used", SECRET="wrong-secret-31")
+        assert "wrong-secret-31" not in said and server.denied, "the endpoint was not asked, or the secret is shown"
+        server.skew = -3600
+        refused(7, "cannot be used")  # expired
+        server.skew, server.audience = 0, "somebody else"
+        refused(7, "cannot be used")
+        server.audience, server.lifetime = "kafka", 10
+        right = subprocess.run([BINARY, "validate", "--connect", "-c", instance(7).config], capture_output=True, text=True, timeout=120,
+                               env={**os.environ, "SECRET": server.secret})
+        assert right.returncode == 0, right.stdout + right.stderr
+        a = instance(0).start(SECRET=server.secret, RUST_LOG="trace")
+        for turn in range(3):
+            for _ in range(4):
+                space.produce(BINARY, 500)
+                time.sleep(1)
+            server.rotate()
+            given = len(server.given)
+            c.wait_for(lambda: len(server.given) >= given + 4, 60, "tokens of the new key, for consumer and producer")
+        given = len(server.given)
+        time.sleep(25)  # idle: tokens and sessions end several times
+        assert len(server.given) >= given + 4, "tokens were not renewed while idle"
+        space.produce(BINARY, 1000)
+        a.says("release published", times=a.said().count("release published") + 1)
+        accept(space)
+        assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+        leaked = [token for token in server.given if token.split(".")[2] in a.said() or token in a.said()]
+        assert not leaked and server.secret not in a.said(), "a token or the secret is in the log"
+        say(f"{len(server.given)} tokens, {len(server.keys)} keys, none in the log")
+    finally:
+        if space:
+            space.close()
+        if cluster:
+            cluster.down()
+        server.close()
+
+
+def slow_broker(_):
+    """F5: a broker that always answers slowly costs one rebalance, not one per release."""
+    with proxied("slow") as (between, space, address):
+        a = c.Instance(space, BINARY, 0, bootstrap=address, session=30000).start()
+        space.produce(BINARY, 500)
+        a.says("release published")
+        between.set("delay", 0.6)  # in each direction
+        for turn in range(3):
+            published = a.said().count("release published")
+            space.produce(BINARY, 500)
+            a.says("release published", times=published + 1)
+        between.set("pass")
+        accept(space)
+        joined = a.said().count("the group is joined anew")
+        say(f"the group was joined anew {joined} times in {a.said().count('release published')} releases")
+        assert joined == 1
+        assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+
+
+def quick_restarts(space):
+    """F1: from the start of an instance that was killed to its first commit it takes seconds, whatever its session timeout is."""
+    options = {"session": 45000, "max_age": "1s", "timeout": "60s"}
+    both = [c.Instance(space, BINARY, n, **options).start() for n in (0, 1)]
+    over, times, turns = threading.Event(), [], random.Random(7)
+
+    def load():
+        while not over.is_set():
+            space.produce(BINARY, 150)
+            over.wait(0.3)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        both[0].says("release published")
+        both[1].says("release published")
+        for turn in range(40 if LONG else 10):
+            victim = both[turn % 2]
+            time.sleep(turns.uniform(0, 1.5))
+            if turn % 4 > 1:
+                died(victim)  # at the step that its last start was told
+            victim.kill()
+            mark = victim.said().count("release published")
+            began = time.monotonic()
+            victim.start(**({"VEILSTREAM_DIE_AT": f"{turns.choice(STEPS)}:3"} if turn % 4 < 2 else {}))
+            while victim.said().count("release published") == mark:
+                assert time.monotonic() - began < 60, "nothing was published for a minute after a restart"
+                time.sleep(0.02)
+            times.append(time.monotonic() - began)
+    finally:
+        over.set()
+        loader.join()
+    times.sort()
+    at = lambda share: times[min(len(times) - 1, int(share * len(times)))]
+    say(f"restart to first commit, of {len(times)}: {at(0.5):.1f} s in the median, {at(0.99):.1f} s at the 99th percentile, {times[-1]:.1f} s at most")
+    accept(space)
+    assert times[-1] <= 8, f"a restart took {times[-1]:.1f} s"
 
 
 def output_blocked(_):
@@ -509,9 +746,9 @@ CANDIDATES = 6
 RETURNING = f"subject: user_id\n  sequential: {{ releases: 4, candidates: {CANDIDATES} }}"
 
 
-def restarts(space, **env):
+def restarts(space, recoding="full-domain", **env):
     """People who return, in releases of one instance after the other, each of which dies at another step."""
-    a = c.Instance(space, BINARY, 0, subject=RETURNING, max_age="10m")
+    a = c.Instance(space, BINARY, 0, subject=f"{RETURNING}\n  recoding: {recoding}", max_age="10m", time_budget="1s")
     for step in ["journalled:2", "planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
         space.produce(BINARY, 2000, subjects=400)
         a.start(VEILSTREAM_DIE_AT=step, **env)
@@ -541,6 +778,14 @@ def sequential(space):
     assert fields == {"version", "release", "policy", "levels", "shown"}, fields
 
 
+def sequential_local(space):
+    """T3 with local recoding: the next instance learns the classes that were published from the journal."""
+    verdict = restarts(space, "local")
+    assert verdict.ok and verdict.missing < 500, f"{verdict.problems}"
+    assert verdict.figures["returned"] > 0 and verdict.figures["aborted copies"] > 0, "the fault did not hit"
+    assert '"classes":[' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has classes"
+
+
 def local_recoding(space):
     """Local recoding by one instance after the other, each of which dies at another step: plan and commit hold the schedule."""
     a = c.Instance(space, BINARY, 0, subject="subject: user_id\n  recoding: local", max_age="10m")
@@ -553,6 +798,49 @@ def local_recoding(space):
     accept(space, tail=499, aborted=True)
     manifests = oracle.raw(space.bootstrap, f"{space.sink}-manifests").decode()
     assert '"schedule"' in manifests and '"steps"' in manifests, "no schedule was published"
+
+
+def subtree_recoding(space):
+    """Cuts by one instance after the other, each of which dies at another step: the plan holds the cuts."""
+    a = c.Instance(space, BINARY, 0, subject="subject: user_id\n  recoding: subtree", max_age="10m",
+                   time_budget="5s")
+    for step in ["planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
+        space.produce(BINARY, 2000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    space.produce(BINARY, 1000)
+    a.start()
+    accept(space, tail=499, aborted=True)
+    manifests = oracle.raw(space.bootstrap, f"{space.sink}-manifests").decode()
+    assert '"cut"' in manifests, "no release has cuts, so no plan had to hold them"
+
+
+def audiences(space):
+    """Two audiences beside the release, while instances die: each has every row once, in the same bytes, no finer than it may be."""
+    tables = [f"{space.sink}-partner", f"{space.sink}-research"]
+    a = c.Instance(space, BINARY, 0, max_age="10m", sink_more=", create_topics: true", end=f"""audiences:
+  - {{ name: partner, topic: {tables[0]}, min_levels: {{ zip: 3 }}, drop: [diagnosis] }}
+  - {{ name: research, topic: {tables[1]}, min_levels: {{ age: 1 }} }}""")
+    for step in ["planned:2", "flushed:2", "committed:2"]:
+        space.produce(BINARY, 2000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    space.produce(BINARY, 1000)
+    a.start()
+    accept(space, tail=499, aborted=True)
+    wanted = Counter(json.loads(payload)["ts"] for _, _, _, payload in oracle.read(space.bootstrap, space.sink))
+    for table in tables:
+        rows = [json.loads(payload) for _, _, _, payload in oracle.read(space.bootstrap, table)]
+        assert Counter(row["ts"] for row in rows) == wanted, f"{table} has other rows than the release"
+        copies = defaultdict(set)
+        for _, _, headers, payload in oracle.read(space.bootstrap, table, "read_uncommitted"):
+            copies[json.loads(payload)["ts"]].add((oracle.release_of(headers), payload))
+        assert all(len(texts) == 1 for texts in copies.values()), f"{table} has two different copies of a row (I4)"
+        if table == tables[0]:
+            assert all("diagnosis" not in row and row["zip"].endswith("***") for row in rows), "partner sees too much"
+        else:
+            assert all(not row["age"].isdigit() for row in rows), "research sees single years"
+        say(f"{table}: {len(rows)} rows, {sum(map(len, copies.values()))} different physical copies")
 
 
 def control_forgetful(space):
@@ -716,10 +1004,13 @@ def control_random_id(space):
             say(f"I5 turned red, as it must: {verdict.missing} records wait behind a transaction that nobody ends")
 
 
-ALONE = [broker_loss, bad_network, late_plan, output_blocked]
-SPACES = [registry_away, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
-          members_come_and_go, rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sliding, local_recoding, control_forgetful,
+ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_logins, output_blocked]
+SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
+          members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
+          come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
+          rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
+          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, local_recoding,
+          subtree_recoding, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 

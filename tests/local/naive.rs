@@ -79,7 +79,11 @@ pub fn satisfies(criterion: &Criterion, rows: &[Member]) -> bool {
     let Some(first) = rows.first() else { return true };
     let every: Vec<usize> = (0..first.labels.len()).collect();
     let all: Vec<&Member> = rows.iter().collect();
-    let classes = groups(rows, &every);
+    let (criterion, known) = match criterion {
+        Criterion::Over { known, criterion } => (&**criterion, known),
+        plain => (plain, &every),
+    };
+    let classes = groups(rows, known);
     classes.iter().all(|class| match criterion {
         Criterion::KAnonymity(k) => people(class) >= k.0 as usize,
         Criterion::LDiversity { field, l, variant } => diverse(class, *field, *l, *variant),
@@ -92,7 +96,7 @@ pub fn satisfies(criterion: &Criterion, rows: &[Member]) -> bool {
             let minds = |row: &&&Member| sentence.when.as_ref().is_none_or(|when| is_true(when, row));
             !class.iter().any(|row| minds(&row)) || class.iter().any(|row| !is_true(&sentence.says, row))
         }),
-        Criterion::Lkc { .. } | Criterion::MinSecurity(_) => true,
+        Criterion::Lkc { .. } | Criterion::MinSecurity(_) | Criterion::Over { .. } => true,
     }) && match criterion {
         Criterion::Lkc { l, k, c, fields } => {
             let subsets = (0..1usize << every.len()).filter(|set| set.count_ones() as usize <= *l);

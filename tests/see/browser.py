@@ -1,112 +1,15 @@
-"""A real browser opens the console: headless Chromium, driven over WebDriver.
+"""A real browser opens both pages of the console, on a desk, on a phone and in the dark.
 
 Usage: browser.py BINARY [--screenshots FOLDER]
 """
 
-import base64
-import json
 import os
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 
-from service import CANARIES, POLICY, Service, free_port, wait_until
-
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--host-resolver-rules=MAP evil.example 127.0.0.1"]
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
-
-
-class Driver:
-    """chromedriver, and the sessions in it."""
-
-    def __init__(self):
-        self.port = free_port()
-        self.process = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
-        wait_until("chromedriver answers", self._up)
-
-    def _up(self):
-        try:
-            return self.call("GET", "/status")["ready"]
-        except OSError:
-            return False
-
-    def call(self, method, path, body=None):
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method,
-                                         headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=90) as answer:
-                return json.load(answer)["value"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.read().decode()[:500]}") from error
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-class Browser:
-    """One session with a profile of its own."""
-
-    def __init__(self, driver, flags=(), mobile=None, scripts=True):
-        self.driver = driver
-        self.profile = tempfile.TemporaryDirectory(prefix="veilstream-chromium-")
-        options = {"args": FLAGS + [f"--user-data-dir={self.profile.name}", "--window-size=1280,1000", *flags]}
-        if mobile:
-            options["mobileEmulation"] = {"deviceMetrics": {"width": mobile[0], "height": mobile[1], "pixelRatio": 2.0}}
-        if not scripts:
-            options["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-        self.id = driver.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.driver.call("DELETE", f"/session/{self.id}")
-        self.profile.cleanup()
-
-    def call(self, method, path, body=None):
-        return self.driver.call(method, f"/session/{self.id}{path}", body)
-
-    def open(self, url):
-        self.call("POST", "/url", {"url": url})
-
-    def run(self, script, *arguments):
-        return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
-
-    def find(self, css):
-        return [element[ELEMENT] for element in self.call("POST", "/elements", {"using": "css selector", "value": css})]
-
-    def text(self, element):
-        return self.call("GET", f"/element/{element}/text")
-
-    def visible(self, css):
-        return [element for element in self.find(css) if self.call("GET", f"/element/{element}/displayed")]
-
-    def click(self, element):
-        self.call("POST", f"/element/{element}/click", {})
-
-    def source(self):
-        return self.call("GET", "/source")
-
-    def body(self):
-        return self.text(self.find("body")[0])
-
-    def complaints(self):
-        return [entry for entry in self.call("POST", "/se/log", {"type": "browser"}) if entry["level"] in ("SEVERE", "WARNING")]
-
-    def screenshot(self, path):
-        high = self.run("return document.documentElement.scrollHeight") if path else 0
-        if path:
-            size = self.call("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": True}})
-            with open(path, "wb") as file:
-                file.write(base64.b64decode(size["data"]))
-            assert high > 0
+from chromium import ELEMENT, Browser, Driver, axe, fits, is_accessible, is_readable_by_all
+from service import CANARIES, POLICY, Service, wait_until
 
 
 def shows_the_release(browser, service):
@@ -123,25 +26,18 @@ def shows_the_release(browser, service):
     assert not browser.complaints(), browser.complaints()
 
 
-def is_readable_by_all(browser):
-    """A name and a description for every picture, a table behind it, and no name twice."""
-    wrong = browser.run("""
-        const wrong = [];
-        for (const svg of document.querySelectorAll('figure svg')) {
-            const names = (svg.getAttribute('aria-labelledby') || '').split(' ');
-            if (names.length !== 2 || !names.every((id) => document.getElementById(id)?.textContent)) wrong.push('unnamed picture');
-            const card = svg.closest('section');
-            if (!card.querySelector('table') && !card.querySelector('pre')) wrong.push('no table behind ' + names[0]);
-        }
-        const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
-        for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) wrong.push('twice: ' + id);
-        if (document.querySelectorAll('h1').length !== 1 || !document.documentElement.lang) wrong.push('h1 or lang');
-        for (const e of document.querySelectorAll('[src], link[href]'))
-            if (new URL(e.src || e.href, location).origin !== location.origin && !(e.href || '').startsWith('data:')) wrong.push('foreign: ' + e.outerHTML);
-        if (document.querySelectorAll('[style], style, script:not([src])').length) wrong.push('inline style or script');
-        return wrong;""")
-    assert not wrong, wrong
-    assert browser.run("return document.querySelectorAll('figure svg').length") >= 7
+def says_the_verdict(browser, colour):
+    """The first line says whether the releases are safe, in words and in a colour that other text does not have."""
+    verdict = browser.find("#verdict")[0]
+    said = browser.text(verdict)
+    assert said.startswith("Safe: all ") and " met the policy. " in said and " % left out. " in said and " Age " in said, said
+    assert browser.run("return getComputedStyle(arguments[0]).color", {ELEMENT: verdict}) == colour, said
+    first = browser.run("return document.querySelector('h1').getBoundingClientRect().top < arguments[0].getBoundingClientRect().top"
+                        " && arguments[0].getBoundingClientRect().bottom < document.querySelector('main').getBoundingClientRect().top",
+                        {ELEMENT: verdict})
+    assert first, "the verdict stands above everything else"
+    heads = browser.run("return [...document.querySelectorAll('main > h2')].map((h) => h.textContent)")
+    assert heads == ["What is lost", "Who is at risk", "What to change", "Releases"], heads
 
 
 def unmoved(act):
@@ -204,37 +100,79 @@ def strangers_are_refused(driver, binary, service):
         locked.end()
 
 
+FORMS = [("desktop", None, False), ("desktop-dark", None, True), ("phone", (390, 844), False), ("phone-dark", (390, 844), True)]
+
+
+def form(driver, mobile, dark):
+    """A browser in one of the forms that people read in."""
+    browser = Browser(driver, mobile=mobile, flags=["--force-dark-mode"] if dark else [])
+    browser.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
+        "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}})
+    return browser
+
+
+def every_form(driver, service, checker, shot):
+    """Both pages in every form: whole, legible, and without a violation."""
+    for name, mobile, dark in FORMS:
+        with form(driver, mobile, dark) as browser:
+            for page, path, pictures in [("console", "/", 5), ("engine", "/engine", 3)]:
+                browser.open(f"http://{service.address}{path}")
+                fits(browser)
+                colour = browser.run("return getComputedStyle(document.body).backgroundColor")
+                assert colour == ("rgb(20, 23, 28)" if dark else "rgb(251, 251, 252)"), colour
+                unmoved(lambda: is_readable_by_all(browser, pictures))
+                is_accessible(browser, checker)
+                browser.screenshot(shot(f"{page}-{name}.png"))
+            if dark and mobile:
+                browser.open(f"http://{service.address}/")
+                unmoved(lambda: says_the_verdict(browser, "rgb(108, 196, 147)"))
+
+
+def finds_its_way(browser, service):
+    """Pages, time ranges and filters are links, and each leads to a page that says where the reader is."""
+    browser.open(f"http://{service.address}/")
+    here = "return [...document.querySelectorAll('nav [aria-current]')].map((a) => a.textContent)"
+    assert browser.run(here) == ["Releases", "all", "all"], browser.run(here)
+    rows = "return document.querySelectorAll('[aria-label=Releases] tbody tr').length"
+    assert browser.run(rows) >= 4
+    browser.open(f"http://{service.address}/?since=15m&releases=unmet")
+    assert browser.run(here) == ["Releases", "15 minutes", "nothing published"], browser.run(here)
+    assert "There is no such release in this time." in browser.body()
+    browser.open(f"http://{service.address}/engine?since=1h")
+    assert browser.run(here) == ["Engine room", "1 hour"], browser.run(here)
+    heads = browser.run("return [...document.querySelectorAll('main > h2')].map((h) => h.textContent)")
+    assert heads == ["Records", "Search", "Manifests"], heads
+    assert browser.run("return document.querySelectorAll('svg circle title').length") >= 10, "nodes say what they are"
+
+
 def main(binary, screenshots):
     shot = (lambda name: os.path.join(screenshots, name)) if screenshots else (lambda name: None)
+    checker = axe()
     service, driver = Service(binary), Driver()
     try:
         headers = service.get("/")[2]
         assert "default-src 'none'" in headers["Content-Security-Policy"] and "Access-Control-Allow-Origin" not in headers
         with Browser(driver) as browser:
             browser.open(f"http://{service.address}/")
-            assert "Nothing has been published yet" in browser.body()
+            assert "Nothing has been published yet: the first window is filling." in browser.body()
+            is_accessible(browser, checker)
+            browser.screenshot(shot("console-empty.png"))
         service.send(CANARIES + service.people(3000))
         with Browser(driver) as browser:
             shows_the_release(browser, service)
-            is_readable_by_all(browser)
-            browser.screenshot(shot("desktop.png"))
+            unmoved(lambda: says_the_verdict(browser, "rgb(26, 107, 60)"))
             copies_a_point(browser, binary)
             is_silent(service, browser)
-            browser.screenshot(shot("point.png"))
-        with Browser(driver, mobile=(390, 844), flags=["--force-dark-mode"]) as browser:
-            browser.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia",
-                         "params": {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}})
-            browser.open(f"http://{service.address}/")
-            wide = browser.run("return [document.documentElement.scrollWidth, window.innerWidth]")
-            assert wide[0] <= wide[1], f"wider than a phone: {wide}"
-            dark = browser.run("return getComputedStyle(document.body).backgroundColor")
-            assert dark == "rgb(20, 23, 28)", dark
-            browser.screenshot(shot("phone-dark.png"))
+            browser.open(f"http://{service.address}/engine")
+            is_silent(service, browser)
+            finds_its_way(browser, service)
+        every_form(driver, service, checker, shot)
         with Browser(driver, scripts=False) as browser:
             browser.open(f"http://{service.address}/")
             copies_a_point(browser, binary)
         strangers_are_refused(driver, binary, service)
-        print("ok: the page in Chromium, with and without scripts, on a phone, in the dark, and closed to strangers")
+        checked = "" if checker else "; accessibility NOT checked: axe-core cannot be had here"
+        print(f"ok: the console in Chromium, with and without scripts, on a desk and a phone, light and dark, closed to strangers{checked}")
     finally:
         driver.end()
         service.end()

@@ -1,0 +1,139 @@
+//! Audiences: tables of one release at coarser levels. What they say together is no more than the release itself (T32).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod program;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use program::Desk;
+use serde_json::Value;
+
+const POLICY: &str = "policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [5, 10, 20], min: 0, max: 120 } } }
+    - { name: sex, hierarchy: trivial }
+    - { name: zip, hierarchy: { prefix: { length: 5 } } }
+    - { name: born, hierarchy: { date: [day, month, year, decade] } }
+  sensitive: [{ name: occupation }]
+  keep: [{ name: line, reviewed: true }]
+  subject: user_id
+  privacy: [{ k-anonymity: 5 }]
+  suppression: { limit: 5% }
+";
+
+const AUDIENCES: &str = "audiences:
+  - { name: partner, path: partner.jsonl, manifest: partner-manifests.jsonl, min_levels: { zip: 3, age: 1 }, drop: [occupation] }
+  - { name: research, path: research.jsonl, manifest: research-manifests.jsonl, min_levels: { born: 2 }, priorities: { zip: 5 } }
+window: { tumbling: { max_records: 1500 } }
+sink: { file: { path: all.jsonl, manifest: manifests.jsonl } }
+";
+
+/// The rows of a file by the line of the input that they were made of.
+fn rows(desk: &Desk, file: &str) -> BTreeMap<u64, Value> {
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    desk.read(file).lines().map(read).map(|row| (row["line"].as_u64().unwrap(), row)).collect()
+}
+
+/// The labels of a row, as text.
+fn labels(row: &Value) -> String {
+    ["age", "sex", "zip", "born"].map(|name| row[name].as_str().unwrap()).join("|")
+}
+
+/// The desk of a run, and the person of each line of its input.
+fn released(recoding: &str) -> (Desk, Vec<String>) {
+    let desk = Desk::new();
+    let records = desk.run(&["generate", "--records", "4500", "--seed", "3", "--format", "jsonl"]).expect(0).out;
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let people = records.iter().map(|record| record["user_id"].to_string()).collect();
+    let numbered = |(line, mut record): (usize, Value)| {
+        record["line"] = line.into();
+        format!("{record}\n")
+    };
+    let records: String = records.into_iter().enumerate().map(numbered).collect();
+    desk.write("pipeline.yaml", format!("{POLICY}  recoding: {recoding}\n{AUDIENCES}"));
+    desk.pipe(&["run", "-c", "pipeline.yaml"], records.as_bytes()).expect(0);
+    (desk, people)
+}
+
+#[test]
+fn an_audience_sees_no_level_and_no_field_that_it_may_not() {
+    for recoding in ["full-domain", "subtree", "local"] {
+        let (desk, _) = released(recoding);
+        let (all, partner, research) =
+            (rows(&desk, "all.jsonl"), rows(&desk, "partner.jsonl"), rows(&desk, "research.jsonl"));
+        assert!(!all.is_empty() && all.len() == partner.len() && all.len() == research.len(), "{recoding}");
+        for row in partner.values() {
+            assert!(row["zip"].as_str().unwrap().ends_with("***"), "{recoding}: {row}");
+            assert!(row["age"].as_str().unwrap().parse::<u32>().is_err(), "{recoding}: {row}");
+            assert!(row.get("occupation").is_none() && row.as_object().unwrap().len() == 5, "{recoding}: {row}");
+        }
+        for row in research.values() {
+            let born = row["born"].as_str().unwrap();
+            assert!(born == "*" || born.len() <= 5, "by year or decade, {recoding}: {row}");
+            assert!(row["occupation"].is_string());
+        }
+        assert!(!desk.read("partner-manifests.jsonl").contains("occupation"), "{recoding}");
+        let manifest: Value =
+            serde_json::from_str(desk.read("partner-manifests.jsonl").lines().next().unwrap()).unwrap();
+        let zip = manifest["recoding"].as_array().unwrap().iter().find(|a| a["attribute"] == "zip").unwrap();
+        assert!(zip["level"].as_u64().unwrap() >= 3 && manifest["k_achieved"].as_u64().unwrap() >= 5, "{manifest}");
+        let verified = ["verify", "-c", "pipeline.yaml", "research.jsonl", "--manifest", "research-manifests.jsonl"];
+        desk.run(&verified).expect(0);
+    }
+}
+
+/// The order of a table says nothing about a field that its readers do not see.
+#[test]
+fn the_order_of_a_table_does_not_follow_from_dropped_fields() {
+    let lines = |job: &dyn Fn(usize) -> usize| -> String {
+        let line = |i: usize| {
+            let (age, job) = (20 + i % 40, job(i) % 7);
+            format!(
+                "{{\"age\":{age},\"sex\":\"f\",\"zip\":\"10115\",\"born\":\"1980-01-01\",\"occupation\":\"job {job}\",\"line\":{i},\"user_id\":\"u{i}\"}}\n"
+            )
+        };
+        (0..400).map(line).collect()
+    };
+    let table = |input: String| {
+        let desk = Desk::new();
+        desk.write("pipeline.yaml", format!("{POLICY}{AUDIENCES}"));
+        desk.pipe(&["run", "-c", "pipeline.yaml"], input.as_bytes()).expect(0);
+        (desk.read("partner.jsonl"), desk.read("all.jsonl"))
+    };
+    let (partner, all) = table(lines(&|i| i));
+    let (same, other) = table(lines(&|i| i * 3 + 1));
+    assert!(partner.lines().count() > 300 && all != other, "the release itself shows the field");
+    assert!(partner == same, "the same rows in the same order, whatever is hidden");
+}
+
+/// T32: readers who put their tables together, and even know which rows were made of one record.
+#[test]
+fn all_audiences_together_find_no_group_below_k() {
+    for recoding in ["full-domain", "subtree", "local"] {
+        let (desk, people) = released(recoding);
+        let (partner, research) = (rows(&desk, "partner.jsonl"), rows(&desk, "research.jsonl"));
+        let mut groups: BTreeMap<(u64, String, String), BTreeSet<&str>> = BTreeMap::new();
+        for (&line, row) in &partner {
+            // Nothing is held, so a window is so many lines.
+            let group = (line / 1500, labels(row), labels(&research[&line]));
+            groups.entry(group).or_default().insert(&people[line as usize]);
+        }
+        assert!(groups.len() > 10, "{recoding}");
+        assert!(groups.values().all(|people| people.len() >= 5), "{recoding}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_place() {
+    let desk = Desk::new();
+    let wrong = AUDIENCES.replace("{ zip: 3, age: 1 }", "{ zap: 3, age: 9 }").replace("[occupation]", "[occupations]");
+    desk.write("pipeline.yaml", format!("{POLICY}{wrong}"));
+    let said = desk.run(&["validate", "-c", "pipeline.yaml"]).expect(2);
+    let said = said.out + &said.err;
+    for wanted in ["did you mean `zip`?", "levels 0 to 4", "did you mean `occupation`?"] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    desk.write("stdio.yaml", format!("{POLICY}audiences: [{{ name: a, path: a.jsonl }}]\n"));
+    let said = desk.run(&["validate", "-c", "stdio.yaml"]).expect(2);
+    assert!((said.out + &said.err).contains("audiences need places of their own"));
+}
