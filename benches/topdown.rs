@@ -29,7 +29,7 @@ use veilstream::search::aim::Scores;
 use veilstream::search::evaluator::Evaluator;
 use veilstream::search::exact::optimal::Optimal;
 use veilstream::search::greedy::subtree::SubtreeBottomUp;
-use veilstream::search::greedy::top_down::TopDown;
+use veilstream::search::greedy::top_down::{Extension, TopDown};
 use veilstream::search::{Budget, Search};
 
 fn main() {
@@ -93,7 +93,8 @@ fn top_down(name: &str, table: &Table) -> bool {
     let (all_score, all_checks) = table.with(exhaustive);
     let run = |extended: bool| {
         table.with(|evaluator| {
-            let search = TopDown { extended, ..TopDown::default() };
+            let extension = if extended { Extension::Complete } else { Extension::None };
+            let search = TopDown { extension, margin: 0 };
             let lattice = evaluator.policy().lattice();
             let outcome = search.run(&lattice, evaluator, &Budget::unlimited(), &mut ChaCha8Rng::seed_from_u64(1));
             let node = outcome.best.and_then(|best| best.recoding.node());

@@ -41,6 +41,7 @@ pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
         windows,
         scope: Scope::Instance,
         choice: Case::choice(),
+        audiences: Vec::new(),
         name: "bench".into(),
         seed: 1,
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
@@ -57,7 +58,7 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let pipeline = pipeline(case, WindowRules::Tumbling(close));
     let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
     let encoder = Box::new(JsonEncoder::new(&case.policy.schema));
-    let sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder).expect("a stream");
+    let sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder, Vec::new()).expect("a stream");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = shutdown::channel();
     let (started, busy) = (Instant::now(), ProcessTime::now());

@@ -150,7 +150,7 @@ fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
 
 fn serialize(case: &Case, release: &Release) -> Duration {
     let encoder = Box::new(JsonEncoder::new(&case.policy.schema));
-    let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder).expect("a stream");
+    let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder, Vec::new()).expect("a stream");
     timed(|| sink.write(release).expect("written")).0
 }
 

@@ -158,8 +158,11 @@ fn serialize(case: &Case, release: &Release) -> (Duration, usize) {
     let encoder = || Box::new(JsonEncoder::new(&case.policy.schema));
     let folder = tempfile::tempdir().expect("a directory");
     let rows = folder.path().join("rows.jsonl");
-    FileSink::open(&FilePaths::rows_only(&rows), encoder()).expect("a file").write(release).expect("written");
-    let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder()).expect("a stream");
+    FileSink::open(&FilePaths::rows_only(&rows), encoder(), Vec::new())
+        .expect("a file")
+        .write(release)
+        .expect("written");
+    let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder(), Vec::new()).expect("a stream");
     let write = || timed(|| sink.write(release).expect("written"));
     (shortest(RUNS, write).0, std::fs::metadata(&rows).expect("a file").len() as usize)
 }

@@ -51,7 +51,7 @@ impl Broker {
     }
 
     pub(crate) fn cluster(&self) -> Cluster {
-        Cluster { brokers: self.bootstrap.clone(), properties: Default::default() }
+        Cluster { brokers: self.bootstrap.clone(), properties: Default::default(), login: None }
     }
 
     /// A transactional producer with the service's own settings.
@@ -67,6 +67,7 @@ impl Broker {
             format: MessageFormat::Json,
             registry: None,
             create_topics: false,
+            audiences: Vec::new(),
         }
     }
 

@@ -60,6 +60,8 @@ pub(crate) fn run(broker: &Broker, records: usize, window: usize, rounds: usize)
 /// Consume, produce, commit: what any exactly-once program must at least do. From the first record on.
 fn pass_through(broker: &Broker, records: usize, window: usize, name: &str) -> Round {
     let source = KafkaSourceConfig {
+        rebalance: Default::default(),
+        member: None,
         cluster: broker.cluster(),
         topics: vec!["people".into()],
         group: format!("pass-{name}"),

@@ -4,11 +4,13 @@
 //! stand beside ours. Every figure is also a ratio to a fixed reference kernel timed in the same run; what has moved by more than
 //! [`MARGIN`] since `benches/search-baseline.json` is said at the end, and `-- --save` keeps the ratios of this run instead.
 //! The Adult data is read from `$VEILSTREAM_DATA`, or `../shared/data` beside the repository; what needs it is skipped, and
-//! says so, where it is absent. Arguments choose parts: `adult`, `ten`, `warm`, `criteria`, `growth`.
+//! says so, where it is absent. Arguments choose parts: `adult`, `cores`, `ten`, `warm`, `tumbling`, `criteria`, `growth`. `cores` is by the
+//! clock; run it under `taskset -c 0` too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "engine/baseline.rs"]
+#[path = "../engine/baseline.rs"]
 mod baseline;
+mod table;
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 use baseline::{Figure, reference, timed};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use table::{Table, Timing, folder, median, ms, timed_once};
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
@@ -51,11 +54,17 @@ fn main() {
             if asked("adult") {
                 adult(&folder, &mut figures);
             }
+            if asked("cores") {
+                cores(&folder);
+            }
             if asked("ten") {
                 ten_times(&folder, &mut figures);
             }
             if asked("warm") {
                 warm(&folder);
+            }
+            if asked("tumbling") {
+                tumbling(&folder);
             }
             if asked("criteria") {
                 criteria(&folder, &mut figures);
@@ -87,8 +96,38 @@ fn adult(folder: &std::path::Path, figures: &mut Vec<Figure>) {
         optimal.print(limit, Some((arx, target)));
         let bottom_up = table.time(&policy, Algorithm::BottomUp, 4);
         bottom_up.print(limit, None);
-        figures.extend([optimal.figure("adult", limit), bottom_up.figure("adult", limit)]);
-        println!("         bottom-up / optimal: {:.1}", bottom_up.total() / optimal.total());
+        let tabu_ga = table.time(&policy, Algorithm::TabuGa, 4);
+        tabu_ga.print(limit, None);
+        figures.extend([&optimal, &bottom_up, &tabu_ga].map(|timing| timing.figure("adult", limit)));
+        let times = |other: &Timing| other.total() / optimal.total();
+        let over = 100.0 * (tabu_ga.loss / optimal.loss - 1.0);
+        println!(
+            "         bottom-up / optimal: {:.1}, tabu-ga / optimal: {:.1}; tabu-ga loses {over:.2} % more",
+            times(&bottom_up),
+            times(&tabu_ga)
+        );
+    }
+    println!();
+}
+
+/// The searches that count many nodes at once, by the clock, on as many cores as the process may use.
+fn cores(folder: &std::path::Path) {
+    let table = Table::adult(folder, &[]);
+    let policy = table.policy_with(0.05, vec![Criterion::KAnonymity(K(5))]);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("cores: adult, 5 %, {cores} of them; the shortest of some runs by the clock, counting excluded");
+    for (algorithm, times) in [(Algorithm::Exhaustive, 2), (Algorithm::BottomUp, 8), (Algorithm::TabuGa, 8)] {
+        let search = |_| {
+            let rules = Rules::new(&policy).bind(&table.dictionaries.values());
+            let evaluator = Evaluator::new(&policy, &rules, table.count(&rules).0);
+            let (started, mut rng) = (Instant::now(), ChaCha8Rng::seed_from_u64(1));
+            let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+            (started.elapsed().as_secs_f64() * 1e3, evaluator.checks(), outcome.best.map(|best| best.recoding))
+        };
+        let runs: Vec<_> = (0..times).map(search).collect();
+        assert!(runs.iter().all(|run| (run.1, &run.2) == (runs[0].1, &runs[0].2)), "a seed gives one result");
+        let shortest = runs.iter().map(|run| run.0).fold(f64::INFINITY, f64::min);
+        println!("  {:<10} {:>6} checks  {:>8}", algorithm.as_str(), runs[0].1, ms(shortest));
     }
     println!();
 }
@@ -177,6 +216,55 @@ fn warm(folder: &std::path::Path) {
     println!();
 }
 
+/// Windows that follow one another: searched with what the last window's search left (its answer first, then the nodes that
+/// proved it), against searched afresh. Nothing is shared but that; every window is counted anew.
+fn tumbling(folder: &std::path::Path) {
+    const WINDOW: usize = 30_000;
+    let table = Table::adult(folder, &[]).redrawn(10);
+    println!("tumbling: ten windows of {WINDOW} records, k = 5; counted and searched; medians");
+    for (algorithm, limit) in [(Algorithm::Optimal, 0.01), (Algorithm::Optimal, 0.05), (Algorithm::BottomUp, 0.05)] {
+        let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
+        let rules = Rules::new(&policy);
+        let search = |window: usize, trail: Option<&Arc<Trail>>| {
+            let mut found = (None, 0);
+            let time = timed_once(|| {
+                let mut counter = counter::counter(&table.sizes, rules.counting()).expect("the keys fit");
+                counter.add(&table.rows, window * WINDOW..(window + 1) * WINDOW);
+                let evaluator = Evaluator::new(&policy, &rules, counter.last_store(&table.dictionaries.quasi));
+                let evaluator = match trail {
+                    Some(trail) => evaluator.warm(Arc::clone(trail)),
+                    None => evaluator,
+                };
+                let mut rng = ChaCha8Rng::seed_from_u64(1);
+                let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
+                found = (outcome.best.map(|best| best.recoding), evaluator.checks());
+            });
+            (time, found)
+        };
+        let trail = Arc::new(Trail::default());
+        let (mut cold, mut warm, mut checks) = (Vec::new(), Vec::new(), (0, 0));
+        for window in 0..10 {
+            let (afresh, led) = (search(window, None), search(window, Some(&trail)));
+            assert_eq!(afresh.1.0, led.1.0, "both find the same");
+            if window > 0 {
+                cold.push(afresh.0);
+                warm.push(led.0);
+                checks = (checks.0 + afresh.1.1, checks.1 + led.1.1);
+            }
+        }
+        let (cold, warm) = (median(cold), median(warm));
+        let (name, limit) = (algorithm.as_str(), limit * 100.0);
+        let (before, after) = (checks.0 / 9, checks.1 / 9);
+        println!(
+            "  {name:<9} {limit:>2.0}%: afresh {before} checks, {}; led {after} checks, {}: {:.2} of it",
+            ms(cold),
+            ms(warm),
+            warm / cold
+        );
+    }
+    println!();
+}
+
 /// Ten times the rows, a tenth of the cells redrawn from their columns.
 fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
     let once = Table::adult(folder, &[]);
@@ -252,214 +340,4 @@ fn growth() {
             100.0 * (1.0 - outcome.bound / loss),
         );
     }
-}
-
-/// Encoded rows, and the policy they were encoded by.
-struct Table {
-    policy: Policy,
-    dictionaries: Dictionaries,
-    sizes: Vec<usize>,
-    rows: Rows,
-}
-
-/// Milliseconds of CPU per run.
-struct Timing {
-    algorithm: Algorithm,
-    checks: u64,
-    count: f64,
-    search: f64,
-}
-
-impl Timing {
-    fn total(&self) -> f64 {
-        self.count + self.search
-    }
-
-    /// Milliseconds; to be divided by the reference.
-    fn figure(&self, what: &str, limit: f64) -> Figure {
-        let name = format!("{what}/{}/{:.0}%", self.algorithm.as_str(), limit * 100.0);
-        Figure { name, ratio: self.total() }
-    }
-
-    fn print(&self, limit: f64, arx: Option<(f64, f64)>) {
-        let beside = arx.map_or(String::new(), |(arx, target)| {
-            let times = arx / self.total();
-            let met = if times >= target { "met" } else { "missed" };
-            format!("{:>11}  {times:>12.0}  {target:.0} {met}", ms(arx))
-        });
-        println!(
-            "  {:>4.0}%  {:<9}  {:>6}  {:>8}  {:>8}  {:>8}{beside}",
-            limit * 100.0,
-            self.algorithm.as_str(),
-            self.checks,
-            ms(self.count),
-            ms(self.search),
-            ms(self.total())
-        );
-    }
-}
-
-impl Table {
-    fn adult(folder: &std::path::Path, sensitive: &[&str]) -> Self {
-        Self::adult_of(folder, sensitive, false)
-    }
-
-    /// The census table; if `people`, with somebody else as the subject of each record.
-    fn adult_of(folder: &std::path::Path, sensitive: &[&str], people: bool) -> Self {
-        let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
-        let mut lines = text.lines();
-        let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
-        let role = |name: &&str| if sensitive.contains(name) { Role::Sensitive } else { Role::Quasi };
-        let quasi = header.iter().filter(|name| role(name) == Role::Quasi).map(|name| {
-            let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
-            (*name, Hierarchy::parse_csv(&csv).expect("a valid hierarchy"))
-        });
-        let person = people.then_some(("person", Role::Subject));
-        let schema = Schema::new(header.iter().map(|name| (*name, role(name))).chain(person));
-        let records = lines.enumerate().map(|(i, line)| {
-            let person = people.then(|| Value::Text(i.to_string().into()));
-            line.split(';').map(|cell| Value::Text(cell.into())).chain(person).collect()
-        });
-        Self::new(schema, quasi.collect(), records)
-    }
-
-    /// Every attribute a code of `height` letters, each letter less evenly spread than the one before.
-    fn synthetic(records: usize, attributes: usize, height: usize) -> Self {
-        let names: Vec<String> = (0..attributes).map(|a| format!("q{a}")).collect();
-        let quasi = names
-            .iter()
-            .map(|n| (n.as_str(), Hierarchy::prefix(PrefixSpec::new(height as u32)).expect("valid")))
-            .collect();
-        let mut rng = ChaCha8Rng::seed_from_u64(attributes as u64);
-        let mut letter = |values: f64| char::from(b'a' + (rng.random::<f64>().powi(3) * values) as u8);
-        let rows: Vec<Vec<Value<'_>>> = (0..records)
-            .map(|_| {
-                let cell = |letter: &mut dyn FnMut(f64) -> char| (0..height).map(|_| letter(2.5)).collect::<String>();
-                (0..attributes).map(|_| Value::Text(cell(&mut letter).into())).collect()
-            })
-            .collect();
-        let schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Quasi)));
-        Self::new(schema, quasi, rows.into_iter())
-    }
-
-    fn new<'a>(schema: Schema, quasi: Vec<(&str, Hierarchy)>, records: impl Iterator<Item = Vec<Value<'a>>>) -> Self {
-        let identifier = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
-            name: name.into(),
-            weight: 1.0,
-            min_level: 0,
-            max_level: hierarchy.height(),
-            priority: 1,
-            render: Render::Label,
-            hierarchy: Arc::new(hierarchy),
-        };
-        let policy = Policy {
-            quasi: quasi.into_iter().map(identifier).collect(),
-            schema,
-            criteria: vec![Criterion::KAnonymity(K(5))],
-            suppression: SuppressionLimit(0.0),
-            action: SuppressionAction::Drop,
-            recoding: RecodingKind::FullDomain,
-            loss: Loss::Glm,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            sequential: None,
-            fingerprint: String::new(),
-        };
-        let mut encoder = Encoder::new(Arc::new(policy.clone()));
-        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        for (i, values) in records.enumerate() {
-            assert_eq!(encoder.encode(&Record { values: values.into() }, None), Encoded::Row, "record {i}");
-            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-        }
-        Self { policy, dictionaries: encoder.dictionaries(), sizes: encoder.sizes(), rows }
-    }
-
-    /// The rows so many times over, a tenth of their quasi-identifiers redrawn from their columns.
-    fn redrawn(&self, times: usize) -> Self {
-        let n = self.rows.len();
-        let mut rng = ChaCha8Rng::seed_from_u64(10);
-        let rows = Rows::new(self.policy.quasi.len(), self.policy.schema.sensitive.len());
-        let mut table = Self {
-            policy: self.policy.clone(),
-            dictionaries: self.dictionaries.clone(),
-            sizes: self.sizes.clone(),
-            rows,
-        };
-        for i in 0..times * n {
-            let mut quasi = self.rows.quasi(i % n).to_vec();
-            for (a, code) in quasi.iter_mut().enumerate() {
-                if rng.random_range(0..10) == 0 {
-                    *code = self.rows.quasi(rng.random_range(0..n))[a];
-                }
-            }
-            table.push(&quasi, self.rows.sensitive(i % n), self.rows.subject(i % n));
-        }
-        table
-    }
-
-    fn push(&mut self, quasi: &[u32], sensitive: &[u32], subject: u64) {
-        let position = Position::new(0, self.rows.len() as i64);
-        let row = Row { quasi: quasi.into(), sensitive: sensitive.into(), subject, ..Row::default() };
-        self.rows.push(position, Millis(0), &row);
-    }
-
-    fn policy_with(&self, limit: f64, criteria: Vec<Criterion>) -> Policy {
-        Policy { suppression: SuppressionLimit(limit), criteria, ..self.policy.clone() }
-    }
-
-    fn count(&self, rules: &Rules) -> (Arc<dyn FrequencySets>, usize) {
-        let mut counter = counter::counter(&self.sizes, rules.counting()).expect("the keys fit");
-        counter.add(&self.rows, 0..self.rows.len());
-        let tuples = counter.tuples();
-        // As a tumbling window is counted.
-        (counter.last_store(&self.dictionaries.quasi), tuples)
-    }
-
-    fn describe(&self) -> String {
-        let (_, tuples) = self.count(&Rules::new(&self.policy));
-        format!("{} records, {tuples} tuples, {} nodes", self.rows.len(), self.policy.lattice().size())
-    }
-
-    fn time(&self, policy: &Policy, algorithm: Algorithm, times: usize) -> Timing {
-        let rules = Rules::new(policy).bind(&self.dictionaries.values());
-        let run = |sets: Arc<dyn FrequencySets>| -> (Outcome, u64) {
-            let evaluator = Evaluator::new(policy, &rules, sets);
-            let mut rng = ChaCha8Rng::seed_from_u64(1);
-            let outcome = algorithm.search().run(&policy.lattice(), &evaluator, &Budget::unlimited(), &mut rng);
-            let checks = evaluator.checks();
-            (outcome, checks)
-        };
-        let (outcome, checks) = run(self.count(&rules).0);
-        assert_eq!(outcome.stop, StopReason::Proven);
-        // The two apart, each at its shortest.
-        let (mut count, mut search) = (f64::INFINITY, f64::INFINITY);
-        for _ in 0..times {
-            let (counting, (sets, _)) = timed(|| self.count(&rules));
-            let (searching, ran) = timed(|| run(sets));
-            black_box(ran.1);
-            count = count.min(counting.as_secs_f64() * 1e3);
-            search = search.min(searching.as_secs_f64() * 1e3);
-        }
-        Timing { algorithm, checks, count, search }
-    }
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
-}
-
-fn timed_once(work: impl FnOnce()) -> f64 {
-    timed(work).0.as_secs_f64() * 1e3
-}
-
-fn ms(milliseconds: f64) -> String {
-    if milliseconds < 100.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
-}
-
-fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
-    folder.join("adult.csv").is_file().then_some(folder)
 }
