@@ -173,8 +173,13 @@ mod tests {
     use crate::model::schema::{Role, Schema};
 
     fn manifest() -> Manifest {
-        let recoding =
-            |cut: Option<Vec<String>>| AttributeLevel { attribute: "age".into(), level: 2, finest: None, cut };
+        let recoding = |cut: Option<Vec<String>>| AttributeLevel {
+            attribute: "age".into(),
+            level: 2,
+            finest: None,
+            typical: None,
+            cut,
+        };
         Manifest {
             provenance: Provenance {
                 release_id: "g-1".into(),

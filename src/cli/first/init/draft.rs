@@ -252,12 +252,11 @@ impl PolicyDraft<'_> {
     }
 }
 
-/// A path as a configuration at `config` must write it to mean the same file.
+/// A path as a configuration at `config` must write it to mean the same file: relative to its folder if it is in there.
 pub(super) fn seen_from(config: &Path, path: &Path) -> PathBuf {
-    let beside = config.parent().is_none_or(|folder| folder.as_os_str().is_empty());
-    match beside || path.is_absolute() {
-        true => path.to_owned(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    match path.strip_prefix(config.parent().unwrap_or(Path::new(""))) {
+        Ok(inside) if !path.is_absolute() => inside.to_owned(),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
 
@@ -279,6 +278,16 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beside_the_configuration_are_named_from_there() {
+        let seen = |config: &str, path: &str| seen_from(Path::new(config), Path::new(path)).display().to_string();
+        assert_eq!(seen("p.yaml", "age.csv"), "age.csv");
+        assert_eq!(seen("p.yaml", "data/age.csv"), "data/age.csv");
+        assert_eq!(seen("data/p.yaml", "data/trees/age.csv"), "trees/age.csv");
+        assert!(seen("policies/p.yaml", "data/age.csv").ends_with("/data/age.csv"));
+        assert_eq!(seen("data/p.yaml", "/data/age.csv"), "/data/age.csv");
+    }
 
     #[test]
     fn texts_are_read_back_as_they_were() {

@@ -53,23 +53,32 @@ impl Draft {
         let level = |(attribute, &level): (usize, &u8)| {
             let (column, name) = (&self.grouping.columns[attribute], self.policy.quasi[attribute].name.to_string());
             if column.is_mixed() {
-                let (finest, coarsest) = self.level_range(attribute).unwrap_or((level, level));
-                return AttributeLevel { attribute: name, level: coarsest, finest: Some(finest), cut: None };
+                let [finest, typical, coarsest] = self.level_range(attribute).unwrap_or([level; 3]);
+                let (finest, typical) = (Some(finest), Some(typical));
+                return AttributeLevel { attribute: name, level: coarsest, finest, typical, cut: None };
             }
             let cut = column.values().map(|_| self.cut_labels(attribute));
-            AttributeLevel { attribute: name, level, finest: None, cut }
+            AttributeLevel { attribute: name, level, finest: None, typical: None, cut }
         };
         chosen.recoding.coarsest().levels().iter().enumerate().map(level).collect()
     }
 
-    /// The finest and the coarsest level of an attribute among the published rows.
-    fn level_range(&self, attribute: usize) -> Option<(u8, u8)> {
+    /// The finest level of an attribute among the published rows, that of the row in the middle, and the coarsest.
+    fn level_range(&self, attribute: usize) -> Option<[u8; 3]> {
         let column = &self.grouping.columns[attribute];
-        let mut shown = vec![false; self.grouping.numbers.count];
-        self.outcomes.published.iter().for_each(|&row| shown[self.grouping.number(row) as usize] = true);
-        let classes = (0..).zip(&shown).filter(|(_, shown)| **shown);
-        let levels = || classes.clone().map(|(class, _)| column.value(self.grouping.code(class, attribute)).level);
-        levels().min().zip(levels().max())
+        let mut rows = [0; 256];
+        for &row in &self.outcomes.published {
+            let value = column.value(self.grouping.code(self.grouping.number(row), attribute));
+            rows[usize::from(value.level)] += 1;
+        }
+        let mut left = self.outcomes.published.len().div_ceil(2);
+        let typical = (0..=u8::MAX).find(|&level| {
+            left = left.saturating_sub(rows[usize::from(level)]);
+            left == 0
+        });
+        let mut levels = (0..=u8::MAX).filter(|&level| rows[usize::from(level)] > 0);
+        let finest = levels.next()?;
+        Some([finest, typical?, levels.next_back().unwrap_or(finest)])
     }
 
     /// The schedule of a local recoding, with its steps if no manifest of this run has named it yet.

@@ -261,6 +261,9 @@ pub struct AttributeLevel {
     /// The finest level that occurs, where records have levels of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finest: Option<u8>,
+    /// The level of the row in the middle, where records have levels of their own: at least half of the rows are as fine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub typical: Option<u8>,
     /// The labels of the cut that occur in the release; those that do not would tell of records that were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Vec<String>>,
