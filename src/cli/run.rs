@@ -125,16 +125,12 @@ async fn kafka(
     meter: Arc<Meter>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
+    let session = Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter);
+    let session = Arc::new(session.sharing(sink.progress.as_deref()));
     let memory = usize::try_from(config.limits.memory.unwrap_or(DEFAULT_MEMORY) / 4).unwrap_or(usize::MAX);
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
-    let (events, consumer, left) = kafka_source::open(
-        source.named(&sink.transactional_id),
-        Arc::clone(&session),
-        schemas.clone(),
-        memory,
-        journal,
-    )?;
+    let (events, consumer, left) =
+        kafka_source::open(source.published_by(sink), Arc::clone(&session), schemas.clone(), memory, journal)?;
     let (sink, schema, shared) = (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
