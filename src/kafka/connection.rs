@@ -83,7 +83,7 @@ pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
     use RDKafkaErrorCode as Code;
     match code {
         Some(Code::SSL) => {
-            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
+            "check `tls.ca`, `tls.certificate`, the host names in `brokers`, and that no certificate has expired"
         }
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "check user name, password and mechanism under `sasl`, and that the port takes them"

@@ -109,7 +109,8 @@ impl GroupContext {
         if let Err(error) = reader(consumer).resume(&read) {
             tracing::warn!(%error, "cannot resume what is given up");
         }
-        let release = |consumer: &GroupConsumer, partitions: &TopicPartitionList| match self.rebalance.is_incremental() {
+        let release = |consumer: &GroupConsumer, partitions: &TopicPartitionList| match self.rebalance.is_incremental()
+        {
             true => consumer.incremental_unassign(partitions),
             false => consumer.unassign(),
         };

@@ -286,6 +286,8 @@ fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> Cli
     let mut client = cluster.client(&[
         // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
         ("queued.max.messages.kbytes", &kbytes),
+        // For each partition, because the client's own data about small messages is larger than they are.
+        ("queued.min.messages", &(memory / 4096).clamp(1000, 100_000).to_string()),
         ("fetch.message.max.bytes", "4194304"),
         // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
         ("topic.metadata.refresh.interval.ms", "30000"),
@@ -328,6 +330,8 @@ pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
         ("queue.buffering.max.messages", "1000000"),
+        // Waits to be sent. Larger: costs memory. Smaller: a release waits for the network.
+        ("queue.buffering.max.kbytes", "32768"),
         // Reports of success are not needed: a failed delivery fails the transaction.
         ("delivery.report.only.error", "true"),
     ]);

@@ -39,6 +39,9 @@ const LEAVE: Duration = Duration::from_secs(3);
 /// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
 const FULL: Duration = Duration::from_millis(1);
 
+/// A batch of payloads of so many bytes is full. Larger: the batches on their way hold more memory. Smaller: large records go one by one.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// The polling thread's state.
 pub(super) struct Poller {
     pub(super) config: KafkaSourceConfig,
@@ -64,6 +67,8 @@ pub(super) struct Polled {
     /// The epoch that they were polled in.
     epoch: u64,
     pub(super) events: Vec<Event>,
+    /// Those of their payloads.
+    bytes: usize,
 }
 
 /// The assignment as the pipeline knows it.
@@ -182,7 +187,7 @@ impl Poller {
         while !self.session.is_finished() {
             // Messages that are there already go into the same batch; others are not waited for.
             let mut came = self.poll(POLL)?;
-            while came && self.batch.events.len() < BATCH {
+            while came && self.batch.events.len() < BATCH && self.batch.bytes < BATCH_BYTES {
                 came = self.poll(Duration::ZERO)?;
             }
             if let Some(assigned) = self.session.take_up() {
@@ -242,13 +247,14 @@ impl Poller {
         let polled = reader.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
         let epoch = self.session.epoch();
         if self.batch.epoch != epoch {
-            self.batch = Polled { epoch, events: Vec::new() };
+            self.batch = Polled { epoch, ..Polled::default() };
             if self.session.leave() {
                 self.leave_group();
             }
         }
         match polled {
             Some(Ok(event)) => {
+                self.batch.bytes += event.as_ref().and_then(|event| event.payload.as_ref()).map_or(0, Bytes::len);
                 self.batch.events.extend(event);
                 return Ok(true);
             }
@@ -324,6 +330,7 @@ impl Poller {
     /// The events of the batch whose schema is known. Pauses the partitions of the others, and resumes those that waited.
     fn decodable(&mut self) -> Vec<Event> {
         let events = std::mem::take(&mut self.batch.events);
+        self.batch.bytes = 0;
         let Some(schemas) = &mut self.schemas else { return events };
         let sorted = schemas.sort(events);
         let (park, resume) = (self.session.topics.list(sorted.parked), self.session.topics.list(sorted.released));
