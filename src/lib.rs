@@ -79,6 +79,8 @@
 //! - *manifest*: the public description of a release. *Journal*: the operator's list of records that a release finished.
 //! - *plan*: the spans, recoding and seed of a release, committed before its first row is produced.
 //! - *replay*: making a planned release again after a crash, with the same bytes.
+//! - *progress topic*: in the output's cluster, the place of a topic of an input in another cluster: shared out by the group, without
+//!   messages.
 //! - *span*: consecutive offsets of one partition. *Runs*: a set of offsets of one partition, as spans. *Spans*: runs by
 //!   partition. *Fence*: stops the rows of a revoked partition.
 //! - *commit space*: the bytes of commit metadata that plans and waiting records must fit;

@@ -4,6 +4,7 @@
 //! their own. Data flows one way; only a stop and the pressure of full channels travel back. When a stage fails, its channel
 //! closes, the stages before it stop because their reader is gone, and the first error is the one that is reported.
 
+mod memory;
 mod search_stage;
 mod summary;
 mod window_stage;
@@ -28,6 +29,7 @@ use crate::window::{Scope, WindowRules};
 use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
+pub use memory::Memory;
 pub use summary::{PipelineError, Summary};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
@@ -52,6 +54,8 @@ pub struct Pipeline {
     pub name: String,
     /// Fixes shuffles and searches.
     pub seed: u64,
+    /// Bounds what is held.
+    pub memory: Memory,
     /// Counts and logs.
     pub telemetry: Arc<Telemetry>,
     /// The wall clock.
@@ -125,6 +129,8 @@ impl Pipeline {
                     self.telemetry.discarded(&release);
                 }
             }
+            drop(release);
+            self.memory.end();
         }
         sink.finish().await?;
         Ok(summary)

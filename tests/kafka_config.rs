@@ -147,6 +147,11 @@ fn tls_is_checked_as_configured() {
     let (certificate, key) = (&broker()["CLIENT_CERT"], &broker()["CLIENT_KEY"]);
     connects("MTLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}"));
     refused("MTLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca} }}"), "a client certificate");
+    for name in ["CLIENT_EXPIRED", "CLIENT_STRANGER"] {
+        let (certificate, key) = (&broker()[&format!("{name}_CERT")], &broker()[&format!("{name}_KEY")]);
+        let own = format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}");
+        refused("MTLS_BOOTSTRAP", &own, "`tls.certificate`");
+    }
     refused("TLS_BOOTSTRAP", "", "whether the port wants `tls`");
 }
 
@@ -198,7 +203,7 @@ fn a_stop_does_not_wait_for_the_cluster() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("the cluster cannot be reached; trying again")), "it waits");
+    assert!(said.any(|line| line.contains("the cluster at 127.0.0.1:1 cannot be reached; trying again")), "it waits");
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     // What it says is read to its end, so that it is not held up by us.
     said.for_each(drop);
@@ -237,6 +242,36 @@ fn topics_and_times_are_checked() {
     // Refused before anything connects.
     let (code, said) = validate("127.0.0.1:1", "", ", transaction_timeout: 16m");
     assert!(code == 2 && said.contains("write 15m or less"), "{said}");
+}
+
+/// Nothing spans two clusters by accident, and what the group needs in the other one is told or made.
+#[test]
+fn an_output_in_another_cluster_is_asked_for() {
+    let input = &broker()["BOOTSTRAP"];
+    let dir = dir("kafka-config-other");
+    let owner = std::process::id().to_string();
+    infra("kafka", &["up", "--dir", dir.to_str().unwrap(), "--owner", &owner]);
+    let output = names(&dir)["BOOTSTRAP"].clone();
+    let topics = ["safe", "safe-manifests", "safe-journal", "safe-dead-letters", "short-people"];
+    create(&output, &topics.map(|name| (name, [].as_slice())));
+    let elsewhere = |more: &str| format!(", brokers: '{output}'{more}");
+    let progress = |name: &str| elsewhere(&format!(", progress: {name}"));
+
+    let (code, said) = validate(input, "", &elsewhere(""));
+    assert!(code == 2 && said.contains("source and sink are two clusters"), "{code} {said}");
+    let (code, said) = with_config(&["run", "-c"], input, "", &elsewhere(""));
+    assert!(code == 2 && said.contains("source and sink are two clusters"), "{code} {said}");
+
+    assert_eq!(validate(input, "", &progress("short")).0, 0, "as many partitions as the input");
+    let (code, said) = validate(input, "", &progress("none"));
+    assert!(code == 3 && said.contains("--create --topic none-people --partitions 3"), "{code} {said}");
+    let (code, said) = validate(input, "", &progress("none, create_topics: true"));
+    assert_eq!(code, 0, "what will be made is not missing: {said}");
+    let (code, said) = with_config(&["run", "-c"], input, "", &progress("none"));
+    assert!(code == 2 && said.contains("none-people has 0 partitions"), "{code} {said}");
+    // A group of the output's cluster is not asked for in the input's.
+    let (code, said) = validate("127.0.0.1:1", "", &progress("short"));
+    assert!(code == 3 && said.contains("the cluster at 127.0.0.1:1 cannot be used"), "{code} {said}");
 }
 
 /// The first output of a new pipeline: nobody has made its topics.
@@ -402,6 +437,7 @@ fn the_registry_may_come_and_go() {
         transaction_timeout: PATIENCE,
         format: MessageFormat::ConfluentAvro,
         registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
+        progress: None,
         create_topics: false,
         audiences: Vec::new(),
     };

@@ -33,9 +33,11 @@ use crate::source::generator::{GeneratorSettings, GeneratorSource};
 use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file};
 use crate::telemetry::http;
 
-/// The default of `limits.memory`, a quarter of which is fetched ahead. Larger: more memory. Smaller: the window waits for
-/// the network.
-const DEFAULT_MEMORY: u64 = 256 << 20;
+/// The bytes of messages that are fetched ahead if there is no `limits.memory`. Larger: more memory. Smaller: the window waits for the
+/// network.
+const FETCHED_AHEAD: u64 = 64 << 20;
+/// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
+const FETCHED_PART: u64 = 8;
 /// How long leaving the group may take. Longer: an unreachable broker delays the end. Shorter: other instances wait for the
 /// session timeout although a busy broker would have answered.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -125,16 +127,12 @@ async fn kafka(
     meter: Arc<Meter>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
-    let memory = usize::try_from(config.limits.memory.unwrap_or(DEFAULT_MEMORY) / 4).unwrap_or(usize::MAX);
+    let session = Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter);
+    let session = Arc::new(session.sharing(sink.progress.as_deref()));
+    let memory = config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize;
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
-    let (events, consumer, left) = kafka_source::open(
-        source.named(&sink.transactional_id),
-        Arc::clone(&session),
-        schemas.clone(),
-        memory,
-        journal,
-    )?;
+    let (events, consumer, left) =
+        kafka_source::open(source.published_by(sink), Arc::clone(&session), schemas.clone(), memory, journal)?;
     let (sink, schema, shared) = (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {

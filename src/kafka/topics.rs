@@ -23,6 +23,12 @@ impl Topics {
         Self(topics)
     }
 
+    /// The progress topics of these: the same numbers, under names that begin with `prefix`.
+    #[must_use]
+    pub fn progress(&self, prefix: &str) -> Self {
+        Self(self.0.iter().map(|topic| format!("{prefix}-{topic}")).collect())
+    }
+
     /// The names of the topics.
     pub fn names(&self) -> Vec<&str> {
         self.0.iter().map(String::as_str).collect()
@@ -38,6 +44,15 @@ impl Topics {
     /// The numbers of the partitions in a list.
     pub fn numbers(&self, list: &TopicPartitionList) -> BTreeSet<Partition> {
         list.elements().iter().filter_map(|element| self.number(element.topic(), element.partition())).collect()
+    }
+
+    /// A list of partitions without offsets.
+    pub fn list(&self, partitions: impl IntoIterator<Item = Partition>) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for (topic, partition) in partitions.into_iter().filter_map(|partition| self.place(partition)) {
+            list.add_partition(topic, partition);
+        }
+        list
     }
 
     /// The topic and partition of a number.

@@ -137,6 +137,7 @@ impl WindowStage {
 
     /// Puts events into windows, and closes the windows that are due.
     fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, PipelineError> {
+        self.pipeline.memory.wait();
         self.windowed.read += batch.len() as u64;
         let mut taken = Taken::Yes;
         for event in batch {
@@ -253,6 +254,9 @@ impl WindowStage {
     }
 
     fn send(&self, item: SearchItem) -> Taken {
+        if matches!(item, SearchItem::Window(_)) {
+            self.pipeline.memory.begin();
+        }
         if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
     }
 
@@ -349,6 +353,7 @@ impl WindowStage {
 /// Lanes without an open window. A log that delivers records again bounds how scattered open records may be.
 fn no_windows(pipeline: &Pipeline, counting: &Arc<Counting>, rereads: bool) -> Lanes {
     let windows = Lanes::new(pipeline.windows.clone(), pipeline.scope, Arc::clone(counting));
+    let windows = pipeline.memory.share().into_iter().fold(windows, Lanes::holding);
     if rereads { windows.within(MOST_SCATTERED) } else { windows }
 }
 

@@ -75,6 +75,9 @@ pub enum SinkError {
     /// The release cannot be written in the sink's format.
     #[error(transparent)]
     Output(Box<dyn std::error::Error + Send + Sync>),
+    /// Source and sink are in two clusters, and are not configured for it.
+    #[error("{0}")]
+    TwoClusters(&'static str),
     /// A topic of the output is not there.
     #[error(
         "the topic {0} does not exist or has no partitions; create it first, or write `create_topics: true` under `sink.kafka`"

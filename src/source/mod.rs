@@ -174,6 +174,19 @@ pub enum SourceError {
         /// The name.
         id: String,
     },
+    /// A progress topic does not have the partitions of its topic of the input.
+    #[error(
+        "the progress topic {topic} has {there} partitions and its topic of the input {wanted}: make them as many, or write \
+         `create_topics: true` under `sink.kafka`"
+    )]
+    Progress {
+        /// The progress topic.
+        topic: String,
+        /// The number of its partitions.
+        there: usize,
+        /// That of the input.
+        wanted: usize,
+    },
     /// The log does not hold the next record any more.
     #[error(
         "the next record is not in the log any more ({0}): was the topic recreated? if retention has deleted it, start again, \

@@ -4,7 +4,8 @@
     tests/kafka/faults.py BINARY [NAME...]
 
 BINARY must be built with the `failpoints` feature. Scenarios that leave the brokers alone share one, each in topics of its
-own, some at a time. Controls that must turn red are part of the list: what a check has never been seen to catch, it does
+own, some at a time. Those whose names end with `_apart` have their input in another cluster than their output: the same
+scenario, judged by the same oracle. Controls that must turn red are part of the list: what a check has never been seen to catch, it does
 not check. VEILSTREAM_LONG=1 makes the slow ones longer.
 """
 
@@ -33,7 +34,7 @@ LONG = bool(os.environ.get("VEILSTREAM_LONG"))
 # Scenarios at a time. More: they wait for each other's JVMs. Fewer: they wait for their own timeouts one by one.
 AT_A_TIME = 3
 BINARY = None
-SHARED = None
+SHARED = ORIGIN = None
 OUTPUT = threading.local()
 
 
@@ -42,7 +43,7 @@ def say(*words):
 
 
 def judge(space, **options):
-    return oracle.judge(space.cluster.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2,
+    return oracle.judge(space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2, origin=space.origin.bootstrap,
                         **options)
 
 
@@ -156,8 +157,10 @@ def one_id_twice(space):
 
 def members_come_and_go(space):
     """F7: members join and leave; partitions are added."""
-    host = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
-    guest = c.Instance(space, BINARY, 1)
+    # What the input gets, the progress topics get too.
+    makes = {"sink_more": ", create_topics: true"} if space.apart else {}
+    host = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"', **makes).start()
+    guest = c.Instance(space, BINARY, 1, **makes)
     for turn in range(4):
         space.produce(BINARY, 1000)
         assigned = guest.said().count("partitions assigned")
@@ -165,7 +168,7 @@ def members_come_and_go(space):
         guest.says("partitions assigned", times=assigned + 1)
         guest.kill(signal.SIGTERM)
         assert guest.process.returncode == 0, f"a drain ended with {guest.process.returncode}"
-    space.cluster.tool("topics", "--alter", "--topic", space.source, "--partitions", "6")
+    space.origin.tool("topics", "--alter", "--topic", space.source, "--partitions", "6")
     space.partitions = 6
     space.produce(BINARY, 2000)
     host.says("partitions assigned partitions=6")
@@ -290,11 +293,11 @@ def topic_recreated(space):
     a = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
     space.produce(BINARY, 4000)
     space.drained()
-    space.cluster.tool("topics", "--delete", "--topic", space.source)
+    space.origin.tool("topics", "--delete", "--topic", space.source)
 
     def again():
         try:
-            space.cluster.tool("topics", "--create", "--topic", space.source, "--partitions", 4)
+            space.origin.tool("topics", "--create", "--topic", space.source, "--partitions", 4)
             return True
         except subprocess.SubprocessError:
             return False  # deletion takes a moment
@@ -325,7 +328,7 @@ def rebalanced_while_rereading(space):
 
 
 @contextlib.contextmanager
-def proxied(name):
+def proxied(name, origin=None):
     """A cluster that can also be reached through a proxy, and a space on it."""
     port = c.free_port()
     cluster = c.Cluster(f"fault-{name}", flags=["--proxied", port])
@@ -333,7 +336,7 @@ def proxied(name):
     try:
         host, real = cluster.env["PROXIED"].split(":")
         between = proxy.Proxy((host, int(real)), port)
-        space = c.Space(cluster, name)
+        space = c.Space(cluster, name, origin=origin)
         yield between, space, f"127.0.0.1:{port}"
     finally:
         if space:
@@ -366,10 +369,10 @@ def bad_network(_):
         assert a.process.returncode == 0, f"ended with {a.process.returncode}"
 
 
-def late_plan(_):
+def late_plan(origin):
     """F5: the commit of a plan is delivered when its release has long gone through: refused, or the release were published again."""
     offset_commit, refusals = 8, {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID"}
-    with proxied("late") as (between, space, address):
+    with proxied("late", origin) as (between, space, address):
         # The client sends the commit again when it is not answered; the session outlasts that.
         short = ', socket.timeout.ms: "4000"'
         for number, member in enumerate(("", ', group.instance.id: "veil"')):
@@ -394,10 +397,10 @@ def late_plan(_):
         assert answer in refusals
 
 
-def late_producer(_):
+def late_producer(origin):
     """F5: a request for the transactional id is delivered late and takes the id away from the very instance that has sent it."""
     init_producer_id = 22
-    with proxied("late-producer") as (between, space, address):
+    with proxied("late-producer", origin) as (between, space, address):
         between.hold(init_producer_id)
         short = ', socket.timeout.ms: "4000"'
         a = c.Instance(space, BINARY, 0, bootstrap=address, extra=short, session=30000).start()
@@ -592,7 +595,7 @@ def deleted_by_retention(space):
     spec = space.dir / "delete.json"
     parts = [{"topic": space.source, "partition": p, "offset": 2000} for p in range(4)]
     spec.write_text(json.dumps({"partitions": parts, "version": 1}))
-    space.cluster.tool("delete-records", "--offset-json-file", spec)
+    space.origin.tool("delete-records", "--offset-json-file", spec)
     a.start()
     died(a, 3)
     assert "on_gap" in a.said(), "the remedy is not named"
@@ -693,7 +696,7 @@ def held_records(space):
 def keyed(space, lines):
     """Messages of keys and values; without a value: tombstones. Without a key: anywhere."""
     text = b"".join(key.encode() + b"\t" + value + b"\n" for key, value in lines)
-    subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.source, "-K", "\t", "-Z"], input=text, check=True, timeout=60)
+    subprocess.run(["kcat", "-P", "-b", space.origin.bootstrap, "-t", space.source, "-K", "\t", "-Z"], input=text, check=True, timeout=60)
 
 
 def tombstones(space):
@@ -711,7 +714,7 @@ def tombstones(space):
     a.says("release published")
     a.kill(signal.SIGTERM)
     left = {(p, o) for p, runs in judge(space).left.items() for first, last in runs for o in range(first, last + 1)}
-    held = [json.loads(payload) for p, o, _, payload in oracle.read(space.bootstrap, space.source) if (p, o) in left]
+    held = [json.loads(payload) for p, o, _, payload in oracle.read(space.origin.bootstrap, space.source) if (p, o) in left]
     assert len(held) > 4, "too few are held to show anything"
     a.start(VEILSTREAM_DIE_AT="flushed:1")
     fresh = sent(people(300))
@@ -760,7 +763,7 @@ def restarts(space, recoding="full-domain", **env):
     space.settle()
     verdict = judge(space)
     oracle.judge_sequential(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 4,
-                            CANDIDATES)
+                            CANDIDATES, origin=space.origin.bootstrap)
     say(verdict.text())
     return verdict
 
@@ -849,7 +852,8 @@ def control_forgetful(space):
 
 
 def snapshots(space, verdict):
-    oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2)
+    oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2,
+                           origin=space.origin.bootstrap)
 
 
 def sliding(space):
@@ -894,11 +898,11 @@ def control_no_difference(space):
 # --- F4: brokers -------------------------------------------------------------------------------------------------------
 
 
-def broker_loss(_):
+def broker_loss(origin):
     """F4: each of three brokers is killed and comes back while records flow; then a rolling restart."""
     cluster = c.Cluster("fault-brokers", brokers=3)
     try:
-        space = c.Space(cluster, "brokers", partitions=6)
+        space = c.Space(cluster, "brokers", partitions=6, origin=origin)
         instances = [c.Instance(space, BINARY, number).start() for number in range(2)]
         published = lambda: sum(instance.said().count("release published") for instance in instances)
         for broker in (1, 2, 3):
@@ -912,6 +916,13 @@ def broker_loss(_):
             space.produce(BINARY, 1500)
             cluster.broker("stop", broker)
             cluster.broker("start", broker)
+        if origin:
+            before = published()
+            space.produce(BINARY, 6000)
+            c.wait_for(lambda: published() > before, 90, "a release, so that more are read when the input's broker dies")
+            origin.broker("kill", 1)
+            time.sleep(3)  # the length of the fault
+            origin.broker("start", 1)
         space.produce(BINARY, 1500)
         accept(space, 300)
         assert all(i.process.returncode == 0 for i in instances)
@@ -1004,6 +1015,16 @@ def control_random_id(space):
             say(f"I5 turned red, as it must: {verdict.missing} records wait behind a transaction that nobody ends")
 
 
+def apart(scenario):
+    def in_two_clusters(where):
+        scenario(where)
+
+    in_two_clusters.__name__ = f"{scenario.__name__}_apart"
+    in_two_clusters.__doc__ = f"{scenario.__doc__} Input and output are in two clusters."
+    in_two_clusters.apart = True
+    return in_two_clusters
+
+
 ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_logins, output_blocked]
 SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
@@ -1013,15 +1034,20 @@ SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, 
           subtree_recoding, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
+SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,
+                      plan_beside_open_windows, come_and_go("consumer", "hold"), topic_recreated, deleted_by_retention,
+                      held_records, tombstones, sequential, sliding, control_fresh_id, control_offsets_outside])
+ALONE += map(apart, [broker_loss, late_plan, late_producer])
 
 
 def play(scenario, alone=False):
     """One scenario: its name if it failed, else None. What it says is printed in one piece."""
     OUTPUT.text = io.StringIO()
     started, space, problem = time.monotonic(), None, None
+    origin = ORIGIN if hasattr(scenario, "apart") else None
     try:
-        space = None if alone else c.Space(SHARED, scenario.__name__.replace("_", "-"))
-        scenario(space)
+        space = None if alone else c.Space(SHARED, scenario.__name__.replace("_", "-"), origin=origin)
+        scenario(origin if alone else space)
     except Exception as error:  # a check that breaks is a check that failed
         problem = f"{type(error).__name__}: {error}"
         if isinstance(error, subprocess.CalledProcessError):
@@ -1039,7 +1065,7 @@ def play(scenario, alone=False):
 
 
 def main():
-    global BINARY, SHARED
+    global BINARY, SHARED, ORIGIN
     BINARY = str(pathlib.Path(sys.argv[1]).resolve())
     wanted = sys.argv[2:]
     chosen = [[s for s in group if not wanted or s.__name__ in wanted] for group in (SPACES, ALONE)]
@@ -1047,14 +1073,18 @@ def main():
         print("no such scenario; there are: " + ", ".join(s.__name__ for s in SPACES + ALONE))
         return 2
     results = []
-    if chosen[0]:
-        SHARED = c.Cluster("faults")
-        try:
+    try:
+        if any(hasattr(scenario, "apart") for group in chosen for scenario in group):
+            ORIGIN = c.Cluster("faults-origin")
+        if chosen[0]:
+            SHARED = c.Cluster("faults")
             with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
                 results += pool.map(play, chosen[0])
-        finally:
             SHARED.down()
-    results += [play(scenario, alone=True) for scenario in chosen[1]]
+        results += [play(scenario, alone=True) for scenario in chosen[1]]
+    finally:
+        for cluster in filter(None, (SHARED, ORIGIN)):
+            cluster.down()
     failed = [name for name in results if name]
     print(f"{len(results) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}")
     return 1 if failed else 0

@@ -134,14 +134,16 @@ def judge_manifests(verdict, bootstrap, output, published):
             verdict.fail("I7", f"release {name}: a loss has more than three digits")
 
 
-def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
+def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None):
+    """`origin`: the cluster of the input, if it is another one."""
     verdict = Verdict()
+    origin = origin or bootstrap
     inputs = {}
     offsets = defaultdict(set)
     if opaque:
-        for partition, offset in offsets_of(bootstrap, source):
+        for partition, offset in offsets_of(origin, source):
             offsets[partition].add(offset)
-    for partition, offset, _, payload in [] if opaque else read(bootstrap, source):
+    for partition, offset, _, payload in [] if opaque else read(origin, source):
         offsets[partition].add(offset)
         try:
             record = json.loads(payload)
@@ -203,11 +205,11 @@ def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", 
 
 
 def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, releases, candidates, subject="user_id",
-                     key="ts"):
+                     key="ts", origin=None):
     """I3, for a reader who finds somebody in several of the last releases and intersects the values of their classes. The
     releases are in the order of their manifests: one instance at a time, one partition of manifests."""
     who = {}
-    for _, _, _, payload in read(bootstrap, source):
+    for _, _, _, payload in read(origin or bootstrap, source):
         record = json.loads(payload)
         who[record[key]] = record[subject]
     classes = defaultdict(lambda: defaultdict(list))
@@ -233,13 +235,13 @@ def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, relea
     verdict.figures["returned"] = returned
 
 
-def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts"):
+def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", origin=None):
     """The statements for a sliding window, where a record may be in many snapshots: in each once, and if all snapshots are put side
     by side, record by record, every group that can be told apart has at least k people and l values. Snapshots are in the order of
     the journal: one instance at a time."""
     inputs = {}
     offsets = defaultdict(set)
-    for partition, offset, _, payload in read(bootstrap, source):
+    for partition, offset, _, payload in read(origin or bootstrap, source):
         offsets[partition].add(offset)
         record = json.loads(payload)
         inputs[record[key]] = record

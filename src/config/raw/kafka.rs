@@ -67,14 +67,19 @@ pub(crate) enum RawEnvelope {
     Debezium,
 }
 
-/// Topics to write, each release in one transaction together with the offsets that it finishes; so the cluster is the
-/// source's.
+/// Topics to write, each release in one transaction together with the offsets that it finishes.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["topic"], "x-section" = true))]
 pub(crate) struct RawKafkaSink {
-    /// Other addresses of the source's cluster. Default: the source's. A transaction cannot span two clusters.
+    /// Other addresses of the source's cluster, or with `progress` another cluster. Default: the source's.
     pub brokers: Option<RawBrokers>,
+    /// Where the output is in another cluster than the input: the first part of the names of the progress topics there. For each topic
+    /// of the input there is one, `NAME-TOPIC`, with as many partitions and without messages. The group shares them out and keeps
+    /// its offsets for them, so that offsets and rows are one transaction in the output's cluster; the input's cluster knows no
+    /// group. Of `tls`, `sasl`, `oauth`, `aws` and `properties` the sink then takes nothing over from the source. Delete them with the
+    /// input's topic if you make that anew. Default: none, input and output are in one cluster.
+    pub progress: Option<String>,
     /// Where the rows go.
     pub topic: Option<String>,
     /// Where the release manifests go, or `none`. Default: the topic's name and `-manifests`.
@@ -96,7 +101,7 @@ pub(crate) struct RawKafkaSink {
     /// How messages are encoded. Default: as in the source.
     pub format: Option<RawMessageFormat>,
     /// Makes topics of the output that are missing when the service starts: rows with as many partitions as the input has, the
-    /// others with one, and as many replicas as the brokers' default. Topics of the input are never made. Default: false, a
+    /// others with one, and as many replicas as the brokers' default. Progress topics also grow with the input. Topics of the input are never made. Default: false, a
     /// missing topic ends the start with an error.
     pub create_topics: bool,
     /// With `format: confluent-avro`: where the output's schema is registered, under the topic's name and `-value`.

@@ -299,7 +299,9 @@ pub(crate) struct RawHttp {
 pub(crate) struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
-    /// With Kafka: a quarter of it, from 1MiB to 1GiB, may hold messages that were fetched and wait for a window; at that much
-    /// fetching pauses. What windows hold is bounded by `max_records`. Default: 256MiB.
+    /// How much memory the process may have resident: windows, waiting records, frequency sets and queues together. At 60% of it
+    /// reading pauses (with Kafka: the partitions) until releases under way are published. A window whose rows reach a 16th of it closes
+    /// early, a sliding one lets its oldest rows leave before their time, and of waiting records beyond as much the oldest are suppressed.
+    /// At least 64MiB; write what the container gets. Default: no bound but `max_records` and 64MiB of fetched messages.
     pub memory: Option<RawSize>,
 }

@@ -1,6 +1,6 @@
 //! `source.kafka` and `sink.kafka`: checks their sense, also together, and builds the client settings.
 //!
-//! Offsets and rows are committed in one transaction, so the two sides are on one cluster and go together.
+//! Offsets and rows are committed in one transaction, so the two sides go together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,6 +98,7 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         on_gap: raw.on_gap,
         rebalance: rebalance(raw, at, around),
         member: None,
+        progress: None,
     })
 }
 
@@ -130,9 +131,12 @@ pub(super) fn sink(
         ("dead_letters", dead_letters.as_deref()),
         ("journal", journal.as_deref()),
     ];
-    different_topics(&outputs, at, source);
+    // In another cluster the names are others' names.
+    let beside_input = source.filter(|_| raw.progress.is_none());
+    different_topics(&outputs, at, beside_input);
     let audiences = audience::topics(around.audiences.0, around.audiences.1, around.audiences_at());
-    different_audiences(&audiences, &outputs, around.audiences_at(), source);
+    different_audiences(&audiences, &outputs, around.audiences_at(), beside_input);
+    let progress = progress(raw, at, source, &outputs);
     let format = sink_format(raw, at, source, around);
     let registry = sink_registry(raw, at, source, format.as_ref());
     let timeout = transaction_timeout(raw, at, around);
@@ -147,9 +151,32 @@ pub(super) fn sink(
         transaction_timeout: timeout,
         format: format?,
         registry,
+        progress,
         create_topics: raw.create_topics,
         audiences,
     })
+}
+
+/// The first part of the names of the progress topics, where the output is in another cluster.
+fn progress(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    outputs: &[(&str, Option<&str>)],
+) -> Option<String> {
+    let prefix = raw.progress.as_deref().filter(|prefix| legal_topic(prefix, "progress", at))?;
+    if raw.brokers.is_none() && !at.lost("brokers") {
+        at.key("progress")
+            .refuse("`progress` is for an output in another cluster: add its `brokers`, or remove `progress`");
+    }
+    let names: Vec<String> = source?.topics.iter().map(|topic| format!("{prefix}-{topic}")).collect();
+    for (key, name) in outputs {
+        if names.iter().any(|progress| Some(progress.as_str()) == *name) {
+            at.key("progress")
+                .refuse(format!("a progress topic would be the same topic as `{key}`: write another one"));
+        }
+    }
+    names.iter().all(|name| legal_topic(name, "progress", at)).then(|| prefix.to_owned())
 }
 
 /// The cluster of the output: as in the source, but for what is written here.
@@ -163,9 +190,11 @@ fn sink_cluster(
         Some(raw) => brokers(raw, at.key("brokers")),
         None => source.map(|s| s.cluster.brokers.clone()),
     };
-    let inherited = source.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
+    // Another cluster must not be shown the secrets of the first.
+    let like = source.filter(|_| raw.progress.is_none());
+    let inherited = like.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
     let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
-    let login = logins.build(source.and_then(|s| s.cluster.login.clone()), at, around.base);
+    let login = logins.build(like.and_then(|s| s.cluster.login.clone()), at, around.base);
     if raw.create_topics && login.is_some() {
         at.key("create_topics").refuse(
             "topics cannot be made by a client that logs in by token: create them yourself, and remove `create_topics`",

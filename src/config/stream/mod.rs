@@ -32,6 +32,8 @@ pub(super) use self::window::{check_sliding, event_time_field, levels, max_recor
 
 /// As in the project's examples and dashboards.
 const DEFAULT_PORT: u16 = 9464;
+/// Less leaves no room for windows beside the program and its clients.
+const MIN_MEMORY: u64 = 64 << 20;
 /// Enough people that windows of the default size hold classes of many different subjects.
 const DEFAULT_SUBJECTS: u64 = 10_000;
 
@@ -235,7 +237,12 @@ pub(super) fn limits(raw: &RawLimits, at: At<'_>) -> LimitsConfig {
     LimitsConfig {
         max_record_bytes: positive("max_record_bytes", raw.max_record_bytes.map(|s| s.0))
             .unwrap_or(DEFAULT_MAX_RECORD_BYTES as u64),
-        memory: positive("memory", raw.memory.map(|s| s.0)),
+        memory: raw.memory.map(|size| size.0).inspect(|&size| {
+            if size < MIN_MEMORY {
+                at.key("memory")
+                    .refuse("`memory` is less than the process needs without a record: write 64MiB or more");
+            }
+        }),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Kafka sections: what ten lines give, what is refused, and that no secret is ever shown.
 
 use super::*;
-use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+use crate::kafka::client::{
+    KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, journal_consumer, producer,
+    record_consumer,
+};
 
 const SOURCE: &str = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\n";
 const SINK: &str = "sink: { kafka: { topic: safe } }\n";
@@ -240,16 +243,64 @@ fn keys_and_logins_are_whole() {
 }
 
 #[test]
+fn an_output_in_another_cluster_takes_the_group_along_and_no_secret() {
+    let yaml = policy(
+        "source:
+  kafka:
+    brokers: in:9092
+    topics: [safe, people]
+    group: g
+    sasl: { mechanism: plain, username: u, password: '${SECRET}' }
+    properties: { session.timeout.ms: 7000, max.poll.interval.ms: 70000, fetch.wait.max.ms: 50, socket.timeout.ms: 12000 }
+sink:
+  kafka:
+    brokers: out:9092
+    topic: safe
+    progress: mark
+    transactional_id: veil-1
+    properties: { socket.timeout.ms: 13000 }
+",
+    );
+    let (source, sink) = kafka(&yaml);
+    let source = source.published_by(&sink);
+    let (group, records) = (group_consumer(&source, 0), record_consumer(&source, 0));
+    for (name, of_group, of_records) in [
+        ("bootstrap.servers", Some("out:9092"), Some("in:9092")),
+        ("group.instance.id", Some("veil-1"), None),
+        ("session.timeout.ms", Some("7000"), Some("7000")),
+        ("max.poll.interval.ms", Some("70000"), Some("70000")),
+        ("socket.timeout.ms", Some("13000"), Some("12000")),
+        ("fetch.wait.max.ms", None, Some("50")),
+        ("sasl.password", None, Some(SECRET)),
+        ("security.protocol", None, Some("SASL_PLAINTEXT")),
+    ] {
+        assert_eq!((group.get(name), records.get(name)), (of_group, of_records), "{name}");
+    }
+    assert_eq!(producer(&sink).get("sasl.password"), None, "another cluster is not shown the password");
+    assert_eq!(journal_consumer(&source).get("bootstrap.servers"), Some("out:9092"));
+
+    let other = ", brokers: 'out:9092'";
+    one(&with_sink("progress: mark"), 8, "add its `brokers`");
+    one(&with_sink(&format!("progress: 'a b'{other}")), 8, "no topic name");
+    one(&with_sink(&format!("progress: {}{other}", "x".repeat(245))), 8, "at most 249");
+    one(&with_sink(&format!("progress: mark, journal: mark-people{other}")), 8, "the same topic as `journal`");
+}
+
+#[test]
 fn partitions_may_move_one_by_one_where_windows_allow_it() {
+    let (_, sink) = kafka(&with_sink("create_topics: false"));
+    let named = |source: &KafkaSourceConfig, instance: &str| {
+        source.published_by(&KafkaSinkConfig { transactional_id: instance.into(), ..sink.clone() })
+    };
     let (source, _) = kafka(&with_source("rebalance: cooperative"));
     assert_eq!(group_consumer(&source, 0).get("partition.assignment.strategy"), Some("cooperative-sticky"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("veil-1"));
-    assert_eq!(group_consumer(&source.named("veil 1"), 0).get("group.instance.id"), None, "brokers do not take it");
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), Some("veil-1"));
+    assert_eq!(group_consumer(&named(&source, "veil 1"), 0).get("group.instance.id"), None, "brokers do not take it");
     let (source, _) = kafka(&with_source("rebalance: consumer"));
     assert_eq!(group_consumer(&source, 0).get("group.protocol"), Some("consumer"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), None);
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), None);
     let (source, _) = kafka(&with_source("properties: { group.instance.id: mine }"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("mine"));
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), Some("mine"));
     let sliding = "window: { sliding: { size: 1000, slide: 100 } }\n";
     one(&format!("{}{sliding}", with_source("rebalance: cooperative")), 7, "write `rebalance: range`");
     one(&with_source("rebalance: sticky"), 7, "`cooperative`");

@@ -157,7 +157,7 @@ impl Anonymizer {
         self.partitions = partitions;
         self.learning = Learning::default();
         self.uncommitted.forget();
-        self.waiting = Waiting::new(&self.policy);
+        drop(self.waiting.put_aside());
         // Records of a snapshot are finished, so the next window has none of them: there is nothing to compare.
         self.snapshots = Snapshots::default();
         if self.remembers() {

@@ -64,6 +64,9 @@ pub struct Origins {
 /// that is larger, sets again.
 const MAX_CACHED_BYTES: usize = 160 << 20;
 
+/// In tenths of the memory for warm counts: the memory for rollups, up to the most. Larger and smaller: as [`MAX_CACHED_BYTES`].
+const CACHED_TENTHS: usize = 25;
+
 /// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
 /// from, more come late.
 const MANY: u32 = 3;
@@ -87,6 +90,7 @@ pub(super) struct FrequencyStore<K> {
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
+    most_cached: usize,
     /// Made when first asked for, because it looks at the finest set.
     entropies: OnceLock<Entropies>,
     rolled_up: AtomicU64,
@@ -115,10 +119,18 @@ impl<K: ClassKey> FrequencyStore<K> {
             by_size: RwLock::default(),
             spare: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
+            most_cached: MAX_CACHED_BYTES,
             entropies: OnceLock::new(),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
+    }
+
+    /// Keeps rollups in proportion to the memory for warm counts.
+    #[must_use]
+    pub(super) fn within(mut self, memory: usize) -> Self {
+        self.most_cached = (memory / 10).saturating_mul(CACHED_TENTHS).min(MAX_CACHED_BYTES);
+        self
     }
 
     /// The finest set.
@@ -180,7 +192,7 @@ impl<K: ClassKey> FrequencyStore<K> {
     }
 
     fn hold(&self, set: &Arc<FrequencySet<K>>) {
-        if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
+        if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < self.most_cached {
             let held = Arc::new(Held { set: Arc::clone(set), uses: AtomicU32::new(0) });
             self.sets.insert(set.node.clone(), Arc::clone(&held));
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);

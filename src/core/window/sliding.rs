@@ -27,6 +27,9 @@ pub struct SlideRules {
     pub warm_memory: usize,
 }
 
+/// One row in so many leaves a window that holds too much. Larger: it has to move on again sooner. Smaller: it holds less than it could.
+const SPARED: usize = 8;
+
 /// A window that moves on.
 pub struct Sliding {
     rules: SlideRules,
@@ -98,6 +101,22 @@ impl Sliding {
         }
         let in_time = self.rules.time.is_some_and(|(_, slide)| age(now, self.moved) >= slide);
         if in_time || self.read >= self.rules.slide { self.slide(now, CloseReason::Slid, encoder) } else { Ok(None) }
+    }
+
+    /// Keeps at most so many bytes of frequency sets.
+    pub(super) fn remembering(&mut self, bytes: usize) {
+        self.rules.warm_memory = self.rules.warm_memory.min(bytes);
+    }
+
+    /// Bytes held by its rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.window.as_ref().map_or(0, OpenWindow::bytes)
+    }
+
+    /// Moves on, and holds fewer rows from now on: the oldest leave before their time.
+    pub(super) fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.rules.size = (self.arrived.len() - self.arrived.len() / SPARED).max(1);
+        self.slide(now, CloseReason::Memory, encoder)
     }
 
     /// The window as it stands, for the last time; `None` when it is empty.

@@ -136,22 +136,56 @@ pub struct KafkaSourceConfig {
     pub on_gap: OnGap,
     /// How partitions are shared out.
     pub rebalance: Rebalance,
-    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::named`].
+    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::published_by`].
     pub member: Option<String>,
+    /// The place of the group and its offsets, if that is not the cluster of the records: see [`KafkaSourceConfig::published_by`].
+    pub progress: Option<ProgressPlace>,
 }
 
+/// The place of a group and its offsets beside the output: in another cluster than the records.
+#[derive(Debug, Clone)]
+pub struct ProgressPlace {
+    /// The cluster of the output.
+    pub cluster: Cluster,
+    /// The first part of the names of the progress topics.
+    pub prefix: String,
+    /// True if partitions that they lack are made.
+    pub creates: bool,
+}
+
+/// Beginnings of the properties of the source that are about the group, wherever it is.
+const MEMBERSHIP: [&str; 5] =
+    ["group.", "heartbeat.", "max.poll.", "session.timeout.ms", "topic.metadata.refresh.interval.ms"];
+
 impl KafkaSourceConfig {
-    /// Names the member of the group after the instance (static membership). After a crash it takes its partitions up again as soon
+    /// The input of the instance that writes this output.
+    ///
+    /// The member of the group is named after the instance (static membership). After a crash it takes its partitions up again as soon
     /// as it is back, where the group would wait for the session timeout of a nameless one. When it is stopped, it leaves the group
     /// like any other. Nameless: a member that the user has named, a name that brokers do not take, and `rebalance: consumer`, where
     /// brokers turn a second member of a name away until the first one's session has ended.
+    ///
+    /// Where the output is in another cluster, the group and its offsets are there.
     #[must_use]
-    pub fn named(&self, instance: &str) -> Self {
+    pub fn published_by(&self, sink: &KafkaSinkConfig) -> Self {
+        let instance = sink.transactional_id.as_str();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let takes = instance.len() <= MAX_MEMBER_NAME && instance.chars().all(legal) && !matches!(instance, "." | "..");
         let nameless = self.rebalance == Rebalance::Consumer || self.cluster.properties.contains_key(MEMBER_NAME);
         let member = (takes && !nameless).then(|| instance.to_owned());
-        Self { member, ..self.clone() }
+        let progress = sink.progress.clone().map(|prefix| {
+            let mut cluster = sink.cluster.clone();
+            let of_group = |name: &str| MEMBERSHIP.iter().any(|start| name.starts_with(start));
+            let ours = self.cluster.properties.iter().filter(|(name, _)| of_group(name));
+            cluster.properties.extend(ours.map(|(name, value)| (name.clone(), value.clone())));
+            ProgressPlace { cluster, prefix, creates: sink.create_topics }
+        });
+        Self { member, progress, ..self.clone() }
+    }
+
+    /// The cluster of the group and its offsets; also that of the output.
+    pub fn group_cluster(&self) -> &Cluster {
+        self.progress.as_ref().map_or(&self.cluster, |progress| &progress.cluster)
     }
 
     /// The longest time in which this member notices that another instance has its name; `None` if it has none of ours.
@@ -183,6 +217,8 @@ pub struct KafkaSinkConfig {
     pub format: MessageFormat,
     /// Where the output's schema is registered, for [`MessageFormat::ConfluentAvro`].
     pub registry: Option<RegistryConfig>,
+    /// Where the output is in another cluster than the input: the first part of the names of the progress topics.
+    pub progress: Option<String>,
     /// True if topics of the output that are missing are made at the start.
     pub create_topics: bool,
     /// The tables of the audiences, in topics of their own.
@@ -225,18 +261,9 @@ impl Cluster {
     }
 }
 
-/// The group's consumer. It commits no offsets by itself, and an offset that is not in the log is an error, never a reset.
+/// The group's consumer. Where the records are in its cluster, it reads them too.
 pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
-    let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
-    let mut client = config.cluster.client(&[
-        // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
-        ("queued.max.messages.kbytes", &kbytes),
-        ("fetch.message.max.bytes", "4194304"),
-        // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
-        ("topic.metadata.refresh.interval.ms", "30000"),
-        // Measures the lag. Larger: the metric is old. Smaller: costs time.
-        ("statistics.interval.ms", "2000"),
-    ]);
+    let mut client = consumer(config.group_cluster(), config, memory);
     match config.rebalance {
         Rebalance::Range => client.set("partition.assignment.strategy", "range"),
         Rebalance::Cooperative => client.set("partition.assignment.strategy", "cooperative-sticky"),
@@ -245,6 +272,28 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
     if let Some(member) = &config.member {
         client.set(MEMBER_NAME, member);
     }
+    client
+}
+
+/// The consumer of the records, where the group is in another cluster. It joins none.
+pub fn record_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
+    consumer(&config.cluster, config, memory)
+}
+
+/// A consumer that commits no offsets by itself, and to which an offset that is not in the log is an error, never a reset.
+fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
+    let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
+    let mut client = cluster.client(&[
+        // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
+        ("queued.max.messages.kbytes", &kbytes),
+        // For each partition, because the client's own data about small messages is larger than they are.
+        ("queued.min.messages", &(memory / 4096).clamp(1000, 100_000).to_string()),
+        ("fetch.message.max.bytes", "4194304"),
+        // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
+        ("topic.metadata.refresh.interval.ms", "30000"),
+        // Measures the lag. Larger: the metric is old. Smaller: costs time.
+        ("statistics.interval.ms", "2000"),
+    ]);
     client.set("group.id", &config.group);
     client.set("isolation.level", "read_committed");
     client.set("enable.auto.commit", "false");
@@ -256,9 +305,12 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
     client
 }
 
+/// The memory of a consumer that reads few records. Larger: costs memory. Smaller: reads them in more requests.
+const FEW: usize = 16 << 20;
+
 /// A consumer outside the group, for reading the records of a plan again.
 pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
-    let mut client = group_consumer(config, 16 << 20);
+    let mut client = record_consumer(config, FEW);
     client.set("enable.partition.eof", "true");
     client
 }
@@ -266,8 +318,8 @@ pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
 /// A consumer for single entries of the journal that stand outside transactions. It does not wait for transactions that others
 /// have left open beside them.
 pub fn journal_consumer(config: &KafkaSourceConfig) -> ClientConfig {
-    let mut client = plain_consumer(config);
-    client.set("isolation.level", "read_uncommitted");
+    let mut client = consumer(config.group_cluster(), config, FEW);
+    client.set("enable.partition.eof", "true").set("isolation.level", "read_uncommitted");
     client
 }
 
@@ -278,6 +330,8 @@ pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
         ("queue.buffering.max.messages", "1000000"),
+        // Waits to be sent. Larger: costs memory. Smaller: a release waits for the network.
+        ("queue.buffering.max.kbytes", "32768"),
         // Reports of success are not needed: a failed delivery fails the transaction.
         ("delivery.report.only.error", "true"),
     ]);

@@ -73,6 +73,7 @@ impl Publisher {
         let started = Instant::now();
         let transactions = Transactions::first(&config, &session)?;
         let doubtful = started.elapsed() >= PROMPT;
+        transactions.check_cluster(&config, &consumer)?;
         if config.create_topics {
             create::missing_topics(&config, &session, &consumer)?;
         }
@@ -225,7 +226,7 @@ impl Publisher {
     pub(super) fn offsets(&self, commits: &[(Partition, Commit)]) -> Result<TopicPartitionList, Fault> {
         let mut offsets = TopicPartitionList::new();
         for (partition, commit) in commits {
-            let (topic, number) = self.session.topics.place(*partition).ok_or(Fault::Stale)?;
+            let (topic, number) = self.session.shared.place(*partition).ok_or(Fault::Stale)?;
             let metadata = commit.text();
             if metadata.len() > MAX_BYTES {
                 return Err(Fault::Fatal(SinkError::MetadataTooLarge));

@@ -113,7 +113,8 @@ impl Poller {
             return Ok(Some(None));
         };
         let session = Arc::clone(&self.session);
-        let consumer = login::reader(&client::journal_consumer(&self.config), self.config.cluster.login.as_ref())?;
+        let login = self.config.group_cluster().login.as_ref();
+        let consumer = login::reader(&client::journal_consumer(&self.config), login)?;
         let read = journal::read(&consumer, &topic, at, &session.topics, || {
             self.poll(Duration::ZERO)?;
             if self.is_current() { Ok(()) } else { Err(SourceError::Reread) }
