@@ -285,6 +285,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     let choice = stream::choice(raw, purpose, levels, at.key("search"));
     stream::check_search(&raw.search, &raw.policy, at);
     stream::check_recoding(raw, at);
+    stream::check_alternatives(raw, at);
     let windows = stream::windows(&raw.window, raw.search.warm_memory, at.key("window"));
     let around = stream::StreamSurroundings {
         root: at,

@@ -196,7 +196,11 @@ pub(crate) fn lattice(policy: &Policy, insight: &Insight) -> Result<String, Plot
                 many(Status::Unchecked),
                 insight.checks
             );
-            dots(&caption("lattice", title, description), &nodes.iter().map(dot).collect::<Vec<_>>())
+            dots(
+                &caption("lattice", title, description),
+                &nodes.iter().map(dot).collect::<Vec<_>>(),
+                !policy.branches(),
+            )
         }
         Seen::Bands(heights) => {
             let chosen = insight.chosen.height().saturating_sub(insight.lattice.bottom().height());

@@ -307,6 +307,13 @@ fn quasi_identifier(
         priority: raw.priority,
     };
     render::check_own(raw, at, &quasi);
+    if quasi.render.is_statistic() && quasi.hierarchy.alternatives().is_some() {
+        at.key("hierarchy").refuse(format!(
+            "`render: {}` of {name} goes from finer to coarser labels along one hierarchy, and `any_of` has several: write \
+             `render: label` or `interval`",
+            quasi.render.as_str()
+        ));
+    }
     Some(quasi)
 }
 
@@ -321,6 +328,11 @@ fn sensitive_hierarchies(
     for (i, field) in raw.sensitive.iter().enumerate() {
         let at = at.index(i).key("hierarchy");
         let built = field.hierarchy.as_ref().and_then(|raw| hierarchy::build(raw, at, base));
+        if built.as_ref().is_some_and(|built| built.hierarchy.alternatives().is_some()) {
+            at.refuse(
+                "the distance of two sensitive values is measured along one hierarchy: write one instead of `any_of`",
+            );
+        }
         built.iter().for_each(|built| hash.part(&built.definition));
         hierarchies.push(built.map(|built| Arc::new(built.hierarchy)));
     }

@@ -140,6 +140,11 @@ pub(crate) enum RawHierarchy {
     Tree(RawTree),
     /// The value or nothing: any value is known, the top is `*`.
     Trivial,
+    /// Alternatives: hierarchies of the same values whose levels do not nest in each other, such as weeks beside months. A release
+    /// takes the one that loses the least. Levels are numbered together, as `veilstream explain` lists them. `csv` and `tree`, `intervals`
+    /// or `date`; with `recoding: full-domain` and `tumbling` windows.
+    #[serde(rename = "any_of")]
+    AnyOf(#[schemars(length(min = 2))] Vec<RawHierarchy>),
 }
 
 /// Numbers in intervals.

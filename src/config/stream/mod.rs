@@ -25,7 +25,7 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
-pub(super) use self::search::{check_recoding, check_search, choice, recoding};
+pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
 pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};

@@ -186,7 +186,7 @@ impl Anonymizer {
     fn follow(&self, ours: Option<Recoding>, theirs: Option<Recoding>) -> Option<Recoding> {
         match (ours, theirs) {
             (Some(Recoding::Node(a)), Some(Recoding::Node(b))) if self.choice.levels == Levels::Monotone => {
-                Some(Recoding::Node(self.policy.lattice().join(&a, &b)))
+                Some(Recoding::Node(self.policy.join(&a, &b)))
             }
             (ours, theirs) => ours.or(theirs),
         }

@@ -33,6 +33,8 @@ pub trait FrequencySets: Send + Sync {
     fn remember(&self, nodes: &[Node]);
     /// Bytes of the counts that came from earlier stores.
     fn warm_bytes(&self) -> usize;
+    /// A store of its own over the same finest set, with other generalizations of the same leaves.
+    fn over(&self, domains: Vec<Arc<DomainView>>) -> Arc<dyn FrequencySets>;
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
     /// The domains the codes belong to.
@@ -79,6 +81,8 @@ const WORTHWHILE: f64 = 1.0;
 pub(super) struct FrequencyStore<K> {
     layout: Layout,
     domains: Vec<Arc<DomainView>>,
+    /// True if some attribute has levels of which neither refines the other.
+    branches: bool,
     finest: Arc<Finest<K>>,
     /// How often something was rolled up from the finest set.
     finest_uses: AtomicU32,
@@ -107,13 +111,18 @@ struct Held<K> {
 impl<K: ClassKey> FrequencyStore<K> {
     /// A store over the finest set.
     pub(super) fn new(finest: Finest<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
+        Self::sharing(Arc::new(finest), layout, domains)
+    }
+
+    fn sharing(finest: Arc<Finest<K>>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
         let pairs = |view: &Arc<DomainView>| (usize::from(view.height()) + 1).pow(2);
         let maps = domains.iter().map(|view| (0..pairs(view)).map(|_| OnceLock::new()).collect()).collect();
         Self {
             layout,
             maps,
+            branches: domains.iter().any(|view| view.branches()),
             domains,
-            finest: Arc::new(finest),
+            finest,
             finest_uses: AtomicU32::new(0),
             sets: DashMap::new(),
             by_size: RwLock::default(),
@@ -245,8 +254,13 @@ impl<K: ClassKey> FrequencyStore<K> {
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
         let outline = Outline::of(node);
         let mut finer = by_size.iter().filter(|(own, _)| own.may_be_finer(outline));
-        let smallest = finer.find(|(_, held)| held.set.node.is_finer_or_equal(node));
+        let smallest = finer.find(|(_, held)| self.refines(&held.set.node, node));
         smallest.map(|(_, held)| Arc::clone(held)).filter(|held| held.set.len() < self.finest.len())
+    }
+
+    fn refines(&self, fine: &Node, coarse: &Node) -> bool {
+        let mut levels = fine.levels().iter().zip(coarse.levels()).zip(&self.domains);
+        fine.is_finer_or_equal(coarse) && (!self.branches || levels.all(|((&a, &b), view)| view.refines(a, b)))
     }
 
     fn map(&self, attribute: usize, from: Level, to: Level) -> &[K] {
@@ -286,6 +300,9 @@ impl<K: ClassKey> FrequencySets for FrequencyStore<K> {
     fn remember(&self, _: &[Node]) {}
     fn warm_bytes(&self) -> usize {
         0
+    }
+    fn over(&self, domains: Vec<Arc<DomainView>>) -> Arc<dyn FrequencySets> {
+        Arc::new(Self::sharing(Arc::clone(&self.finest), self.layout.clone(), domains))
     }
     fn origins(&self) -> Origins {
         Origins {

@@ -144,8 +144,9 @@ fn seen(lattice: &Lattice, evaluator: &Evaluator<'_>) -> Seen {
             SeenNode { node, status, counted: true, loss: e.penalised }
         }
         None => {
-            let below = |(n, e): &(Node, Evaluation)| e.satisfies && n.is_finer_or_equal(&node);
-            let above = |(n, e): &(Node, Evaluation)| !e.satisfies && node.is_finer_or_equal(n);
+            let policy = evaluator.policy();
+            let below = |(n, e): &(Node, Evaluation)| e.satisfies && policy.refines(n, &node);
+            let above = |(n, e): &(Node, Evaluation)| !e.satisfies && policy.refines(&node, n);
             let status = if monotone && counted.iter().any(below) {
                 Status::Satisfies
             } else if monotone && counted.iter().any(above) {
@@ -210,8 +211,10 @@ fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time
         let (evaluation, indices) = objectives.measure(evaluator, &node);
         points.push(Point { indices: indices.own.clone(), item: (node, evaluation) });
     }
-    let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
+    if !evaluator.policy().branches() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
+    }
     let points = non_dominated(points);
     (!points.is_empty()).then(|| front(&objectives, evaluator, points, &ea.prefer, false))
 }
