@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, FileDescriptor, MapKey, MessageDescriptor, Value as Dynamic};
+use serde_json::json;
 
 use super::*;
 use crate::codec::PublishedRow;
@@ -185,10 +186,8 @@ fn what_is_malformed_is_refused() {
     assert_eq!(code(&["score"], &[&[0x79][..], &f64::NAN.to_le_bytes()].concat()), RejectCode::Malformed);
     assert_eq!(code(&["at"], &message("at { seconds: 9223372036854775807 }")), RejectCode::Malformed);
     assert_eq!(code(&["diagnosis.x"], &message("diagnosis: \"\"")), RejectCode::NotAnObject);
-    assert_eq!(
-        code(&["tags"], &message("tags { key: \"a\" value: 1 } tags { key: \"a\" value: 2 }")),
-        RejectCode::DuplicateKey
-    );
+    let entry = message("tags { key: \"a\" value: 1 }");
+    assert_eq!(code(&["tags"], &entry.repeat(2)), RejectCode::DuplicateKey);
     let plan = MessagePlan::new(&schema(&["big"]), &order());
     assert_eq!(plan.decode(&[0x68, 1], 1).unwrap_err().code, RejectCode::TooLarge);
     assert_eq!(
@@ -370,7 +369,7 @@ fn null_is_nothing_and_a_misfit_leaves_nothing() {
     let mut values = VALUES;
     values[0] = "\"no number\"";
     assert!(output.encoder().message(&PublishedRow { quasi: &["a", "b"], values: &values }, &mut out).is_err());
-    assert_eq!(out.len(), 15);
+    assert_eq!(out.len(), 14);
 }
 
 /// What lets a release be carried out again knowing only its schema id.
@@ -427,87 +426,54 @@ fn names_that_protobuf_does_not_take_are_refused() {
     assert_eq!(derive(["message", "string.optional"]), None);
 }
 
-/// A random order as the library makes it.
-fn any_order() -> impl Strategy<Value = DynamicMessage> {
+/// A random order as the library writes it, and what it holds.
+fn any_order() -> impl Strategy<Value = (Vec<u8>, serde_json::Value)> {
     let customer = (any::<i64>(), any::<i32>(), "\\PC{0,8}");
     let lists = (prop::collection::vec("\\PC{0,5}", 0..4), prop::collection::vec(any::<i64>(), 0..4));
-    let numbers = (any::<u64>(), any::<u32>(), -1e9..1e9_f64, any::<bool>(), any::<i64>());
+    let numbers = (any::<u64>(), any::<u32>(), any::<i16>(), any::<bool>(), any::<i64>());
     let tags = prop::collection::btree_map("[a-z]{0,3}", any::<i32>(), 0..3);
-    let color = prop::sample::select(vec![0, 5, 77]);
-    (prop::option::of(customer), prop::option::of("\\PC{0,8}"), lists, numbers, tags, color).prop_map(
-        |(customer, diagnosis, (codes, counts), (big, small, score, known, low), tags, color)| {
-            let mut order = DynamicMessage::new(order());
-            if let Some((id, age, secret)) = customer {
-                let mut own = DynamicMessage::new(message_at(&file(), &[1]).unwrap());
-                own.set_field_by_name("id", Dynamic::I64(id));
-                own.set_field_by_name("age", Dynamic::I32(age));
-                own.set_field_by_name("secret", Dynamic::String(secret));
-                order.set_field_by_name("customer", Dynamic::Message(own));
+    let (message, customer_message) = (order(), message_at(&file(), &[1]).unwrap());
+    (prop::option::of(customer), prop::option::of("\\PC{0,8}"), lists, numbers, tags).prop_map(
+        move |(customer, diagnosis, (codes, counts), (big, small, score, known, low), tags)| {
+            let mut order = DynamicMessage::new(message.clone());
+            let mut set = |name: &str, value: Dynamic| order.set_field_by_name(name, value);
+            if let Some((id, age, secret)) = &customer {
+                let mut own = DynamicMessage::new(customer_message.clone());
+                own.set_field_by_name("id", Dynamic::I64(*id));
+                own.set_field_by_name("age", Dynamic::I32(*age));
+                own.set_field_by_name("secret", Dynamic::String(secret.clone()));
+                set("customer", Dynamic::Message(own));
             }
-            if let Some(diagnosis) = diagnosis {
-                order.set_field_by_name("diagnosis", Dynamic::String(diagnosis));
+            if let Some(diagnosis) = &diagnosis {
+                set("diagnosis", Dynamic::String(diagnosis.clone()));
             }
-            order.set_field_by_name("codes", Dynamic::List(codes.into_iter().map(Dynamic::String).collect()));
-            order.set_field_by_name("counts", Dynamic::List(counts.into_iter().map(Dynamic::I64).collect()));
-            let tags = tags.into_iter().map(|(key, value)| (MapKey::String(key), Dynamic::I32(value)));
-            order.set_field_by_name("tags", Dynamic::Map(tags.collect()));
-            order.set_field_by_name("color", Dynamic::EnumNumber(color));
-            order.set_field_by_name("big", Dynamic::U64(big));
-            order.set_field_by_name("small", Dynamic::U32(small));
-            order.set_field_by_name("score", Dynamic::F64(score));
-            order.set_field_by_name("known", Dynamic::Bool(known));
-            order.set_field_by_name("low", Dynamic::I64(low));
-            order
+            set("codes", Dynamic::List(codes.iter().cloned().map(Dynamic::String).collect()));
+            set("counts", Dynamic::List(counts.iter().copied().map(Dynamic::I64).collect()));
+            let entry = |(key, value): (&String, &i32)| (MapKey::String(key.clone()), Dynamic::I32(*value));
+            set("tags", Dynamic::Map(tags.iter().map(entry).collect()));
+            set("big", Dynamic::U64(big));
+            set("small", Dynamic::U32(small));
+            set("score", Dynamic::F64(f64::from(score) + 0.5));
+            set("known", Dynamic::Bool(known));
+            set("low", Dynamic::I64(low));
+            let customer = customer.map(|(id, age, secret)| json!({"id": id, "age": age, "secret": secret}));
+            let twin = json!({"customer": customer, "diagnosis": diagnosis, "codes": codes, "counts": counts, "tags": tags,
+                "big": big, "small": small, "score": f64::from(score) + 0.5, "known": known, "low": low});
+            (order.encode_to_vec(), twin)
         },
     )
 }
 
-/// A value of the library's as JSON, map entries in any order.
-fn twin(value: &Dynamic) -> serde_json::Value {
-    match value {
-        Dynamic::Bool(value) => (*value).into(),
-        Dynamic::I32(value) => (*value).into(),
-        Dynamic::I64(value) => (*value).into(),
-        Dynamic::U32(value) => (*value).into(),
-        Dynamic::U64(value) => (*value).into(),
-        Dynamic::F64(value) => (*value).into(),
-        Dynamic::String(value) => value.as_str().into(),
-        Dynamic::EnumNumber(0) => "RED".into(),
-        Dynamic::EnumNumber(5) => "GREEN".into(),
-        Dynamic::EnumNumber(other) => (*other).into(),
-        Dynamic::List(items) => items.iter().map(twin).collect(),
-        Dynamic::Map(entries) => entries
-            .iter()
-            .map(|(key, value)| (key.as_str().unwrap().to_owned(), twin(value)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        Dynamic::Message(message) => message
-            .descriptor()
-            .fields()
-            .map(|field| (field.name().to_owned(), twin(&message.get_field(&field))))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        other => panic!("{other:?}"),
-    }
-}
-
-use prost_reflect::ReflectMessage as _;
-
 proptest! {
     /// The slow twin is the library's dynamic message.
     #[test]
-    fn we_read_what_the_library_wrote(order in any_order()) {
-        let names = ["customer", "customer.age", "diagnosis", "codes", "counts", "tags", "color", "big", "small", "score", "known", "low"];
-        let payload = order.encode_to_vec();
-        for name in names {
-            let text = &read(&[name], &payload).unwrap()[0];
-            let own: serde_json::Value = serde_json::from_str(text).unwrap();
-            let (outer, inner) = name.split_once('.').unwrap_or((name, ""));
-            let absent = order.descriptor().get_field_by_name(outer).unwrap().supports_presence() && !order.has_field_by_name(outer);
-            let theirs = if absent { serde_json::Value::Null } else { twin(&order.get_field_by_name(outer).unwrap()) };
-            let theirs = if inner.is_empty() || absent { theirs } else { theirs[inner].clone() };
-            let (own, theirs) = if name == "score" { (own.as_f64().into(), theirs.as_f64().into()) } else { (own, theirs) };
-            prop_assert!(own == theirs, "{name}");
+    fn we_read_what_the_library_wrote((payload, twin) in any_order()) {
+        let schema = schema(&["customer", "diagnosis", "codes", "counts", "tags", "big", "small", "score", "known", "low"]);
+        let plan = MessagePlan::new(&schema, &order());
+        let record = plan.decode(&payload, 1 << 20).unwrap();
+        for (attribute, text) in schema.attributes().iter().zip(texts(&record)) {
+            let own: serde_json::Value = serde_json::from_str(&text).unwrap();
+            prop_assert!(own == twin[&*attribute.name], "{}", attribute.name);
         }
     }
 }
