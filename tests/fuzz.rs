@@ -358,7 +358,7 @@ fn parquet() {
 }
 
 /// One of every kind of field.
-const MESSAGE: &str = include_str!("corpus/message.proto");
+const MESSAGE: &str = include_str!("corpus/protobuf-schema/person.proto");
 
 fn writer(language: SchemaLanguage, text: &str) -> WriterSchema {
     WriterSchema::parse(language, text, &HashMap::new()).unwrap()

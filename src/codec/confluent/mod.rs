@@ -167,6 +167,7 @@ impl Decode for ConfluentDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::schemas::PublishedSchema;
     use crate::model::record::Value;
     use crate::model::schema::Role;
 
@@ -228,6 +229,87 @@ mod tests {
         assert_eq!(cache.needs(&payload), None);
         assert_eq!(decoder.decode(&payload).unwrap_err().code, RejectCode::UnknownSchema);
         assert_eq!(cache.unsettled(), 1);
+    }
+
+    fn cache_of(language: SchemaLanguage, fields: &Schema, schemas: &[(u32, &str)]) -> Arc<SchemaCache> {
+        let cache = SchemaCache::new(Registry::new("http://127.0.0.1:1", None), language, fields);
+        for (id, text) in schemas {
+            let schema = WriterSchema::parse(language, text, &HashMap::new()).unwrap();
+            cache.settle(*id, Settled::Known(Arc::new(Writer::new(fields, schema).unwrap())));
+        }
+        Arc::new(cache)
+    }
+
+    /// Two schemas in one window, and several messages of one of them.
+    #[test]
+    fn a_protobuf_message_names_its_type() {
+        let one = "syntax = \"proto3\"; message First {} message P { int32 age = 1; message In { sint32 age = 2; } }";
+        let two = "syntax = \"proto3\"; message P { string new = 1; int64 age = 3; }";
+        let fields = Schema::new([("age", Role::Quasi)]);
+        let cache = cache_of(SchemaLanguage::Protobuf, &fields, &[(1, one), (2, two)]);
+        let mut decoder = cache.decoder(1000);
+        for payload in [
+            &[0, 0, 0, 0, 1, 2, 2, 8, 37][..],
+            &[0, 0, 0, 0, 1, 4, 2, 0, 16, 74],
+            &[0, 0, 0, 0, 2, 0, 10, 1, b'x', 24, 37],
+            &[0, 0, 0, 0, 2, 2, 0, 24, 37],
+        ] {
+            assert!(decoder.decode(payload).unwrap().values[0] == Value::Number("37".into()), "{payload:?}");
+            assert!(!decoder.fields(payload).is_empty());
+        }
+        let read = cache.writers([1, 2]);
+        assert_eq!(read.len(), 3, "those that came, and no other");
+        for (payload, code) in [
+            (&[0, 0, 0, 0, 1][..], RejectCode::Empty),
+            (&[0, 0, 0, 0, 1, 2, 6, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 2, 1, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 126, 2, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 1, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 4, 2], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 2, 0, 24], RejectCode::Malformed),
+        ] {
+            assert_eq!(decoder.decode(payload).unwrap_err().code, code, "{payload:?}");
+        }
+        assert_eq!(cache.writers([1, 2]).len(), 3, "a place without a message takes no memory");
+    }
+
+    #[test]
+    fn a_json_schema_gives_types_to_what_is_published() {
+        let schema = r##"{"properties":{"n":{"$ref":"#/definitions/n"},"job":{"type":["string","null"]},
+            "codes":{"type":"array","items":{"type":"string"}},"any":{"oneOf":[{"type":"string"},{"type":"integer"}]}},
+            "definitions":{"n":{"anyOf":[{"type":"integer"},{"type":"null"}]}}}"##;
+        let names = ["n", "job", "codes", "any"];
+        let fields = Schema::new(std::iter::once(("age", Role::Quasi)).chain(names.map(|name| (name, Role::Reviewed))));
+        let cache = cache_of(SchemaLanguage::Json, &fields, &[(1, schema)]);
+        let mut decoder = cache.decoder(1000);
+        let mut read = |text: &str| {
+            let payload = [&[0, 0, 0, 0, 1][..], text.as_bytes()].concat();
+            decoder.decode(&payload).map(drop).map_err(|reject| (reject.code, reject.field))
+        };
+        assert_eq!(read(r#"{"age":[],"n":1,"job":"x","codes":["a"],"any":{}}"#), Ok(()));
+        assert_eq!(read(r#"{"n":null,"job":null}"#), Ok(()));
+        assert_eq!(read(r#"{"n":1.5}"#), Err((RejectCode::Malformed, Some(1))));
+        assert_eq!(read(r#"{"n":9223372036854775808}"#), Err((RejectCode::Malformed, Some(1))));
+        assert_eq!(read(r#"{"job":1}"#), Err((RejectCode::Malformed, Some(2))));
+        assert_eq!(read(r#"{"codes":["a",null]}"#), Err((RejectCode::Malformed, Some(3))));
+        assert_eq!(read(r#"{"n":1"#), Err((RejectCode::Malformed, None)));
+        assert_eq!(read(r#"{"n":1}x"#), Err((RejectCode::Malformed, None)));
+        let derived = |language| PublishedSchema::derive(language, &fields, &cache.writers([1])).unwrap();
+        let proto = derived(SchemaLanguage::Protobuf);
+        for line in [
+            "string age = 1",
+            "optional int64 n",
+            "optional string job",
+            "repeated string codes",
+            "optional string any",
+        ] {
+            assert!(proto.text().contains(line), "{line}: {}", proto.text());
+        }
+        let json: serde_json::Value = serde_json::from_str(derived(SchemaLanguage::Json).text()).unwrap();
+        assert_eq!(json["required"], serde_json::json!(["age"]));
+        assert_eq!(json["properties"]["n"]["type"], serde_json::json!(["integer", "null"]));
+        assert_eq!(json["properties"]["codes"]["items"]["type"], "string");
+        assert_eq!(json["properties"]["any"], serde_json::json!({}));
     }
 
     #[tokio::test]

@@ -168,7 +168,7 @@ fn wanted(raw: &RawKafkaSink, source: Option<&KafkaSourceConfig>) -> Option<RawM
 }
 
 /// The schema of the input, where it is known before a message is read.
-fn known_schema(source: Option<&KafkaSourceConfig>) -> Option<WriterSchema> {
+pub(super) fn known_schema(source: Option<&KafkaSourceConfig>) -> Option<WriterSchema> {
     match &source?.format {
         MessageFormat::Avro(schema) => Some(WriterSchema::Avro(schema.clone())),
         MessageFormat::Protobuf(message) => Some(WriterSchema::Protobuf(message.clone())),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 
 use super::audience;
-use super::formats::{sink_format, sink_registry, source_format, source_registry};
+use super::formats::{known_schema, sink_format, sink_registry, source_format, source_registry};
 use super::login::RawLogins;
 use super::properties::{self, ClientSide};
 use super::topics::{brokers, different_audiences, different_topics, legal_topic, topics};
@@ -136,6 +136,7 @@ pub(super) fn sink(
         transaction_timeout: timeout,
         format: format?,
         registry,
+        input: known_schema(source),
         create_topics: raw.create_topics,
         audiences,
     })

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use login::Login;
 use prost_reflect::MessageDescriptor;
 
-use crate::codec::schemas::SchemaLanguage;
+use crate::codec::schemas::{SchemaLanguage, WriterSchema};
 use crate::model::release::audience::AudienceTable;
 
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
@@ -187,6 +187,8 @@ pub struct KafkaSinkConfig {
     pub format: MessageFormat,
     /// Where the output's schema is registered, for [`MessageFormat::Confluent`].
     pub registry: Option<RegistryConfig>,
+    /// The schema of the input, where there is one and it is not from a registry.
+    pub input: Option<WriterSchema>,
     /// True if topics of the output that are missing are made at the start.
     pub create_topics: bool,
     /// The tables of the audiences, in topics of their own.

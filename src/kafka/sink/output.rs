@@ -1,4 +1,4 @@
-//! The messages of a release: rows in the sink's format, manifest and dead letters.
+//! The messages of a release: rows in the sink's format, manifest and dead letters. The last two are JSON, but beside rows in Avro.
 //!
 //! In the Confluent wire format the schema of the rows is derived from the writer schemas of the input, and registered. A release
 //! that is carried out again has the same bytes (I4), so it uses the schema id of its plan ([`Output::encoder_of`]), not one
