@@ -31,7 +31,8 @@
 //!   in `config/raw/criteria.rs` with its check in `config/policy/criteria.rs`.
 //! - A loss: a file in `loss/` and a variant of [`Loss`](model::policy::Loss).
 //! - A codec: a file in `codec/` that implements [`Decode`](codec::Decode) and [`Encode`](codec::Encode), and a variant of
-//!   [`Format`](codec::Format) for files or of `MessageFormat` in [`kafka`] for messages.
+//!   [`Format`](codec::Format) for files or of `MessageFormat` in [`kafka`] for messages. Schemas of messages meet in
+//!   `codec/schemas.rs`, by the types of `codec/kind.rs`.
 //! - A metric: an entry in the `metrics!` list of `telemetry/metrics.rs`, set by a method of
 //!   [`Telemetry`](telemetry::Telemetry).
 //! - A word that gives a field's meaning away: a list in `profile/names.rs`; a hierarchy that `init` proposes: a variant of

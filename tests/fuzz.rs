@@ -9,10 +9,10 @@
 //! written to the folder of temporary files; it belongs into the corpus, so that it stays mended.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +23,12 @@ use rand_chacha::ChaCha8Rng;
 use veilstream::codec::Decode as _;
 use veilstream::codec::avro::container::ContainerReader;
 use veilstream::codec::avro::{Plan, parse_schema};
+use veilstream::codec::confluent::{SchemaCache, schema_id};
 use veilstream::codec::json::JsonDecoder;
 use veilstream::codec::parquet::ParquetReader;
+use veilstream::codec::protobuf::MessagePlan;
+use veilstream::codec::registry::Registry;
+use veilstream::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use veilstream::config::{Config, Purpose};
 use veilstream::kafka::progress::commit::CommitState;
 use veilstream::model::event::{Millis, RejectCode};
@@ -351,6 +355,143 @@ fn parquet() {
         }
         2
     });
+}
+
+/// One of every kind of field.
+const MESSAGE: &str = include_str!("corpus/protobuf-schema/person.proto");
+
+fn writer(language: SchemaLanguage, text: &str) -> WriterSchema {
+    WriterSchema::parse(language, text, &HashMap::new()).unwrap()
+}
+
+#[test]
+fn protobuf() {
+    let WriterSchema::Protobuf(message) = writer(SchemaLanguage::Protobuf, MESSAGE) else { panic!("a message") };
+    let plan = MessagePlan::new(&schema(), &message);
+    let words = ["\0", "\x08", "\x12", "\x0a\0", "\x31", "\x3b", "\x3c", "\x42\x02\x0a\0", "\x7f", "nurse", "\u{80}"];
+    fuzz("protobuf", &words, |bytes| match plan.decode(bytes, MAX_RECORD_BYTES) {
+        Ok(record) => {
+            let longer = [bytes, &[0xc0, 0x0c, 0x01]].concat();
+            let again = plan.decode(&longer, MAX_RECORD_BYTES + 3);
+            assert!(again == Ok(record.clone()), "a field that nobody knows makes a difference");
+            sound(&record)
+        }
+        Err(reject) => outcome((reject.code.as_str(), reject.field)),
+    });
+}
+
+/// A registry that answers with these schemas, by their numbers from 1.
+fn registry(schemas: Vec<serde_json::Value>) -> Registry {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4096];
+            let size = stream.read(&mut request).unwrap();
+            let path = String::from_utf8_lossy(&request[..size]).split(' ').nth(1).unwrap_or_default().to_owned();
+            let id: Option<usize> = path.rsplit('/').next().and_then(|id| id.parse().ok());
+            let body = id.and_then(|id| schemas.get(id - 1)).unwrap().to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).unwrap();
+        }
+    });
+    Registry::new(&url, None)
+}
+
+/// The wire format: the id, the place of the message in its file, values that must be what their schema says.
+#[test]
+fn confluent() {
+    let types = r#"{"properties":{"job":{"type":"array","items":{"type":"string"}},"at":{"type":"integer"},"paid":{"type":"number"}}}"#;
+    let schemas = |language| {
+        let all = vec![
+            serde_json::json!({"schemaType": "PROTOBUF", "schema": MESSAGE}),
+            serde_json::json!({"schemaType": "JSON", "schema": types}),
+            serde_json::json!({"schema": WRITER}),
+        ];
+        let cache = Arc::new(SchemaCache::new(registry(all), language, &schema()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        (1..=3).for_each(|id| runtime.block_on(cache.resolve(id)).unwrap());
+        assert_eq!(cache.known(), [if language == SchemaLanguage::Protobuf { 1 } else { 2 }]);
+        cache
+    };
+    let caches = [schemas(SchemaLanguage::Protobuf), schemas(SchemaLanguage::Json)];
+    let mut decoders = caches.each_ref().map(|cache| cache.decoder(MAX_RECORD_BYTES));
+    let words =
+        ["\0\0\0\0\x01", "\0\0\0\0\x02", "\0", "\x02\0", "\x04\0\0", "\x06", "\x7f", "null", "1e99", "\"at\":", "[1]"];
+    fuzz("confluent", &words, |bytes| {
+        // An id that nobody knows is asked for before it is decoded.
+        let known = schema_id(bytes).is_none_or(|id| (1..=3).contains(&id));
+        let outcomes = decoders.iter_mut().filter(|_| known).map(|decoder| {
+            let listed = decoder.fields(bytes).len();
+            match decoder.decode(bytes) {
+                Ok(record) => outcome((sound(&record), listed)),
+                Err(reject) => outcome((reject.code.as_str(), reject.field)),
+            }
+        });
+        let outcomes = outcomes.collect::<Vec<_>>();
+        assert!(caches[0].writers([1, 2, 3]).len() <= 3, "a message for every number that was tried");
+        outcome(outcomes)
+    });
+}
+
+/// What a registry answers: it compiles or is refused, and from what compiles an output can be derived.
+fn schema_text(name: &str, language: SchemaLanguage, other: (&str, &str), words: &[&str]) {
+    let others = HashMap::from([(other.0.to_owned(), other.1.to_owned())]);
+    fuzz(name, words, |bytes| {
+        let Ok(writer) = WriterSchema::parse(language, &String::from_utf8_lossy(bytes), &others) else { return 0 };
+        let fits = writer.check(&schema()).is_ok();
+        let output = PublishedSchema::derive(language, &schema(), &[writer]).unwrap();
+        let registered = WriterSchema::parse(language, output.text(), &HashMap::new()).unwrap();
+        let again = PublishedSchema::derive(language, &schema().reading_output(), &[registered]).unwrap();
+        assert_eq!(output.text(), again.text(), "derived from the output it is another");
+        outcome((fits, output.text()))
+    });
+}
+
+#[test]
+fn protobuf_schema() {
+    let other = "syntax = \"proto3\"; message Other { message Inner { int32 x = 1; } }";
+    let words = [
+        "message ",
+        "{",
+        "}",
+        "int64 id = ",
+        ";",
+        "oneof x {",
+        "map<string, P>",
+        "import \"",
+        "repeated ",
+        "option ",
+        "P",
+        "[",
+        "=",
+    ];
+    schema_text("protobuf-schema", SchemaLanguage::Protobuf, ("other.proto", other), &words);
+}
+
+#[test]
+fn json_schema() {
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"type\":",
+        "\"$ref\":\"#\"",
+        "\"anyOf\":[",
+        "\"items\":",
+        "\"string\"",
+        "\"integer\"",
+        "null",
+        ",",
+    ];
+    schema_text(
+        "json-schema",
+        SchemaLanguage::Json,
+        ("other.json", r#"{"definitions":{"tree":{"type":"array"}}}"#),
+        &words,
+    );
 }
 
 #[test]

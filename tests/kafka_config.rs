@@ -20,6 +20,7 @@ use rdkafka::error::KafkaError;
 use veilstream::codec::confluent::SchemaCache;
 use veilstream::codec::message::{DEAD_LETTER_SCHEMA, MANIFEST_SCHEMA};
 use veilstream::codec::registry::{Registry, RegistryError};
+use veilstream::codec::schemas::{SchemaLanguage, WriterSchema};
 use veilstream::codec::{Decode as _, PublishedRow};
 use veilstream::kafka::client::{Cluster, KafkaSinkConfig, MessageFormat, RegistryConfig};
 use veilstream::kafka::sink::output::Output;
@@ -370,7 +371,8 @@ const WIDER: &str = r#"{"type":"record","name":"Person","fields":[{"name":"note"
     {"name":"user_id","type":"string"},{"name":"age","type":"long"},{"name":"diagnosis","type":"long"}]}"#;
 
 /// A datum as the library reads it.
-fn read(schema: &apache_avro::Schema, mut datum: &[u8]) -> apache_avro::types::Value {
+fn read(schema: &WriterSchema, mut datum: &[u8]) -> apache_avro::types::Value {
+    let WriterSchema::Avro(schema) = schema else { panic!("not avro") };
     let reader = apache_avro::reader::datum::GenericDatumReader::builder(schema).build().unwrap();
     reader.read_value(&mut datum).unwrap()
 }
@@ -390,14 +392,14 @@ fn the_registry_may_come_and_go() {
     let schema = Schema::new([("age", Role::Quasi), ("diagnosis", Role::Sensitive), ("user_id", Role::Subject)]);
     let runtime = runtime();
     let ask = Registry::new(&url, None);
-    let cache = Arc::new(SchemaCache::new(Registry::new(&url, None), &schema));
+    let cache = Arc::new(SchemaCache::new(Registry::new(&url, None), SchemaLanguage::Avro, &schema));
     let mut decoder = cache.decoder(1000);
 
     // Two writer schemas in one window, each resolved once.
     let (old, new) = runtime.block_on(async {
-        let old = ask.register("people-value", PERSON).await.unwrap();
-        assert_eq!(ask.register("people-value", PERSON).await.unwrap(), old);
-        (old, ask.register("people-value", WIDER).await.unwrap())
+        let old = ask.register("people-value", SchemaLanguage::Avro, PERSON).await.unwrap();
+        assert_eq!(ask.register("people-value", SchemaLanguage::Avro, PERSON).await.unwrap(), old);
+        (old, ask.register("people-value", SchemaLanguage::Avro, WIDER).await.unwrap())
     });
     let (one, two) = (wire(old, &[2, b'a', 74, 8]), wire(new, &[0, 2, b'b', 76, 10]));
     for payload in [&one, &two] {
@@ -415,7 +417,8 @@ fn the_registry_may_come_and_go() {
     assert_eq!(decoder.decode(&stranger).unwrap_err().code, RejectCode::UnknownSchema);
 
     // Down: what is cached goes on, what is not is unavailable, and validate says so.
-    let third = runtime.block_on(ask.register("others-value", r#"{"type":"record","name":"O","fields":[]}"#)).unwrap();
+    let third = ask.register("others-value", SchemaLanguage::Avro, r#"{"type":"record","name":"O","fields":[]}"#);
+    let third = runtime.block_on(third).unwrap();
     real.order("stop");
     assert!(decoder.decode(&one).is_ok() && decoder.decode(&two).is_ok());
     assert!(matches!(runtime.block_on(cache.resolve(third)), Err(RegistryError::Unavailable { .. })));
@@ -435,9 +438,10 @@ fn the_registry_may_come_and_go() {
         journal: None,
         transactional_id: String::new(),
         transaction_timeout: PATIENCE,
-        format: MessageFormat::ConfluentAvro,
+        format: MessageFormat::Confluent(SchemaLanguage::Avro),
         registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
         progress: None,
+        input: None,
         create_topics: false,
         audiences: Vec::new(),
     };
@@ -458,7 +462,7 @@ fn the_registry_may_come_and_go() {
         assert!(
             narrow.encoder.message(&large, &mut first).is_err() && wide.encoder.message(&large, &mut again).is_ok()
         );
-        let published = ask.fetch(wide.schema_id.unwrap()).await.unwrap();
+        let published = ask.fetch(wide.schema_id.unwrap(), SchemaLanguage::Avro).await.unwrap();
         let back = read(&published, &again[first.len() + 5..]);
         assert!(format!("{back:?}").contains("Long(4000000000)"));
 
@@ -466,13 +470,14 @@ fn the_registry_may_come_and_go() {
         for (subject, file) in
             [("safe-manifests-value", MANIFEST_SCHEMA), ("safe-dead-letters-value", DEAD_LETTER_SCHEMA)]
         {
-            let registered = ask.latest(subject).await.unwrap().unwrap();
-            assert_eq!(*registered, apache_avro::Schema::parse_str(file).unwrap(), "{subject}");
+            let registered = ask.latest(subject, SchemaLanguage::Avro).await.unwrap().unwrap();
+            let written = WriterSchema::parse(SchemaLanguage::Avro, file, &HashMap::new()).unwrap();
+            assert_eq!(registered, written, "{subject}");
         }
         let letter = DeadLetter { topic: "people", partition: 0, offset: 5, code: "malformed", field: None, at: 1 };
         let message = output.dead_letter(&letter).unwrap();
         let id = u32::from_be_bytes(message[1..5].try_into().unwrap());
-        let schema = ask.fetch(id).await.unwrap();
+        let schema = ask.fetch(id, SchemaLanguage::Avro).await.unwrap();
         assert!(format!("{:?}", read(&schema, &message[5..])).contains("people"));
     });
 }

@@ -66,6 +66,7 @@ impl Broker {
             transaction_timeout: PATIENCE,
             format: MessageFormat::Json,
             registry: None,
+            input: None,
             create_topics: false,
             audiences: Vec::new(),
         }

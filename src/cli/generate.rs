@@ -10,6 +10,7 @@ use super::shared::{Failure, rate, runtime};
 use crate::codec::Format;
 use crate::codec::avro::container::ContainerWriter;
 use crate::codec::registry::Registry;
+use crate::codec::schemas::SchemaLanguage;
 use crate::kafka::client::Cluster;
 use crate::kafka::generate::{GenerateError, Payload, Target, generate};
 use crate::kafka::sink::output::value_subject;
@@ -110,7 +111,7 @@ fn into_topic(args: &GenerateArgs, brokers: &str, topic: &str) -> Result<(), Fai
 /// The id of the records' schema, registered for the topic's values.
 fn registered(url: &str, topic: &str) -> Result<u32, Failure> {
     let registry = Registry::new(url, None);
-    let id = runtime()?.block_on(registry.register(&value_subject(topic), &compact(AVRO_SCHEMA)));
+    let id = runtime()?.block_on(registry.register(&value_subject(topic), SchemaLanguage::Avro, &compact(AVRO_SCHEMA)));
     id.map_err(|error| Failure::Outside(error.to_string()))
 }
 

@@ -15,6 +15,7 @@ use crate::codec::avro::AvroDecoder;
 use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
+use crate::codec::protobuf::ProtobufDecoder;
 use crate::codec::registry::Registry;
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
@@ -172,9 +173,9 @@ async fn leave(left: Left) {
 
 /// The schemas of the registry, shared by source, decoder and sink.
 pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
-    let config = source.registry.as_ref()?;
+    let (Some(config), MessageFormat::Confluent(language)) = (&source.registry, &source.format) else { return None };
     let registry = Registry::new(&config.url, config.credentials.as_ref());
-    Some(Arc::new(SchemaCache::new(registry, schema)))
+    Some(Arc::new(SchemaCache::new(registry, *language, schema)))
 }
 
 pub(super) fn message_decoder(
@@ -186,7 +187,8 @@ pub(super) fn message_decoder(
     let most = max_record_bytes(config);
     Ok(match (&source.format, schemas) {
         (MessageFormat::Avro(writer), _) => Box::new(AvroDecoder::new(schema, writer, most)?),
-        (MessageFormat::ConfluentAvro, Some(schemas)) => Box::new(schemas.decoder(most)),
+        (MessageFormat::Protobuf(message), _) => Box::new(ProtobufDecoder::new(schema, message, most)?),
+        (MessageFormat::Confluent(_), Some(schemas)) => Box::new(schemas.decoder(most)),
         _ => Box::new(JsonDecoder::new(schema, most)),
     })
 }

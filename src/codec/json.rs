@@ -5,6 +5,7 @@
 //! because the value that is checked must be the value that is published. Most records of a stream take a shorter way,
 //! see [`shape`].
 
+pub mod schema;
 mod shape;
 
 use std::borrow::Cow;

@@ -13,6 +13,8 @@ pub(super) enum RowPart {
     Label(usize),
     /// A sensitive or kept value, by its number among these.
     Value(usize),
+    /// Parts behind the number of their bytes, as Protobuf has a message inside another.
+    Measured(Vec<Self>),
 }
 
 /// The parts of a row, labels in runs.
@@ -27,6 +29,7 @@ enum Run {
     /// Labels, each after the fixed bytes before it.
     Labels(Vec<(Vec<u8>, usize)>),
     Value(usize),
+    Measured(RowLayout),
 }
 
 impl RowLayout {
@@ -47,6 +50,9 @@ impl RowLayout {
                 RowPart::Value(value) => {
                     runs.extend([Run::Fixed(std::mem::take(&mut fixed)), Run::Value(value)]);
                 }
+                RowPart::Measured(parts) => {
+                    runs.extend([Run::Fixed(std::mem::take(&mut fixed)), Run::Measured(Self::new(parts))]);
+                }
             }
         }
         runs.push(Run::Fixed(fixed));
@@ -56,8 +62,19 @@ impl RowLayout {
 
     /// Appends what rows with these labels share; `write` renders one.
     pub(super) fn labels(&self, quasi: &[&str], out: &mut Vec<u8>, mut write: impl FnMut(&str, &mut Vec<u8>)) {
+        self.write_labels(quasi, out, &mut write);
+    }
+
+    fn write_labels(&self, quasi: &[&str], out: &mut Vec<u8>, write: &mut impl FnMut(&str, &mut Vec<u8>)) {
         for run in &self.runs {
-            let Run::Labels(labels) = run else { continue };
+            let labels = match run {
+                Run::Labels(labels) => labels,
+                Run::Measured(inner) => {
+                    inner.write_labels(quasi, out, write);
+                    continue;
+                }
+                Run::Fixed(_) | Run::Value(_) => continue,
+            };
             let start = out.len();
             out.extend_from_slice(&[0; 4]);
             for (before, label) in labels {
@@ -76,6 +93,15 @@ impl RowLayout {
         out: &mut Vec<u8>,
         mut write: impl FnMut(usize, &mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.write_row(&mut labels, out, &mut write)
+    }
+
+    fn write_row<E>(
+        &self,
+        labels: &mut &[u8],
+        out: &mut Vec<u8>,
+        write: &mut impl FnMut(usize, &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         for run in &self.runs {
             match run {
                 Run::Fixed(bytes) => out.extend_from_slice(bytes),
@@ -84,10 +110,26 @@ impl RowLayout {
                     let Some((length, rest)) = labels.split_first_chunk::<4>() else { continue };
                     let (piece, rest) = rest.split_at((u32::from_le_bytes(*length) as usize).min(rest.len()));
                     out.extend_from_slice(piece);
-                    labels = rest;
+                    *labels = rest;
+                }
+                Run::Measured(inner) => {
+                    let start = out.len();
+                    inner.write_row(labels, out, write)?;
+                    let mut length = Vec::with_capacity(5);
+                    write_varint((out.len() - start) as u64, &mut length);
+                    out.splice(start..start, length);
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Appends a number in as few groups of seven bits as it takes, the lowest first.
+pub(super) fn write_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }

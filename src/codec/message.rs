@@ -55,32 +55,6 @@ impl MessageEncoder for OutputSchema {
     }
 }
 
-/// Rows in the Confluent wire format: a zero, the schema's id, the datum.
-#[derive(Debug, Clone)]
-pub struct ConfluentEncoder {
-    id: u32,
-    schema: OutputSchema,
-}
-
-impl ConfluentEncoder {
-    /// Rows of `schema`, which the registry knows as `id`.
-    pub fn new(id: u32, schema: OutputSchema) -> Self {
-        Self { id, schema }
-    }
-}
-
-impl MessageEncoder for ConfluentEncoder {
-    fn message_labels(&self, quasi: &[&str], out: &mut Vec<u8>) {
-        self.schema.datum_labels(quasi, out);
-    }
-
-    fn labelled_message(&mut self, labels: &[u8], values: &[&str], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let start = out.len();
-        write_schema_id(self.id, out);
-        self.schema.datum(labels, values, out).inspect_err(|_| out.truncate(start))
-    }
-}
-
 /// Appends what stands before the datum in the Confluent wire format.
 pub fn write_schema_id(id: u32, out: &mut Vec<u8>) {
     out.push(MAGIC);
@@ -165,6 +139,8 @@ mod tests {
 
     use super::*;
     use crate::codec::avro::parse_schema;
+    use crate::codec::confluent::ConfluentEncoder;
+    use crate::codec::schemas::PublishedSchema;
     use crate::model::event::RejectCode;
     use crate::model::release::dead_letter::DeadLetter;
     use crate::model::release::manifest::{
@@ -277,11 +253,12 @@ mod tests {
         assert_eq!(out, br#"{"age":"20-39","job":"nurse"}"#);
         let (mut plain, mut wire) = (Vec::new(), Vec::new());
         output.clone().message(&row, &mut plain).unwrap();
-        ConfluentEncoder::new(258, output.clone()).message(&row, &mut wire).unwrap();
+        let published = PublishedSchema::Avro(output.clone());
+        ConfluentEncoder::new(258, &published).message(&row, &mut wire).unwrap();
         assert_eq!(wire[..5], [0, 0, 0, 1, 2]);
         assert_eq!(wire[5..], plain);
         let wrong = PublishedRow { quasi: &["20-39"], values: &["12"] };
-        assert!(ConfluentEncoder::new(1, output).message(&wrong, &mut wire).is_err());
+        assert!(ConfluentEncoder::new(1, &published).message(&wrong, &mut wire).is_err());
         assert_eq!(wire.len(), plain.len() + 5, "nothing is left of a row that does not fit");
     }
 

@@ -1,4 +1,4 @@
-//! Bytes to [`Record`], and published rows to bytes: JSON, CSV, Avro, Parquet.
+//! Bytes to [`Record`], and published rows to bytes: JSON, CSV, Avro, Parquet, Protobuf.
 //!
 //! Invariants: only fields of the [`Schema`] are read, the rest is checked for syntax and dropped; no input panics,
 //! recurses or allocates beyond its own size; no rejection and no error carries a value. Reading files and pipes is
@@ -10,10 +10,13 @@ pub mod confluent;
 pub(crate) mod csv;
 pub mod encoding;
 pub mod json;
+mod kind;
 mod layout;
 pub mod message;
 pub mod parquet;
+pub mod protobuf;
 pub mod registry;
+pub mod schemas;
 pub mod survey;
 
 use std::fmt;
@@ -37,6 +40,10 @@ pub const DEFAULT_MAX_RECORD_BYTES: usize = 1 << 20;
 /// How deep a record may nest. Larger: a hostile record reaches the end of the stack where Avro recurses. Smaller:
 /// documents that people do send are turned away; they rarely pass 20.
 pub const MAX_DEPTH: usize = 100;
+
+/// The most members that are looked at for a list of fields. Larger: a hostile schema, whose records hold records, keeps the
+/// reader busy. Smaller: the later fields of wide records are not told.
+const MAX_LISTED: usize = 4096;
 
 /// How records are written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
@@ -127,6 +134,24 @@ pub enum CodecError {
     /// A published field's name cannot be an Avro name.
     #[error("`{0}` cannot be an avro field name: use letters, digits and _")]
     BadAvroName(Arc<str>),
+    /// The Protobuf schema does not compile.
+    #[error("the protobuf schema does not compile")]
+    BadProtobufSchema,
+    /// The JSON Schema does not parse.
+    #[error("the json schema does not parse")]
+    BadJsonSchema,
+    /// A file that is no set of descriptors.
+    #[error("the file is no set of protobuf descriptors: write it with protoc --include_imports --descriptor_set_out")]
+    BadDescriptor,
+    /// The descriptors have no such message.
+    #[error("the descriptors have no message of this name: write it with its package")]
+    NoMessage,
+    /// A published field's name cannot be a Protobuf name.
+    #[error("`{0}` cannot be a protobuf field name: use letters, digits and _")]
+    BadProtobufName(Arc<str>),
+    /// Published fields whose names are the same to Protobuf.
+    #[error("two published fields have the same name in protobuf's json")]
+    BadProtobufNames,
 }
 
 /// Turns one payload into a [`Record`].
@@ -218,6 +243,18 @@ pub(crate) fn missing_fields(
         .map(|a| (Arc::clone(&a.name), nearest(&a.path, fields.iter()).cloned()))
         .collect();
     if missing.is_empty() { Ok(()) } else { Err(CodecError::MissingFields(missing)) }
+}
+
+/// Lists every path of `schema` that is barred by something without fields, and every needed field that is missing.
+fn check_fields(
+    schema: &Schema,
+    blocked: impl Fn(&Path) -> Option<&'static str>,
+    fields: &[Path],
+    present: impl Fn(&Path) -> bool,
+) -> Result<(), CodecError> {
+    let barred = schema.attributes().iter().filter_map(|a| blocked(&a.path).map(|what| (a.name.clone(), what)));
+    let barred: Vec<_> = barred.collect();
+    if barred.is_empty() { missing_fields(schema, fields, present) } else { Err(CodecError::LeadsInto(barred)) }
 }
 
 /// The checks that all formats share, before the first byte is parsed.

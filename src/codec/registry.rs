@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use apache_avro::Schema as AvroSchema;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -16,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 
-use super::avro::parse_schema;
+use super::schemas::{SchemaLanguage, WriterSchema};
 
 /// How long one call may take. Longer: a hanging registry is noticed late. Shorter: a slow one counts as gone.
 const CALL: Duration = Duration::from_secs(5);
@@ -34,9 +33,9 @@ pub enum RegistryError {
     /// There is no schema with this id.
     #[error("the registry has no schema {0}")]
     Unknown(u32),
-    /// There is one, but it is not Avro, or does not parse.
-    #[error("schema {0} of the registry is not an avro schema")]
-    Unusable(u32),
+    /// There is one, but it is in another language, or does not parse.
+    #[error("schema {0} of the registry is not {1}")]
+    Unusable(u32, SchemaLanguage),
     /// Our schema is not taken: incompatible with an earlier one, or not valid in the registry's eyes.
     #[error("the registry refuses the schema of {subject} ({reason}): check the compatibility level of the subject")]
     Refused {
@@ -58,7 +57,7 @@ pub struct Registry {
     agent: ureq::Agent,
     url: String,
     authorization: Option<SecretString>,
-    schemas: Mutex<HashMap<u32, Arc<AvroSchema>>>,
+    schemas: Mutex<HashMap<(u32, SchemaLanguage), WriterSchema>>,
     registered: Mutex<HashMap<(String, String), u32>>,
 }
 
@@ -87,36 +86,41 @@ impl Registry {
         }
     }
 
-    /// The schema with this id.
-    pub async fn fetch(&self, id: u32) -> Result<Arc<AvroSchema>, RegistryError> {
-        if let Some(schema) = lock(&self.schemas).get(&id) {
-            return Ok(Arc::clone(schema));
+    /// The schema with this id, which must be in this language.
+    pub async fn fetch(&self, id: u32, language: SchemaLanguage) -> Result<WriterSchema, RegistryError> {
+        let key = (id, language);
+        if let Some(schema) = lock(&self.schemas).get(&key) {
+            return Ok(schema.clone());
         }
         let found = self.get(format!("schemas/ids/{id}")).await?.schema(id)?;
-        let schema = self.parse(found, id).await?;
-        Ok(Arc::clone(lock(&self.schemas).entry(id).or_insert(schema)))
+        let schema = self.parse(found, key).await?;
+        Ok(lock(&self.schemas).entry(key).or_insert(schema).clone())
     }
 
     /// The latest schema of a subject; `None` if the subject has none.
-    pub async fn latest(&self, subject: &str) -> Result<Option<Arc<AvroSchema>>, RegistryError> {
+    pub async fn latest(&self, subject: &str, language: SchemaLanguage) -> Result<Option<WriterSchema>, RegistryError> {
         match self.version(subject, "latest").await?.schema(0) {
             Ok(found) => {
                 let id = found.id;
-                self.parse(found, id).await.map(Some)
+                self.parse(found, (id, language)).await.map(Some)
             }
             Err(RegistryError::Unknown(_)) => Ok(None),
             Err(other) => Err(other),
         }
     }
 
-    /// Registers a schema (as JSON) under `subject`; the same one again gives the same id.
-    pub async fn register(&self, subject: &str, schema: &str) -> Result<u32, RegistryError> {
+    /// Registers a schema under `subject`; the same one again gives the same id.
+    pub async fn register(&self, subject: &str, language: SchemaLanguage, schema: &str) -> Result<u32, RegistryError> {
         let key = (subject.to_owned(), schema.to_owned());
         if let Some(id) = lock(&self.registered).get(&key) {
             return Ok(*id);
         }
         let path = format!("subjects/{}/versions", encoded(subject));
-        let answer = self.call(path, Some(json!({ "schema": schema }).to_string())).await?;
+        let body = match language {
+            SchemaLanguage::Avro => json!({ "schema": schema }),
+            other => json!({ "schema": schema, "schemaType": other.as_str() }),
+        };
+        let answer = self.call(path, Some(body.to_string())).await?;
         if matches!(answer.status, 409 | 422) {
             return Err(RegistryError::Refused { subject: subject.to_owned(), reason: answer.reason() });
         }
@@ -166,34 +170,48 @@ impl Registry {
         }
     }
 
-    async fn parse(&self, found: FoundSchema, id: u32) -> Result<Arc<AvroSchema>, RegistryError> {
-        if found.schema_type != "AVRO" {
-            return Err(RegistryError::Unusable(id));
+    async fn parse(&self, found: FoundSchema, key: (u32, SchemaLanguage)) -> Result<WriterSchema, RegistryError> {
+        let (id, language) = key;
+        let unusable = || RegistryError::Unusable(id, language);
+        if found.schema_type != language.as_str() {
+            return Err(unusable());
         }
-        let text = if found.references.is_empty() { found.schema } else { self.inline(found, id).await? };
-        parse_schema(&text).map_err(|_| RegistryError::Unusable(id))
+        let others = self.references(found.references, key).await?;
+        let mut text = found.schema;
+        if language == SchemaLanguage::Avro && !others.is_empty() {
+            text = inlined(&text, &others).ok_or_else(unusable)?;
+        }
+        WriterSchema::parse(language, &text, &others).map_err(|_| unusable())
     }
 
-    /// The schema with what it refers to written out where it first stands.
-    async fn inline(&self, found: FoundSchema, id: u32) -> Result<String, RegistryError> {
-        let unusable = || RegistryError::Unusable(id);
-        let mut root: Json = serde_json::from_str(&found.schema).map_err(|_| unusable())?;
-        let mut others: HashMap<String, Json> = HashMap::new();
-        let mut open = found.references;
+    /// The texts of all schemas that are referred to, also by one another, by the names under which they are.
+    async fn references(
+        &self,
+        mut open: Vec<Reference>,
+        (id, language): (u32, SchemaLanguage),
+    ) -> Result<HashMap<String, String>, RegistryError> {
+        let mut others: HashMap<String, String> = HashMap::new();
         while let Some(reference) = open.pop() {
             if others.contains_key(&reference.name) {
                 continue;
             }
             if others.len() >= MAX_REFERENCES {
-                return Err(unusable());
+                return Err(RegistryError::Unusable(id, language));
             }
             let found = self.version(&reference.subject, &reference.version.to_string()).await?.schema(id)?;
-            others.insert(reference.name, serde_json::from_str(&found.schema).map_err(|_| unusable())?);
+            others.insert(reference.name, found.schema);
             open.extend(found.references);
         }
-        write_out(&mut root, "", &mut others);
-        Ok(root.to_string())
+        Ok(others)
     }
+}
+
+/// An Avro schema with what it refers to written out where it first stands.
+fn inlined(schema: &str, others: &HashMap<String, String>) -> Option<String> {
+    let mut root: Json = serde_json::from_str(schema).ok()?;
+    let other = |(name, text): (&String, &String)| Some((name.clone(), serde_json::from_str(text).ok()?));
+    write_out(&mut root, "", &mut others.iter().map(other).collect::<Option<_>>()?);
+    Some(root.to_string())
 }
 
 /// The media type of the registry's interface.
@@ -331,7 +349,7 @@ mod tests {
         assert_eq!(root["fields"][0]["type"]["fields"][0]["type"]["symbols"][0], "x");
         assert_eq!(root["fields"][1]["type"][1], "a.Address");
         assert_eq!(root["fields"][2]["type"]["items"], "b.Tag");
-        assert!(parse_schema(&root.to_string()).is_ok());
+        assert!(crate::codec::avro::parse_schema(&root.to_string()).is_ok());
     }
 
     #[test]

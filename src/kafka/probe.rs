@@ -27,8 +27,8 @@ use super::connection::{TWO_CLUSTERS, are_two, is_decided, remedy};
 use super::progress::commit::MAX_BYTES;
 use super::sink::output::value_subject;
 use super::topics::Topics;
-use crate::codec::avro::{Plan, check_fields};
 use crate::codec::registry::Registry;
+use crate::codec::schemas::SchemaLanguage;
 use crate::model::schema::Schema;
 
 /// Events taken between two attempts to reach a cluster. Larger: costs nothing. Smaller: errors of an attempt are left behind.
@@ -348,11 +348,14 @@ impl Probe<'_> {
     }
 
     fn registries(&mut self, source: &KafkaSourceConfig, sink: &KafkaSinkConfig, schema: &Schema) {
-        let reads = matches!(source.format, MessageFormat::ConfluentAvro).then_some(source.registry.as_ref()).flatten();
-        let writes = matches!(sink.format, MessageFormat::ConfluentAvro).then_some(sink.registry.as_ref()).flatten();
-        if let Some(registry) = reads.and_then(|config| self.registry(config)) {
+        let used = |format: &MessageFormat| matches!(format, MessageFormat::Confluent(_));
+        let reads = source.registry.as_ref().filter(|_| used(&source.format));
+        let writes = sink.registry.as_ref().filter(|_| used(&sink.format));
+        if let (Some(config), MessageFormat::Confluent(language)) = (reads, &source.format)
+            && let Some(registry) = self.registry(config)
+        {
             for topic in &source.topics {
-                self.input_schema(&registry, topic, schema);
+                self.input_schema(&registry, topic, *language, schema);
             }
         }
         if let Some(config) = writes.filter(|w| reads.is_none_or(|r| r.url != w.url)) {
@@ -367,12 +370,11 @@ impl Probe<'_> {
     }
 
     /// The latest schema of a topic should have the fields that the policy names.
-    fn input_schema(&mut self, registry: &Registry, topic: &str, schema: &Schema) {
+    fn input_schema(&mut self, registry: &Registry, topic: &str, language: SchemaLanguage, schema: &Schema) {
         let subject = value_subject(topic);
-        match self.handle.block_on(registry.latest(&subject)) {
+        match self.handle.block_on(registry.latest(&subject, language)) {
             Ok(Some(writer)) => {
-                let planned = Plan::new(schema, &writer);
-                if let Err(error) = planned.and_then(|plan| check_fields(schema, &plan)) {
+                if let Err(error) = writer.check(schema) {
                     self.configuration(format!("the latest schema of `{subject}` does not fit the policy: {error}"));
                 }
             }

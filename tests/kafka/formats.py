@@ -3,10 +3,11 @@
 
 Confluent's Python client writes and reads; the service in between is the binary. Every format is tried in every shape:
 
-    formats   JSON, Avro (one class each; a new format is a class in FORMATS)
+    formats   JSON, Avro, Protobuf, JSON Schema (one class each; a new format is a class in FORMATS)
     shapes    flat, nested, array, and Debezium's insert, update and delete
 
-For each pair: the four counts add up to what was read; rows have the fields that the policy names, in the input's shape, and no
+The schemas of the other formats are made from the Avro schema of the shape. Beside the pairs: Protobuf with a file of descriptors
+and without a registry, and one format in and another one out. For each pair: the four counts add up to what was read; rows have the fields that the policy names, in the input's shape, and no
 other; canaries in unnamed fields at every depth are in no topic; an update is one row of its person; who was deleted while he
 waited is in no row.
 
@@ -26,7 +27,7 @@ import uuid
 import cluster as c
 
 VENV = c.RUN.parent / "formats-venv"
-PACKAGES = ["confluent-kafka[avro,json,schemaregistry]==2.11.0"]
+PACKAGES = ["confluent-kafka[avro,json,protobuf,schemaregistry]==2.11.0", "grpcio-tools"]
 CANARY = "cAnArY"
 PEOPLE = 300
 DELETED = 40
@@ -38,7 +39,7 @@ def in_venv():
     if pathlib.Path(sys.prefix).resolve() != VENV.resolve():
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-        if subprocess.run([python, "-c", "import confluent_kafka.schema_registry.avro"], capture_output=True).returncode:
+        if subprocess.run([python, "-c", "import confluent_kafka.schema_registry.avro, confluent_kafka.schema_registry.protobuf, grpc_tools"], capture_output=True).returncode:
             subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
         os.execv(python, [str(python), *sys.argv])
 
@@ -143,10 +144,8 @@ SHAPES = {"flat": Flat, "nested": Nested, "array": Array, "insert": Insert, "upd
 # Formats: bytes of messages, and their configuration.
 
 class Json:
-    config = "format: json"
-
     def __init__(self, registry):
-        pass
+        self.config = self.sink = "format: json"
 
     def writer(self, topic, shape):
         # Every other change event has its schema part, as Kafka Connect's JSON converter writes it.
@@ -162,28 +161,193 @@ class Json:
         return lambda payload: json.loads(payload)
 
 
-class Avro:
+class WithRegistry:
+    """Formats whose schemas are in the registry, under the topic's name."""
+
     def __init__(self, registry):
         from confluent_kafka.schema_registry import SchemaRegistryClient
         self.client = SchemaRegistryClient({"url": registry})
-        self.config = f"format: confluent-avro\n    registry: {{ url: {registry} }}"
+        self.config = self.sink = f"format: {self.name}\n    registry: {{ url: {registry} }}"
+
+    def context(self, topic):
+        from confluent_kafka.serialization import MessageField, SerializationContext
+        return SerializationContext(topic, MessageField.VALUE)
+
+
+class Avro(WithRegistry):
+    name = "confluent-avro"
 
     def writer(self, topic, shape):
         from confluent_kafka.schema_registry.avro import AvroSerializer
-        from confluent_kafka.serialization import MessageField, SerializationContext
         serialize = AvroSerializer(self.client, json.dumps(shape.schema))
-        context = SerializationContext(topic, MessageField.VALUE)
-        return lambda message: serialize(message, context)
+        return lambda message: serialize(message, self.context(topic))
 
     def reader(self, topic):
         from confluent_kafka.schema_registry.avro import AvroDeserializer
-        from confluent_kafka.serialization import MessageField, SerializationContext
         deserialize = AvroDeserializer(self.client)
-        context = SerializationContext(topic, MessageField.VALUE)
-        return lambda payload: deserialize(payload, context)
+        return lambda payload: deserialize(payload, self.context(topic))
 
 
-FORMATS = {"json": Json, "avro": Avro}
+class JsonSchema(WithRegistry):
+    name = "confluent-json"
+
+    def writer(self, topic, shape):
+        from confluent_kafka.schema_registry.json_schema import JSONSerializer
+        serialize = JSONSerializer(json.dumps({"title": "Message", **json_schema(shape.schema, {})}), self.client)
+        return lambda message: serialize(message, self.context(topic))
+
+    def reader(self, topic):
+        # Checks each row against the schema that was registered for it.
+        from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+        deserialize = JSONDeserializer(None, schema_registry_client=self.client)
+        return lambda payload: deserialize(payload, self.context(topic))
+
+
+class Protobuf(WithRegistry):
+    name = "confluent-protobuf"
+
+    def writer(self, topic, shape):
+        from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+        self.of = protobuf_class(proto(shape.schema), shape.schema["name"])
+        serialize = ProtobufSerializer(self.of, self.client, {"use.deprecated.format": False})
+        return lambda message: serialize(filled(self.of(), message), self.context(topic))
+
+    def reader(self, topic):
+        from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+        text = self.client.get_latest_version(f"{topic}-value").schema.schema_str
+        of = protobuf_class(text, "Published")
+        deserialize = ProtobufDeserializer(of, {"use.deprecated.format": False})
+        return lambda payload: unfilled(deserialize(payload, self.context(topic)))
+
+
+class Descriptor(Protobuf):
+    """Protobuf without a registry: the type of the messages is in a file. Rows go out as JSON."""
+
+    def __init__(self, registry):
+        self.path = c.RUN / f"formats-{uuid.uuid4().hex[:6]}.desc"
+        self.sink = "format: json"
+
+    def writer(self, topic, shape):
+        of = protobuf_class(proto(shape.schema), shape.schema["name"], self.path)
+        self.config = f"format: protobuf\n    descriptor: {self.path}\n    message: {of.DESCRIPTOR.full_name}"
+        return lambda message: filled(of(), message).SerializeToString()
+
+    def reader(self, topic):
+        return Json(None).reader(topic)
+
+
+def mixed(source, sink):
+    """One format in, another one out."""
+    class Mixed:
+        def __init__(self, registry):
+            self.input, self.output = source(registry), sink(registry)
+            self.config, self.sink = self.input.config, self.output.sink
+            self.writer, self.reader = self.input.writer, self.output.reader
+    return Mixed
+
+
+FORMATS = {"json": Json, "avro": Avro, "protobuf": Protobuf, "json-schema": JsonSchema}
+MORE = {
+    "descriptor": (Descriptor, ["nested", "array", "delete"]),
+    "protobuf-to-json": (mixed(Protobuf, Json), ["nested"]),
+    "protobuf-to-avro": (mixed(Protobuf, Avro), ["array"]),
+    "avro-to-protobuf": (mixed(Avro, Protobuf), ["nested", "array"]),
+    "json-to-protobuf": (mixed(Json, Protobuf), ["nested"]),
+    "json-schema-to-protobuf": (mixed(JsonSchema, Protobuf), ["array"]),
+    "json-schema-to-avro": (mixed(JsonSchema, Avro), ["update"]),
+}
+
+
+def json_schema(of, named):
+    """An Avro type as a JSON Schema."""
+    simple = {"long": "integer", "int": "integer", "string": "string", "null": "null"}
+    if isinstance(of, list):
+        return {"anyOf": [json_schema(branch, named) for branch in of]}
+    if isinstance(of, str):
+        return {"type": simple[of]} if of in simple else named[of]
+    if of["type"] == "array":
+        return {"type": "array", "items": json_schema(of["items"], named)}
+    if of["type"] == "map":
+        return {"type": "object", "additionalProperties": json_schema(of["values"], named)}
+    named[of["name"]] = schema = {"type": "object"}
+    schema["properties"] = {f["name"]: json_schema(f["type"], named) for f in of["fields"]}
+    return schema
+
+
+def proto(of):
+    """An Avro record as a Protobuf file; the record is not its first message."""
+    done, simple = {}, {"long": "int64", "int": "int32", "string": "string"}
+
+    def name(of):
+        if isinstance(of, list):
+            return name(next(branch for branch in of if branch != "null"))
+        if isinstance(of, str):
+            return simple.get(of, of)
+        if of["type"] == "array":
+            return f"repeated {name(of['items'])}"
+        if of["type"] == "map":
+            # A list of maps is a list of messages that hold one.
+            done["Entries"] = f"message Entries {{ map<string, {name(of['values'])}> entries = 1; }}"
+            return "Entries"
+        fields = [f"{name(f['type'])} {f['name']} = {number};" for number, f in enumerate(of["fields"], 3)]
+        done[of["name"]] = f"message {of['name']} {{ {' '.join(fields)} }}"
+        return of["name"]
+
+    name(of)
+    return "\n".join(['syntax = "proto3";', "package shapes;", "message First { string x = 1; }", *done.values()])
+
+
+def protobuf_class(text, name, descriptor=None):
+    """The class of a message in a file, given as text or in base64 as Confluent's client registers it."""
+    import base64
+    import tempfile
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from grpc_tools import protoc
+    pool = descriptor_pool.DescriptorPool()
+    if "syntax" in text:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            file = f"{name.lower()}_{uuid.uuid4().hex[:6]}.proto"
+            (path / file).write_text(text)
+            out = descriptor or path / "out.desc"
+            assert protoc.main(["protoc", f"-I{folder}", "--include_imports", f"--descriptor_set_out={out}", file]) == 0, text
+            files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out).read_bytes()).file
+    else:
+        files = [descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))]
+    for file in files:
+        pool.Add(file)
+    package = files[-1].package
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}" if package else name))
+
+
+def filled(message, values):
+    """Sets the fields of a message; null is not set."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            getattr(message, key).SetInParent()
+            filled(getattr(message, key), value)
+        elif isinstance(value, list):
+            for item in value:
+                if not isinstance(item, dict):
+                    getattr(message, key).append(item)
+                elif message.DESCRIPTOR.fields_by_name[key].message_type.name == "Entries":
+                    getattr(message, key).add().entries.update(item)
+                else:
+                    filled(getattr(message, key).add(), item)
+        elif value is not None:
+            setattr(message, key, value)
+    return message
+
+
+def unfilled(message):
+    """A message with all its fields. What its type does not name must not be there."""
+    from google.protobuf import unknown_fields
+    assert not len(unknown_fields.UnknownFieldSet(message)), "fields that the schema does not name"
+    one = lambda value: unfilled(value) if hasattr(value, "DESCRIPTOR") else value
+    several = lambda field: field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    return {f.name: [one(v) for v in getattr(message, f.name)] if several(f) else one(getattr(message, f.name))
+            for f in message.DESCRIPTOR.fields}
+
 
 CONFIG = """
 policy:
@@ -203,7 +367,12 @@ source:
     group: {topic}
     {envelope}
     {format}
-sink: {{ kafka: {{ topic: {topic}-safe, transactional_id: {topic}, create_topics: true }} }}
+sink:
+  kafka:
+    topic: {topic}-safe
+    transactional_id: {topic}
+    create_topics: true
+    {sink}
 """
 
 
@@ -247,15 +416,15 @@ def produce(brokers, topic, write, events):
     assert producer.flush(30) == 0, "not all messages were taken"
 
 
-def pair(binary, brokers, registry, kind, name):
+def pair(binary, brokers, registry, kind, of, name):
     topic = f"{kind}-{name}-{uuid.uuid4().hex[:6]}"
-    codec, shape = FORMATS[kind](registry), SHAPES[name]()
+    codec, shape = of(registry), SHAPES[name]()
     events = shape.events()
     produce(brokers, topic, codec.writer(topic, shape), events)
     envelope = f"envelope: {shape.envelope}" if shape.envelope else ""
     config = c.RUN / f"{topic}.yaml"
     config.write_text(CONFIG.format(**shape.paths, messages=len(events), brokers=brokers, topic=topic, envelope=envelope,
-                                    format=codec.config))
+                                    format=codec.config, sink=codec.sink))
     checked = subprocess.run([binary, "validate", "-c", config, "--sample", topic], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     service = subprocess.Popen([binary, "run", "-c", config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -279,7 +448,9 @@ def pair(binary, brokers, registry, kind, name):
         assert {path for path, _ in leaves(row)} == wanted, row
     flat = [dict(leaves(row)) for row in rows]
     assert all(isinstance(row[shape.paths["age"]], str) for row in flat)
-    numbers = [row[shape.paths["number"]] for row in flat]
+    assert all(row[shape.paths["sensitive"]] for row in flat), "a sensitive value is lost"
+    # From an input without types it is text.
+    numbers = [int(row[shape.paths["number"]]) for row in flat]
     assert len(numbers) == len(set(numbers)), "a person was published twice"
     assert len(numbers) == counts[0], f"{len(numbers)} rows were read, {counts[0]} were published"
     assert set(numbers) <= shape.numbers(), "somebody was published who was deleted"
@@ -294,7 +465,7 @@ def pair(binary, brokers, registry, kind, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=c.ROOT / "target/release/veilstream")
-    parser.add_argument("--only", help="one pair, such as avro-nested")
+    parser.add_argument("--only", help="one pair, such as avro-nested, or one format")
     args = parser.parse_args()
     in_venv()
     space = c.Cluster("formats")
@@ -303,16 +474,17 @@ def main():
     env = dict(line.split("=", 1) for line in c.patiently(registry, "up", "--dir", registry_dir).splitlines() if "=" in line)
     failed = 0
     try:
-        for kind in FORMATS:
-            for name in SHAPES:
-                if args.only not in (None, f"{kind}-{name}"):
-                    continue
-                try:
-                    rows = pair(args.binary, space.bootstrap, env["REGISTRY"].strip("'\""), kind, name)
-                    print(f"ok   {kind} {name}: {rows} rows", flush=True)
-                except AssertionError as error:
-                    failed += 1
-                    print(f"FAIL {kind} {name}: {error}", flush=True)
+        matrix = [(kind, of, name) for kind, of in FORMATS.items() for name in SHAPES]
+        matrix += [(kind, of, name) for kind, (of, names) in MORE.items() for name in names]
+        for kind, of, name in matrix:
+            if args.only not in (None, kind, f"{kind}-{name}"):
+                continue
+            try:
+                rows = pair(args.binary, space.bootstrap, env["REGISTRY"].strip("'\""), kind, of, name)
+                print(f"ok   {kind} {name}: {rows} rows", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"FAIL {kind} {name}: {error}", flush=True)
     finally:
         space.down()
         c.run(registry, "down", registry_dir)

@@ -270,7 +270,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
 }
 
 /// A zigzag variable-length number at the start of `bytes`, and what follows it.
-pub(super) fn read_long(bytes: &[u8]) -> Option<(i64, &[u8])> {
+pub(in crate::codec) fn read_long(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut zigzag = 0u64;
     for (i, byte) in bytes.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);
@@ -292,7 +292,10 @@ fn separate(first: &mut bool, out: &mut String) {
 }
 
 /// A float in canonical text. NaN and the infinities are nowhere in a hierarchy and not in JSON: malformed.
-fn float<F: std::fmt::Display + Copy>(value: F, finite: fn(F) -> bool) -> Result<String, RejectCode> {
+pub(in crate::codec) fn float<F: std::fmt::Display + Copy>(
+    value: F,
+    finite: fn(F) -> bool,
+) -> Result<String, RejectCode> {
     if !finite(value) {
         return Err(RejectCode::Malformed);
     }
@@ -341,7 +344,7 @@ fn timestamp(since_epoch: i64, unit: Unit, local: bool) -> Result<String, Reject
 }
 
 /// Bytes as text, one character per byte, as Avro's JSON encoding has it.
-fn latin1(bytes: &[u8]) -> Cow<'_, str> {
+pub(in crate::codec) fn latin1(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.is_ascii() => Cow::Borrowed(text),
         _ => bytes.iter().map(|&b| char::from(b)).collect::<String>().into(),

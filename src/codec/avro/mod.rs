@@ -9,17 +9,20 @@
 
 pub mod container;
 mod datum;
+mod kinds;
 mod output;
 mod plan;
 mod types;
 
 use std::sync::Arc;
 
+pub(in crate::codec) use datum::{float, latin1, read_long};
+pub(in crate::codec) use kinds::write as write_value;
 pub use output::{AvroEncoder, OutputSchema};
-pub(in crate::codec) use output::{Kind, value_kinds};
+pub(in crate::codec) use output::{kinds_at, value_kinds};
 pub use plan::Plan;
 
-use super::{CodecError, Decode, missing_fields};
+use super::{CodecError, Decode};
 use crate::model::event::Reject;
 use crate::model::record::Record;
 use crate::model::schema::{Path, Schema};
@@ -51,12 +54,7 @@ impl Decode for AvroDecoder {
 
 /// Lists every path of `schema` that leads into something else than a record, and every needed field that is missing.
 pub(crate) fn check_fields(schema: &Schema, plan: &Plan) -> Result<(), CodecError> {
-    let blocked = schema.attributes().iter().filter_map(|a| plan.blocked(&a.path).map(|what| (a.name.clone(), what)));
-    let blocked: Vec<_> = blocked.collect();
-    match blocked.is_empty() {
-        true => missing_fields(schema, &plan.fields(), |path| plan.has(path)),
-        false => Err(CodecError::LeadsInto(blocked)),
-    }
+    super::check_fields(schema, |path| plan.blocked(path), &plan.fields(), |path| plan.has(path))
 }
 
 /// Parses a writer schema.

@@ -5,7 +5,6 @@
 //! other symbols; nested values become their JSON text. Where the input has no schema, or several types, the union is
 //! null, boolean, long, double and string, and a number that neither a long nor a double holds exactly is a string.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,167 +12,12 @@ use apache_avro::Schema as AvroSchema;
 use apache_avro::schema::{Name, NamespaceRef};
 use serde_json::{Value as Json, json};
 
-use super::container::{ContainerWriter, write_bytes, write_long};
-use crate::codec::json::unquote;
+use super::container::{ContainerWriter, write_bytes};
+use super::kinds::{in_avro, kind_of, schema_of, write};
+use crate::codec::kind::{self, Kind, ValueKinds};
 use crate::codec::layout::{RowLayout, RowPart};
 use crate::codec::{CodecError, Encode, EncodeError};
 use crate::model::schema::{Path, PathTree, Schema};
-
-/// The type of a sensitive or kept field in the output, beside null.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::codec) enum Kind {
-    Any,
-    Boolean,
-    Int(Option<&'static str>),
-    Long(Option<&'static str>),
-    Float,
-    Double,
-    Bytes,
-    String,
-    Decimal { precision: usize, scale: usize },
-}
-
-impl Kind {
-    fn of(schema: &AvroSchema) -> Self {
-        match schema {
-            AvroSchema::Boolean => Self::Boolean,
-            AvroSchema::Int => Self::Int(None),
-            AvroSchema::Date => Self::Int(Some("date")),
-            AvroSchema::TimeMillis => Self::Int(Some("time-millis")),
-            AvroSchema::Long => Self::Long(None),
-            AvroSchema::TimeMicros => Self::Long(Some("time-micros")),
-            AvroSchema::TimestampMillis => Self::Long(Some("timestamp-millis")),
-            AvroSchema::TimestampMicros => Self::Long(Some("timestamp-micros")),
-            AvroSchema::TimestampNanos => Self::Long(Some("timestamp-nanos")),
-            AvroSchema::LocalTimestampMillis => Self::Long(Some("local-timestamp-millis")),
-            AvroSchema::LocalTimestampMicros => Self::Long(Some("local-timestamp-micros")),
-            AvroSchema::LocalTimestampNanos => Self::Long(Some("local-timestamp-nanos")),
-            AvroSchema::Float => Self::Float,
-            AvroSchema::Double => Self::Double,
-            AvroSchema::Bytes | AvroSchema::Fixed(_) => Self::Bytes,
-            AvroSchema::Decimal(decimal) => Self::Decimal { precision: decimal.precision, scale: decimal.scale },
-            AvroSchema::Union(union) => {
-                let mut kinds = union.variants().iter().filter(|v| !matches!(v, AvroSchema::Null)).map(Self::of);
-                let first = kinds.next().unwrap_or(Self::Any);
-                kinds.fold(first, Self::merged)
-            }
-            AvroSchema::Null | AvroSchema::BigDecimal | AvroSchema::Ref { .. } => Self::Any,
-            AvroSchema::String
-            | AvroSchema::Enum(_)
-            | AvroSchema::Uuid(_)
-            | AvroSchema::Duration(_)
-            | AvroSchema::Array(_)
-            | AvroSchema::Map(_)
-            | AvroSchema::Record(_) => Self::String,
-        }
-    }
-
-    /// The type that holds the values of both.
-    fn merged(self, other: Self) -> Self {
-        match (self, other) {
-            (a, b) if a == b => a,
-            (Self::Int(None), Self::Long(None)) | (Self::Long(None), Self::Int(None)) => Self::Long(None),
-            (Self::Float, Self::Double) | (Self::Double, Self::Float) => Self::Double,
-            _ => Self::Any,
-        }
-    }
-
-    fn schema(self) -> Json {
-        let logical = |of: &str, name: Option<&str>| match name {
-            Some(name) => json!({"type": of, "logicalType": name}),
-            None => json!(of),
-        };
-        match self {
-            Self::Any => json!(["null", "boolean", "long", "double", "string"]),
-            Self::Boolean => json!(["null", "boolean"]),
-            Self::Int(name) => json!(["null", logical("int", name)]),
-            Self::Long(name) => json!(["null", logical("long", name)]),
-            Self::Float => json!(["null", "float"]),
-            Self::Double => json!(["null", "double"]),
-            Self::Bytes => json!(["null", "bytes"]),
-            Self::String => json!(["null", "string"]),
-            Self::Decimal { precision, scale } => json!(["null",
-                {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]),
-        }
-    }
-
-    /// Appends a value given as JSON text: the index in the union, then the value. `None` if it does not fit.
-    pub(in crate::codec) fn write(self, value: &str, out: &mut Vec<u8>) -> Option<()> {
-        if value == "null" {
-            write_long(0, out);
-            return Some(());
-        }
-        if self == Self::Any {
-            return any(value, out);
-        }
-        write_long(1, out);
-        match self {
-            Self::Any => return None,
-            Self::Boolean => out.push(u8::from(value.parse::<bool>().ok()?)),
-            Self::Int(_) => write_long(i64::from(value.parse::<i32>().ok()?), out),
-            Self::Long(_) => write_long(value.parse().ok()?, out),
-            Self::Float => out.extend_from_slice(&value.parse::<f32>().ok()?.to_le_bytes()),
-            Self::Double => out.extend_from_slice(&value.parse::<f64>().ok()?.to_le_bytes()),
-            Self::String => write_bytes(text(value)?.as_bytes(), out),
-            Self::Bytes => {
-                let bytes: Option<Vec<u8>> = text(value)?.chars().map(|c| u8::try_from(c).ok()).collect();
-                write_bytes(&bytes?, out);
-            }
-            Self::Decimal { scale, .. } => write_bytes(&unscaled(value, scale)?, out),
-        }
-        Some(())
-    }
-}
-
-/// Null, boolean, long, double, string: in this order.
-fn any(value: &str, out: &mut Vec<u8>) -> Option<()> {
-    match value.as_bytes().first()? {
-        b't' | b'f' => {
-            write_long(1, out);
-            out.push(u8::from(value == "true"));
-        }
-        b'-' | b'0'..=b'9' => {
-            if let Ok(long) = value.parse() {
-                write_long(2, out);
-                write_long(long, out);
-            } else if let Some(double) = value.parse::<f64>().ok().filter(|d| d.to_string() == value) {
-                write_long(3, out);
-                out.extend_from_slice(&double.to_le_bytes());
-            } else {
-                write_long(4, out);
-                write_bytes(value.as_bytes(), out);
-            }
-        }
-        _ => {
-            write_long(4, out);
-            write_bytes(text(value)?.as_bytes(), out);
-        }
-    }
-    Some(())
-}
-
-/// The text of a JSON string, or the JSON text of a nested value; `None` for other scalars.
-fn text(value: &str) -> Option<Cow<'_, str>> {
-    match value.as_bytes().first()? {
-        b'"' => unquote(value).ok(),
-        b'{' | b'[' => Some(Cow::Borrowed(value)),
-        _ => None,
-    }
-}
-
-/// A canonical decimal times ten to the `scale`, as the shortest big-endian two's complement.
-fn unscaled(value: &str, scale: usize) -> Option<Vec<u8>> {
-    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
-    let zeros = scale.checked_sub(fraction.len())?;
-    let number: i128 = format!("{whole}{fraction}{}", "0".repeat(zeros)).parse().ok()?;
-    let bytes = number.to_be_bytes();
-    let redundant = |i: &usize| {
-        let sign = if number < 0 { 0xff } else { 0 };
-        bytes[*i] == sign && (bytes[*i + 1] ^ sign) & 0x80 == 0
-    };
-    let start = (0..15).take_while(redundant).count();
-    Some(bytes[start..].to_vec())
-}
 
 /// The Avro schema of published rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,14 +25,19 @@ pub struct OutputSchema {
     json: String,
     layout: RowLayout,
     /// The sensitive and kept fields, in published order.
-    values: Vec<(Arc<str>, Kind)>,
+    values: ValueKinds,
 }
 
 impl OutputSchema {
     /// Derives the output from `schema` and the schemas of the input seen so far; none if the input is not Avro.
     pub fn derive(schema: &Schema, writers: &[&AvroSchema]) -> Result<Self, CodecError> {
+        Self::new(schema, value_kinds(schema, writers))
+    }
+
+    /// The output of `schema` with values of these kinds.
+    pub(in crate::codec) fn new(schema: &Schema, values: ValueKinds) -> Result<Self, CodecError> {
         schema.published().try_for_each(|slot| avro_name(schema.name(slot)))?;
-        let values = value_kinds(schema, writers);
+        let values = values.into_iter().map(|(name, kind)| (name, in_avro(kind))).collect();
         let mut output =
             Output { labels: schema.quasi.len(), values: &values, taken: HashSet::new(), parts: Vec::new() };
         let record = output.record("Published".to_owned(), &schema.output(), Some("veilstream"));
@@ -210,7 +59,7 @@ impl OutputSchema {
         self.layout.row(labels, out, |value, out| {
             let (field, kind) = &self.values[value];
             let text = values.get(value).copied().unwrap_or("null");
-            kind.write(text, out).ok_or_else(|| EncodeError::Misfit { field: Arc::clone(field) })
+            write(kind, text, out).ok_or_else(|| EncodeError::Misfit { field: Arc::clone(field) })
         })
     }
 }
@@ -218,7 +67,7 @@ impl OutputSchema {
 /// The output schema while it is made: records in records, and the order of their fields.
 struct Output<'a> {
     labels: usize,
-    values: &'a [(Arc<str>, Kind)],
+    values: &'a ValueKinds,
     /// The names of records so far; each may be defined once.
     taken: HashSet<String>,
     parts: Vec<RowPart>,
@@ -247,7 +96,7 @@ impl Output<'_> {
             PathTree::Leaf(number) => {
                 let value = number - self.labels;
                 self.parts.push(RowPart::Value(value));
-                json!({"name": name, "type": self.values[value].1.schema(), "default": null})
+                json!({"name": name, "type": schema_of(&self.values[value].1), "default": null})
             }
             PathTree::Object(_) => json!({"name": name, "type": self.record(format!("{outer}_{name}"), of, None)}),
         }
@@ -255,14 +104,9 @@ impl Output<'_> {
 }
 
 /// The sensitive and kept fields with the types that they have in `writers`, in published order.
-pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) -> Vec<(Arc<str>, Kind)> {
-    let mut values = Vec::new();
-    for slot in schema.published().skip(schema.quasi.len()) {
-        let path = schema.envelope.row_place(&schema.attributes()[slot].path);
-        let kinds = writers.iter().flat_map(|writer| kinds_at(writer, &path));
-        values.push((Arc::clone(schema.name(slot)), kinds.reduce(Kind::merged).unwrap_or(Kind::Any)));
-    }
-    values
+pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) -> ValueKinds {
+    let kinds = kind::value_kinds(schema, |path| writers.iter().flat_map(|writer| kinds_at(writer, path)).collect());
+    kinds.into_iter().map(|(name, kind)| (name, in_avro(kind))).collect()
 }
 
 fn avro_name(name: &Arc<str>) -> Result<(), CodecError> {
@@ -274,7 +118,7 @@ fn avro_name(name: &Arc<str>) -> Result<(), CodecError> {
 }
 
 /// The types that the field at `path` has in data of `writer`: several where records of a union differ.
-fn kinds_at(writer: &AvroSchema, path: &Path) -> Vec<Kind> {
+pub(in crate::codec) fn kinds_at(writer: &AvroSchema, path: &Path) -> Vec<Kind> {
     let mut named = HashMap::new();
     name_types(writer, None, &mut named);
     let mut kinds = Vec::new();
@@ -307,10 +151,10 @@ fn descend(
 ) {
     match (names, schema) {
         ([], AvroSchema::Ref { name }) if named.contains_key(&*name.fully_qualified_name(namespace)) => {
-            kinds.push(Kind::String);
+            kinds.push(Kind::Nested);
         }
         ([], AvroSchema::Null) => {}
-        ([], _) => kinds.push(Kind::of(schema)),
+        ([], _) => kinds.push(kind_of(schema)),
         (_, AvroSchema::Union(union)) => {
             union.variants().iter().for_each(|variant| descend(variant, namespace, names, named, kinds));
         }

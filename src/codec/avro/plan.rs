@@ -8,14 +8,10 @@ use apache_avro::schema::{InnerDecimalSchema, Name, NamespaceRef, UuidSchema};
 
 use super::datum::Cursor;
 use super::types::{Type, TypeId, Unit};
-use crate::codec::{CodecError, check_size, malformed};
+use crate::codec::{CodecError, MAX_LISTED, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
 use crate::model::schema::{Envelope, Path, PathTree, Schema};
-
-/// The most members that are looked at for a list of fields. Larger: a hostile schema, whose records hold records, keeps the
-/// reader busy. Smaller: the later fields of wide records are not told.
-const MAX_LISTED: usize = 4096;
 
 /// A writer schema, ready to decode data into records of one [`Schema`].
 pub struct Plan {

@@ -16,7 +16,8 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::guarded;
 use crate::codec::avro::container::{take_bytes, take_long, write_bytes};
-use crate::codec::avro::{Kind, value_kinds};
+use crate::codec::avro::{value_kinds, write_value};
+use crate::codec::kind::Kind;
 use crate::codec::{Encode, EncodeError};
 use crate::model::schema::{PathTree, Schema};
 
@@ -43,7 +44,8 @@ impl ParquetEncoder {
     pub(crate) fn new(schema: &Schema, writers: &[&AvroSchema]) -> Self {
         let labels = schema.quasi.iter().map(|slot| ColumnBuffer::new(schema.name(*slot), None));
         let values = value_kinds(schema, writers);
-        let columns = labels.chain(values.iter().map(|(name, kind)| ColumnBuffer::new(name, Some(*kind)))).collect();
+        let columns =
+            labels.chain(values.into_iter().map(|(name, kind)| ColumnBuffer::new(&name, Some(kind)))).collect();
         Self {
             columns,
             tree: schema.output(),
@@ -109,7 +111,7 @@ impl Encode for ParquetEncoder {
         let labelled = self.columns.len().saturating_sub(values.len());
         let (label_columns, value_columns) = self.columns.split_at_mut(labelled);
         for (column, value) in value_columns.iter().zip(values) {
-            let written = column.kind.and_then(|kind| kind.write(value, &mut self.value));
+            let written = column.kind.as_ref().and_then(|kind| write_value(kind, value, &mut self.value));
             written.ok_or_else(|| EncodeError::Misfit { field: Arc::clone(&column.name) })?;
         }
         let broken = || EncodeError::Broken("the parquet file");
@@ -186,13 +188,13 @@ enum Values {
 
 impl ColumnBuffer {
     fn new(name: &Arc<str>, kind: Option<Kind>) -> Self {
-        let values = match kind {
+        let values = match &kind {
             Some(Kind::Boolean) => Values::Bool(Vec::new()),
             Some(Kind::Int(_)) => Values::Int(Vec::new()),
             Some(Kind::Long(_)) => Values::Long(Vec::new()),
             Some(Kind::Float) => Values::Float(Vec::new()),
             Some(Kind::Double) => Values::Double(Vec::new()),
-            None | Some(Kind::Any | Kind::Bytes | Kind::String | Kind::Decimal { .. }) => Values::Bytes(Vec::new()),
+            None | Some(_) => Values::Bytes(Vec::new()),
         };
         Self { name: Arc::clone(name), kind, values, present: Vec::new() }
     }
@@ -207,34 +209,34 @@ impl ColumnBuffer {
             Values::Double(_) => Physical::DOUBLE,
             Values::Bytes(_) => Physical::BYTE_ARRAY,
         };
-        let logical = match self.kind {
+        let logical = match &self.kind {
             None | Some(Kind::Any | Kind::String) => Some(LogicalType::String),
             Some(Kind::Int(Some("date"))) => Some(LogicalType::Date),
             Some(Kind::Int(Some(_))) => Some(LogicalType::time(false, TimeUnit::MILLIS)),
             Some(Kind::Long(Some("time-micros"))) => Some(LogicalType::time(false, TimeUnit::MICROS)),
             Some(Kind::Long(Some(name))) => {
-                let unit = match name {
+                let unit = match *name {
                     _ if name.ends_with("millis") => TimeUnit::MILLIS,
                     _ if name.ends_with("micros") => TimeUnit::MICROS,
                     _ => TimeUnit::NANOS,
                 };
                 Some(LogicalType::timestamp(!name.starts_with("local"), unit))
             }
-            Some(Kind::Decimal { precision, scale }) => Some(LogicalType::decimal(scale as i32, precision as i32)),
+            Some(Kind::Decimal { precision, scale }) => Some(LogicalType::decimal(*scale as i32, *precision as i32)),
             _ => None,
         };
         let mut column = Type::primitive_type_builder(name, physical)
             .with_repetition(if self.kind.is_some() { Repetition::OPTIONAL } else { Repetition::REQUIRED })
             .with_logical_type(logical);
-        if let Some(Kind::Decimal { precision, scale }) = self.kind {
-            column = column.with_precision(precision as i32).with_scale(scale as i32);
+        if let Some(Kind::Decimal { precision, scale }) = &self.kind {
+            column = column.with_precision(*precision as i32).with_scale(*scale as i32);
         }
         column.build()
     }
 
     /// Takes the column's value from the front of an Avro datum; returns the rest of it.
     fn push<'a>(&mut self, datum: &'a [u8]) -> Option<&'a [u8]> {
-        let Some(kind) = self.kind else {
+        let Some(kind) = &self.kind else {
             return self.values.push_bytes(datum);
         };
         let (variant, rest) = take_long(datum)?;
@@ -242,7 +244,7 @@ impl ColumnBuffer {
         if variant == 0 {
             return Some(rest);
         }
-        if kind == Kind::Any {
+        if *kind == Kind::Any {
             return self.values.push_any(variant, rest);
         }
         match &mut self.values {

@@ -34,7 +34,12 @@ pub(crate) struct RawKafkaSource {
     pub envelope: Option<RawEnvelope>,
     /// With `format: avro`: the file with the schema that all messages were written with.
     pub schema: Option<PathBuf>,
-    /// With `format: confluent-avro`: where the schemas come from.
+    /// With `format: protobuf`: the file with the descriptors of all messages, as `protoc --include_imports --descriptor_set_out` writes
+    /// it.
+    pub descriptor: Option<PathBuf>,
+    /// With `format: protobuf`: the type of all messages, with its package.
+    pub message: Option<String>,
+    /// With `confluent-avro`, `confluent-protobuf` and `confluent-json`: where the schemas come from.
     pub registry: Option<RawRegistry>,
     /// Where to start where the group has committed nothing. Default: `earliest`, so that no record is passed over.
     pub start: Start,
@@ -104,7 +109,8 @@ pub(crate) struct RawKafkaSink {
     /// others with one, and as many replicas as the brokers' default. Progress topics also grow with the input. Topics of the input are never made. Default: false, a
     /// missing topic ends the start with an error.
     pub create_topics: bool,
-    /// With `format: confluent-avro`: where the output's schema is registered, under the topic's name and `-value`.
+    /// With `confluent-avro`, `confluent-protobuf` and `confluent-json`: where the output's schema is registered, under the topic's name and
+    /// `-value`.
     /// Default: the source's.
     pub registry: Option<RawRegistry>,
     /// Encrypts the connections. Default: as in the source.
@@ -140,6 +146,12 @@ pub(crate) enum RawMessageFormat {
     Avro,
     /// Avro behind a schema id, with schemas from a `registry`.
     ConfluentAvro,
+    /// A plain Protobuf message per message. In the source they are all of one type, see `descriptor`.
+    Protobuf,
+    /// Protobuf behind a schema id, with schemas from a `registry`. Manifests and dead letters are plain JSON.
+    ConfluentProtobuf,
+    /// JSON behind a schema id, with JSON Schemas from a `registry`. Manifests and dead letters are plain JSON.
+    ConfluentJson,
 }
 
 /// A schema registry with Confluent's REST interface.

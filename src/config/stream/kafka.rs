@@ -4,23 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 
 use super::audience;
+use super::formats::{known_schema, sink_format, sink_registry, source_format, source_registry};
 use super::login::RawLogins;
 use super::properties::{self, ClientSide};
 use super::topics::{brokers, different_audiences, different_topics, legal_topic, topics};
-use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
 use crate::config::file::At;
-use crate::config::raw::{
-    RawAudience, RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSink, RawSource,
-};
-use crate::kafka::client::{
-    Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, Rebalance, RegistryConfig,
-};
+use crate::config::raw::{RawAudience, RawKafkaSink, RawKafkaSource, RawSink, RawSource};
+use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, Rebalance};
 use crate::model::release::audience::Audience;
 use crate::model::schema::Schema;
 
@@ -75,13 +70,7 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         !group.trim().is_empty()
     });
     let format = source_format(raw, at, around);
-    let registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
-    let confluent = raw.format == Some(RawMessageFormat::ConfluentAvro);
-    if confluent && raw.registry.is_none() && !at.lost("registry") {
-        at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
-    } else if !confluent && raw.registry.is_some() && !at.lost("format") {
-        at.only_with("registry", "format: confluent-avro");
-    }
+    let registry = source_registry(raw, at);
     let none = BTreeMap::new();
     let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
     let login = logins.build(None, at, around.base);
@@ -152,6 +141,7 @@ pub(super) fn sink(
         format: format?,
         registry,
         progress,
+        input: known_schema(source),
         create_topics: raw.create_topics,
         audiences,
     })
@@ -242,139 +232,6 @@ fn rebalance(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) 
         }
     }
     raw.rebalance
-}
-
-fn source_format(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
-    let format = raw.format.unwrap_or(RawMessageFormat::Json);
-    if format != RawMessageFormat::Avro && raw.schema.is_some() && !at.lost("format") {
-        at.only_with("schema", "format: avro");
-    }
-    match (format, &raw.schema) {
-        (RawMessageFormat::Json, _) => Some(MessageFormat::Json),
-        (RawMessageFormat::ConfluentAvro, _) => Some(MessageFormat::ConfluentAvro),
-        (RawMessageFormat::Avro, None) => {
-            if !at.lost("schema") {
-                at.key("format").refuse(
-                    "`format: avro` needs the writer's schema: add `schema: FILE.avsc`, or use `confluent-avro`",
-                );
-            }
-            None
-        }
-        (RawMessageFormat::Avro, Some(path)) => {
-            let at = at.key("schema");
-            let text = match std::fs::read_to_string(around.base.join(path)) {
-                Ok(text) => text,
-                Err(error) => {
-                    let path = at.show(path.display());
-                    at.refuse(format!("the schema {path} cannot be read ({}): check the path", error.kind()));
-                    return None;
-                }
-            };
-            match parse_schema(&text) {
-                Ok(schema) if matches!(*schema, apache_avro::Schema::Record(_)) => {
-                    let decoder = around.schema.map(|fields| AvroDecoder::new(fields, &schema, 1));
-                    if let Some(Err(error)) = decoder {
-                        let outside = around.root.key("policy").is_from_outside();
-                        let detail = if outside { String::new() } else { format!(" ({error})") };
-                        at.refuse(format!("the schema does not have the policy's fields{detail}: check both"));
-                    }
-                    Some(MessageFormat::Avro(schema))
-                }
-                Ok(_) => {
-                    at.refuse(format!("the schema {} is not a record: name one", at.show(path.display())));
-                    None
-                }
-                Err(_) => {
-                    at.refuse(format!("{} is not an Avro schema: check it", at.show(path.display())));
-                    None
-                }
-            }
-        }
-    }
-}
-
-/// The output's format; plain Avro has its schema derived from the input's.
-fn sink_format(
-    raw: &RawKafkaSink,
-    at: At<'_>,
-    source: Option<&KafkaSourceConfig>,
-    around: &StreamSurroundings<'_>,
-) -> Option<MessageFormat> {
-    let input = source.map(|s| &s.format);
-    let format = raw.format.or(match input {
-        Some(MessageFormat::Json) => Some(RawMessageFormat::Json),
-        Some(MessageFormat::Avro(_)) => Some(RawMessageFormat::Avro),
-        Some(MessageFormat::ConfluentAvro) => Some(RawMessageFormat::ConfluentAvro),
-        None => None,
-    })?;
-    if format == RawMessageFormat::Json {
-        return Some(MessageFormat::Json);
-    }
-    let writer = match input {
-        Some(MessageFormat::Avro(schema)) => Some(schema.as_ref()),
-        _ => None,
-    };
-    let writers: Vec<&apache_avro::Schema> = writer.into_iter().collect();
-    // Derived for `confluent-avro` too, because names that Avro does not take show up here.
-    match OutputSchema::derive(around.schema?, &writers).and_then(|schema| parse_schema(schema.json())) {
-        Ok(_) if format == RawMessageFormat::ConfluentAvro => Some(MessageFormat::ConfluentAvro),
-        Ok(schema) => Some(MessageFormat::Avro(Arc::clone(&schema))),
-        Err(error) => {
-            let name = if around.root.key("policy").is_from_outside() {
-                "a published field cannot be an avro field name: use letters, digits and _".to_owned()
-            } else {
-                error.to_string()
-            };
-            at.key("format").refuse(format!("{name}, or write `format: json`"));
-            None
-        }
-    }
-}
-
-/// The registry of the output; the input's unless there is another one.
-fn sink_registry(
-    raw: &RawKafkaSink,
-    at: At<'_>,
-    source: Option<&KafkaSourceConfig>,
-    format: Option<&MessageFormat>,
-) -> Option<RegistryConfig> {
-    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
-    let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
-    let told = source.is_some_and(|s| s.format == MessageFormat::ConfluentAvro) || at.lost_any();
-    if matches!(format, Some(MessageFormat::ConfluentAvro)) && registry.is_none() && !told {
-        at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
-    } else if raw.registry.is_some() && matches!(format, Some(MessageFormat::Json | MessageFormat::Avro(_))) {
-        at.only_with("registry", "format: confluent-avro");
-    }
-    registry
-}
-
-fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {
-    let before = at.problems();
-    let url = raw.url.as_deref().map(|url| url.trim().trim_end_matches('/'));
-    if let Some(url) = url {
-        let at = at.key("url");
-        let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
-        if host.contains('@') {
-            at.refuse("`url` holds a login, and would be shown: use `username` and `password`");
-        } else if host.is_empty() || host.starts_with(['/', ':']) || host.contains(char::is_whitespace) {
-            at.refuse("`url` is not an address: write http://HOST:PORT or https://HOST:PORT");
-        }
-    }
-    let credentials = match (&raw.username, &raw.password) {
-        (Some(username), Some(password)) => Some((username.clone(), password.0.clone())),
-        (Some(_), None) if !at.lost("password") => {
-            at.key("username").refuse("`username` needs a password: add `password: ${file:PATH}`");
-            None
-        }
-        (None, Some(_)) if !at.lost("username") => {
-            at.key("password").refuse("`password` needs a user name: add `username`");
-            None
-        }
-        _ => None,
-    };
-    let url = url?.to_owned();
-    (at.problems() == before).then_some(RegistryConfig { url, credentials })
 }
 
 /// A search that outlasts the poll interval would cost the group its member.

@@ -2,6 +2,7 @@
 //! builds its part of the configuration; `kafka`, `search` and `window` have files of their own.
 
 mod audience;
+mod formats;
 mod kafka;
 mod login;
 mod properties;

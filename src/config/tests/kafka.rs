@@ -1,6 +1,7 @@
 //! Kafka sections: what ten lines give, what is refused, and that no secret is ever shown.
 
 use super::*;
+use crate::codec::schemas::SchemaLanguage;
 use crate::kafka::client::{
     KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, journal_consumer, producer,
     record_consumer,
@@ -174,17 +175,31 @@ fn formats_have_what_they_need() {
     one(&with_source("format: avro, schema: secret"), 7, "not an Avro schema");
     one(&with_source("schema: secret"), 7, "only with `format: avro`");
     one(&with_source("format: confluent-avro"), 7, "needs a registry");
-    one(&with_source("registry: { url: 'http://r:1' }"), 7, "only with `format: confluent-avro`");
+    one(&with_source("registry: { url: 'http://r:1' }"), 7, "only with `format: confluent-avro,");
     one(&with_source("format: confluent-avro, registry: {}"), 7, "lacks `url`");
     one(&with_source("format: confluent-avro, registry: { url: 'r:1' }"), 7, "http://HOST:PORT");
     one(&with_source("format: confluent-avro, registry: { url: 'http://u:p@r:1' }"), 7, "holds a login");
     one(&with_source("format: confluent-avro, registry: { url: 'http://r:1', username: u }"), 7, "needs a password");
+    for (format, name) in [("confluent-protobuf", SchemaLanguage::Protobuf), ("confluent-json", SchemaLanguage::Json)] {
+        one(&with_source(&format!("format: {format}")), 7, &format!("`format: {format}` needs a registry"));
+        let (source, sink) = kafka(&with_source(&format!("format: {format}, registry: {{ url: 'http://r:1/' }}")));
+        assert_eq!((source.format, sink.format), (MessageFormat::Confluent(name), MessageFormat::Confluent(name)));
+    }
+    one(&with_source("format: protobuf"), 7, "needs the type of its messages");
+    one(&with_source("format: protobuf, descriptor: nowhere.desc, message: P"), 7, "cannot be read");
+    one(&with_source("format: protobuf, descriptor: secret, message: P"), 7, "no set of protobuf descriptors");
+    one(&with_source("descriptor: secret"), 7, "only with `format: protobuf`");
+    one(&with_source("message: P"), 7, "only with `format: protobuf`");
+    one(&with_sink("format: protobuf").replace("name: job", "name: 'job title'"), 8, "cannot be a protobuf field name");
     one(&with_sink("format: confluent-avro"), 8, "needs a registry");
-    one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro`");
+    one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro,");
     one(&with_sink("format: avro").replace("name: job", "name: 'job title'"), 8, "cannot be an avro field name");
     let (source, sink) = kafka(&with_source("format: confluent-avro, registry: { url: 'http://r:1/' }"));
-    assert_eq!((sink.format, sink.registry.unwrap().url.as_str()), (MessageFormat::ConfluentAvro, "http://r:1"));
-    assert_eq!(source.format, MessageFormat::ConfluentAvro);
+    assert_eq!(
+        (sink.format, sink.registry.unwrap().url.as_str()),
+        (MessageFormat::Confluent(SchemaLanguage::Avro), "http://r:1")
+    );
+    assert_eq!(source.format, MessageFormat::Confluent(SchemaLanguage::Avro));
 
     let dir = dir(with_source("format: avro, schema: p.avsc").as_bytes());
     std::fs::write(dir.path().join("p.avsc"), avsc).unwrap();

@@ -13,7 +13,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use login::Login;
+use prost_reflect::MessageDescriptor;
 
+use crate::codec::schemas::{SchemaLanguage, WriterSchema};
 use crate::model::release::audience::AudienceTable;
 
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
@@ -35,8 +37,10 @@ pub enum MessageFormat {
     Json,
     /// A plain Avro datum per message, all written with this schema.
     Avro(Arc<apache_avro::Schema>),
-    /// Avro in the Confluent wire format, with schemas from a registry.
-    ConfluentAvro,
+    /// A plain Protobuf message of this type per message.
+    Protobuf(MessageDescriptor),
+    /// The Confluent wire format, with schemas in this language from a registry.
+    Confluent(SchemaLanguage),
 }
 
 /// A schema registry.
@@ -128,7 +132,7 @@ pub struct KafkaSourceConfig {
     pub group: String,
     /// How messages are encoded.
     pub format: MessageFormat,
-    /// Where schemas come from, for [`MessageFormat::ConfluentAvro`].
+    /// Where schemas come from, for [`MessageFormat::Confluent`].
     pub registry: Option<RegistryConfig>,
     /// Where to start.
     pub start: Start,
@@ -215,10 +219,12 @@ pub struct KafkaSinkConfig {
     pub transaction_timeout: Duration,
     /// How messages are encoded.
     pub format: MessageFormat,
-    /// Where the output's schema is registered, for [`MessageFormat::ConfluentAvro`].
+    /// Where the output's schema is registered, for [`MessageFormat::Confluent`].
     pub registry: Option<RegistryConfig>,
     /// Where the output is in another cluster than the input: the first part of the names of the progress topics.
     pub progress: Option<String>,
+    /// The schema of the input, where there is one and it is not from a registry.
+    pub input: Option<WriterSchema>,
     /// True if topics of the output that are missing are made at the start.
     pub create_topics: bool,
     /// The tables of the audiences, in topics of their own.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::fault::Fault;
 use super::output::{Output, RowMessages, blocking, headers};
 use super::producer::Transactions;
-use crate::codec::avro::parse_schema;
+use crate::codec::schemas::WriterSchema;
 use crate::gate::Release;
 use crate::kafka::client::KafkaSinkConfig;
 use crate::model::release::audience::AudienceTable;
@@ -56,10 +56,14 @@ impl AudienceOutput {
         config.audiences.iter().map(open).collect()
     }
 
-    /// Makes ready for a release whose rows have this schema, by its id and its text; none without a registry.
-    pub(super) fn prepare(&mut self, id: Option<u32>, text: Option<&str>) -> Result<(), Fault> {
+    /// Makes ready for a release whose rows have this schema, by its id; none without a registry.
+    pub(super) fn prepare(
+        &mut self,
+        id: Option<u32>,
+        schema: impl FnOnce() -> Option<WriterSchema>,
+    ) -> Result<(), Fault> {
         if self.rows.as_ref().is_none_or(|(known, _)| *known != id) {
-            let writers: Vec<_> = text.and_then(|text| parse_schema(text).ok()).into_iter().collect();
+            let writers: Vec<_> = schema().into_iter().collect();
             self.rows = Some((id, blocking(self.output.encoder(&writers))?));
         }
         Ok(())

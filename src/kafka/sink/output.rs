@@ -1,4 +1,4 @@
-//! The messages of a release: rows in the sink's format, manifest and dead letters.
+//! The messages of a release: rows in the sink's format, manifest and dead letters. The last two are JSON, but beside rows in Avro.
 //!
 //! In the Confluent wire format the schema of the rows is derived from the writer schemas of the input, and registered. A release
 //! that is carried out again has the same bytes (I4), so it uses the schema id of its plan ([`Output::encoder_of`]), not one
@@ -13,13 +13,14 @@ use serde::Serialize;
 
 use super::RELEASE_HEADER;
 use crate::codec::CodecError;
-use crate::codec::avro::{OutputSchema, parse_schema};
+use crate::codec::avro::parse_schema;
+use crate::codec::confluent::ConfluentEncoder;
 use crate::codec::json::JsonEncoder;
 use crate::codec::message::{
-    ConfluentEncoder, DEAD_LETTER_SCHEMA, DocumentError, MANIFEST_SCHEMA, MessageEncoder, write_document,
-    write_schema_id,
+    DEAD_LETTER_SCHEMA, DocumentError, MANIFEST_SCHEMA, MessageEncoder, write_document, write_schema_id,
 };
 use crate::codec::registry::{Registry, RegistryError};
+use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::gate::Release;
 use crate::kafka::client::{KafkaSinkConfig, MessageFormat};
 use crate::model::release::dead_letter::DeadLetter;
@@ -39,7 +40,7 @@ pub enum OutputError {
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// The format needs a registry and has none.
-    #[error("confluent-avro needs a schema registry")]
+    #[error("the format needs a schema registry")]
     NoRegistry,
     /// [`Output::prepare`] was not called.
     #[error("the schemas of manifests and dead letters are not registered yet")]
@@ -58,11 +59,11 @@ pub struct RowMessages {
 pub struct Output {
     format: MessageFormat,
     schema: Schema,
-    registry: Option<Arc<Registry>>,
+    registry: Option<(Arc<Registry>, SchemaLanguage)>,
     subject: String,
     manifest: Document,
     dead_letter: Document,
-    known: HashMap<u32, OutputSchema>,
+    known: HashMap<u32, PublishedSchema>,
 }
 
 /// A kind of document with a schema of its own.
@@ -82,10 +83,11 @@ impl Document {
         let failed = |_| DocumentError { path: String::new() };
         let mut out = Vec::new();
         match (format, self.id) {
-            (MessageFormat::Json, _) => return Ok(serde_json::to_vec(document).map_err(failed)?),
             (MessageFormat::Avro(_), _) => {}
-            (MessageFormat::ConfluentAvro, Some(id)) => write_schema_id(id, &mut out),
-            (MessageFormat::ConfluentAvro, None) => return Err(OutputError::NotPrepared),
+            (MessageFormat::Confluent(SchemaLanguage::Avro), Some(id)) => write_schema_id(id, &mut out),
+            (MessageFormat::Confluent(SchemaLanguage::Avro), None) => return Err(OutputError::NotPrepared),
+            // Plain JSON, also beside rows in Protobuf.
+            _ => return Ok(serde_json::to_vec(document).map_err(failed)?),
         }
         let json = serde_json::to_value(document).map_err(failed)?;
         write_document(&self.schema, &json, &mut out)?;
@@ -102,8 +104,10 @@ impl Output {
     /// The output of `config` for the published fields of `schema`. Nothing is sent yet.
     pub fn new(config: &KafkaSinkConfig, schema: &Schema) -> Result<Self, OutputError> {
         let registry = match (&config.format, &config.registry) {
-            (MessageFormat::ConfluentAvro, Some(r)) => Some(Arc::new(Registry::new(&r.url, r.credentials.as_ref()))),
-            (MessageFormat::ConfluentAvro, None) => return Err(OutputError::NoRegistry),
+            (MessageFormat::Confluent(language), Some(config)) => {
+                Some((Arc::new(Registry::new(&config.url, config.credentials.as_ref())), *language))
+            }
+            (MessageFormat::Confluent(_), None) => return Err(OutputError::NoRegistry),
             _ => None,
         };
         Ok(Self {
@@ -119,10 +123,10 @@ impl Output {
 
     /// Registers the schemas of manifests and dead letters, where there is a registry. Once, at the start.
     pub async fn prepare(&mut self) -> Result<(), OutputError> {
-        let Some(registry) = &self.registry else { return Ok(()) };
+        let Some((registry, language @ SchemaLanguage::Avro)) = &self.registry else { return Ok(()) };
         for document in [&mut self.manifest, &mut self.dead_letter] {
             if let Some(subject) = &document.subject {
-                document.id = Some(registry.register(subject, document.text).await?);
+                document.id = Some(registry.register(subject, *language, document.text).await?);
             }
         }
         Ok(())
@@ -130,34 +134,32 @@ impl Output {
 
     /// The encoder for a release whose records were written with `writers`; its schema is registered. `writers` matter in
     /// the Confluent format only.
-    pub async fn encoder(&mut self, writers: &[Arc<AvroSchema>]) -> Result<RowMessages, OutputError> {
-        let Some(registry) = self.registry.clone() else { return self.plain() };
-        let writers: Vec<&AvroSchema> = writers.iter().map(Arc::as_ref).collect();
-        let output = OutputSchema::derive(&self.schema, &writers)?;
-        let id = registry.register(&self.subject, output.json()).await?;
+    pub async fn encoder(&mut self, writers: &[WriterSchema]) -> Result<RowMessages, OutputError> {
+        let Some((registry, language)) = self.registry.clone() else { return self.plain() };
+        let output = PublishedSchema::derive(language, &self.schema, writers)?;
+        let id = registry.register(&self.subject, language, output.text()).await?;
         self.known.insert(id, output);
         self.encoder_of(Some(id)).await
     }
 
     /// The encoder of a release that was planned with this schema id.
     pub async fn encoder_of(&mut self, schema_id: Option<u32>) -> Result<RowMessages, OutputError> {
-        let (Some(registry), Some(id)) = (&self.registry, schema_id) else { return self.plain() };
-        let output = match self.known.get(&id) {
-            Some(output) => output.clone(),
-            None => {
-                // Deriving from an output schema gives that schema again.
-                let registered = registry.fetch(id).await?;
-                let output = OutputSchema::derive(&self.schema.reading_output(), &[registered.as_ref()])?;
-                self.known.insert(id, output.clone());
-                output
-            }
-        };
+        let (Some((registry, language)), Some(id)) = (&self.registry, schema_id) else { return self.plain() };
+        if !self.known.contains_key(&id) {
+            // Deriving from an output schema gives that schema again.
+            let registered = registry.fetch(id, *language).await?;
+            let output = PublishedSchema::derive(*language, &self.schema.reading_output(), &[registered])?;
+            self.known.insert(id, output);
+        }
+        let output = self.known.get(&id).ok_or(OutputError::NotPrepared)?;
         Ok(RowMessages { schema_id: Some(id), encoder: Box::new(ConfluentEncoder::new(id, output)) })
     }
 
-    /// The text of a schema that rows were written with; `None` without a registry.
-    pub fn schema_text(&self, schema_id: Option<u32>) -> Option<&str> {
-        schema_id.and_then(|id| self.known.get(&id)).map(OutputSchema::json)
+    /// The schema that rows were written with; `None` without a registry.
+    pub fn rows_schema(&self, schema_id: Option<u32>) -> Option<WriterSchema> {
+        let output = schema_id.and_then(|id| self.known.get(&id))?;
+        let (_, language) = self.registry.as_ref()?;
+        WriterSchema::parse(*language, output.text(), &HashMap::new()).ok()
     }
 
     /// The value of a manifest's message.
@@ -174,9 +176,15 @@ impl Output {
         let encoder: Box<dyn MessageEncoder> = match &self.format {
             MessageFormat::Json => Box::new(JsonEncoder::new(&self.schema)),
             MessageFormat::Avro(published) => {
-                Box::new(OutputSchema::derive(&self.schema.reading_output(), &[published.as_ref()])?)
+                let published = WriterSchema::Avro(Arc::clone(published));
+                PublishedSchema::derive(SchemaLanguage::Avro, &self.schema.reading_output(), &[published])?.encoder()
             }
-            MessageFormat::ConfluentAvro => return Err(OutputError::NoRegistry),
+            MessageFormat::Protobuf(published) => {
+                let published = WriterSchema::Protobuf(published.clone());
+                PublishedSchema::derive(SchemaLanguage::Protobuf, &self.schema.reading_output(), &[published])?
+                    .encoder()
+            }
+            MessageFormat::Confluent(_) => return Err(OutputError::NoRegistry),
         };
         Ok(RowMessages { schema_id: None, encoder })
     }

@@ -35,7 +35,10 @@ impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
     pub(super) fn plan(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
-        let writers = self.schemas.as_ref().map(|s| s.writers(s.known())).unwrap_or_default();
+        let writers = match &self.schemas {
+            Some(schemas) => schemas.writers(schemas.known()),
+            None => self.config.input.iter().cloned().collect(),
+        };
         let rows = blocking(self.output.encoder(&writers))?;
         let schema = rows.schema_id;
         self.rows = Some(rows);

@@ -32,8 +32,8 @@ impl Publisher {
             self.rows = Some(blocking(self.output.encoder_of(release.lineage().plan.schema))?);
         }
         if let Some(rows) = self.rows.as_ref().filter(|_| !release.is_empty()) {
-            let (id, text) = (rows.schema_id, self.output.schema_text(rows.schema_id));
-            self.tables.iter_mut().try_for_each(|table| table.prepare(id, text))?;
+            let (id, output) = (rows.schema_id, &self.output);
+            self.tables.iter_mut().try_for_each(|table| table.prepare(id, || output.rows_schema(id)))?;
         }
         self.session.meter.transaction_began(now());
         let ended = self.transaction(release);

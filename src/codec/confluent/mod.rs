@@ -1,18 +1,23 @@
-//! Avro in the Confluent wire format: a zero byte, a four-byte schema id, the datum.
+//! The Confluent wire format: a zero byte, a four-byte schema id, and the record in Avro, Protobuf or JSON.
 //!
 //! Whoever reads messages resolves their ids first ([`SchemaCache::needs`], [`SchemaCache::resolve`]), where waiting is
 //! possible; decoding then finds every id settled, either to a plan or to "unknown". A decode that finds one unsettled is
 //! a defect: it is refused, logged as an error and counted, never passed over.
 
+mod encode;
+mod writer;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use apache_avro::Schema as AvroSchema;
+pub use encode::ConfluentEncoder;
+use writer::Writer;
 
-use super::avro::Plan;
+use super::json::JsonDecoder;
 use super::message::MAGIC;
 use super::registry::{Registry, RegistryError};
+use super::schemas::{SchemaLanguage, WriterSchema};
 use super::{Decode, check_size, malformed};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
@@ -26,34 +31,30 @@ pub fn schema_id(payload: &[u8]) -> Option<u32> {
     }
 }
 
-/// A writer schema and how to read what was written with it.
-struct Writer {
-    schema: Arc<AvroSchema>,
-    plan: Plan,
-}
-
 /// What became of an id.
 #[derive(Clone)]
 enum Settled {
     Known(Arc<Writer>),
     /// The registry does not have it.
     Unknown,
-    /// It is there, but not a record.
+    /// It is there, but not a record, or in another language.
     Unusable,
 }
 
 /// Plans by schema id, shared by the source that fills it and the decoders that use it.
 pub struct SchemaCache {
     registry: Registry,
+    language: SchemaLanguage,
     schema: Schema,
     settled: RwLock<HashMap<u32, Settled>>,
     unsettled: AtomicU64,
 }
 
 impl SchemaCache {
-    /// An empty cache for the fields of `schema`.
-    pub fn new(registry: Registry, schema: &Schema) -> Self {
-        Self { registry, schema: schema.clone(), settled: RwLock::default(), unsettled: AtomicU64::new(0) }
+    /// An empty cache for the fields of `schema`, of schemas in this language.
+    pub fn new(registry: Registry, language: SchemaLanguage, schema: &Schema) -> Self {
+        let (settled, unsettled) = (RwLock::default(), AtomicU64::new(0));
+        Self { registry, language, schema: schema.clone(), settled, unsettled }
     }
 
     /// The id that must be resolved before this message can be decoded.
@@ -67,12 +68,12 @@ impl SchemaCache {
         if self.get(id).is_some() {
             return Ok(());
         }
-        let settled = match self.registry.fetch(id).await {
-            Ok(schema) => match Plan::new(&self.schema, &schema) {
-                Ok(plan) => Settled::Known(Arc::new(Writer { schema, plan })),
+        let settled = match self.registry.fetch(id, self.language).await {
+            Ok(schema) => match Writer::new(&self.schema, schema) {
+                Ok(writer) => Settled::Known(Arc::new(writer)),
                 Err(_) => Settled::Unusable,
             },
-            Err(RegistryError::Unusable(_)) => Settled::Unusable,
+            Err(RegistryError::Unusable(..)) => Settled::Unusable,
             Err(error) => return Err(error),
         };
         self.settle(id, settled);
@@ -99,12 +100,12 @@ impl SchemaCache {
     }
 
     /// The writer schemas of these ids, as far as they are known, in the order of the ids.
-    pub fn writers(&self, ids: impl IntoIterator<Item = u32>) -> Vec<Arc<AvroSchema>> {
+    pub fn writers(&self, ids: impl IntoIterator<Item = u32>) -> Vec<WriterSchema> {
         let known = |id| match self.get(id) {
-            Some(Settled::Known(writer)) => Some(Arc::clone(&writer.schema)),
-            _ => None,
+            Some(Settled::Known(writer)) => writer.schemas(),
+            _ => Vec::new(),
         };
-        ids.into_iter().filter_map(known).collect()
+        ids.into_iter().flat_map(known).collect()
     }
 
     /// How many messages were decoded before their id was settled. Anything but zero is a defect.
@@ -114,7 +115,8 @@ impl SchemaCache {
 
     /// A decoder of messages whose ids are settled here.
     pub fn decoder(self: &Arc<Self>, max_record_bytes: usize) -> ConfluentDecoder {
-        ConfluentDecoder { cache: Arc::clone(self), seen: HashMap::new(), max_record_bytes }
+        let json = JsonDecoder::new(&self.schema, max_record_bytes);
+        ConfluentDecoder { cache: Arc::clone(self), seen: HashMap::new(), json, max_record_bytes }
     }
 
     fn get(&self, id: u32) -> Option<Settled> {
@@ -131,6 +133,7 @@ pub struct ConfluentDecoder {
     cache: Arc<SchemaCache>,
     /// Those of the cache that were used, without its lock.
     seen: HashMap<u32, Settled>,
+    json: JsonDecoder,
     max_record_bytes: usize,
 }
 
@@ -147,7 +150,7 @@ impl Decode for ConfluentDecoder {
             self.seen.insert(id, settled);
         }
         match self.seen.get(&id) {
-            Some(Settled::Known(writer)) => writer.plan.decode(&payload[5..], self.max_record_bytes),
+            Some(Settled::Known(writer)) => writer.decode(&payload[5..], &mut self.json, self.max_record_bytes),
             Some(Settled::Unusable) => Err(malformed()),
             Some(Settled::Unknown) | None => Err(Reject::record(RejectCode::UnknownSchema)),
         }
@@ -155,7 +158,7 @@ impl Decode for ConfluentDecoder {
 
     fn fields(&self, payload: &[u8]) -> Vec<Path> {
         match schema_id(payload).and_then(|id| self.cache.get(id)) {
-            Some(Settled::Known(writer)) => writer.plan.fields(),
+            Some(Settled::Known(writer)) => writer.fields(&payload[5..], &self.json),
             _ => Vec::new(),
         }
     }
@@ -164,7 +167,7 @@ impl Decode for ConfluentDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::avro::parse_schema;
+    use crate::codec::schemas::PublishedSchema;
     use crate::model::record::Value;
     use crate::model::schema::Role;
 
@@ -174,11 +177,10 @@ mod tests {
 
     fn cache() -> Arc<SchemaCache> {
         let registry = Registry::new("http://127.0.0.1:1", None);
-        let cache = SchemaCache::new(registry, &Schema::new([("age", Role::Quasi)]));
+        let cache = SchemaCache::new(registry, SchemaLanguage::Avro, &Schema::new([("age", Role::Quasi)]));
         for (id, text) in [(1, ONE), (2, TWO)] {
-            let schema = parse_schema(text).unwrap();
-            let plan = Plan::new(&cache.schema, &schema).unwrap();
-            cache.settle(id, Settled::Known(Arc::new(Writer { schema, plan })));
+            let schema = WriterSchema::parse(SchemaLanguage::Avro, text, &HashMap::new()).unwrap();
+            cache.settle(id, Settled::Known(Arc::new(Writer::new(&cache.schema, schema).unwrap())));
         }
         cache.settle(3, Settled::Unusable);
         Arc::new(cache)
@@ -227,6 +229,87 @@ mod tests {
         assert_eq!(cache.needs(&payload), None);
         assert_eq!(decoder.decode(&payload).unwrap_err().code, RejectCode::UnknownSchema);
         assert_eq!(cache.unsettled(), 1);
+    }
+
+    fn cache_of(language: SchemaLanguage, fields: &Schema, schemas: &[(u32, &str)]) -> Arc<SchemaCache> {
+        let cache = SchemaCache::new(Registry::new("http://127.0.0.1:1", None), language, fields);
+        for (id, text) in schemas {
+            let schema = WriterSchema::parse(language, text, &HashMap::new()).unwrap();
+            cache.settle(*id, Settled::Known(Arc::new(Writer::new(fields, schema).unwrap())));
+        }
+        Arc::new(cache)
+    }
+
+    /// Two schemas in one window, and several messages of one of them.
+    #[test]
+    fn a_protobuf_message_names_its_type() {
+        let one = "syntax = \"proto3\"; message First {} message P { int32 age = 1; message In { sint32 age = 2; } }";
+        let two = "syntax = \"proto3\"; message P { string new = 1; int64 age = 3; }";
+        let fields = Schema::new([("age", Role::Quasi)]);
+        let cache = cache_of(SchemaLanguage::Protobuf, &fields, &[(1, one), (2, two)]);
+        let mut decoder = cache.decoder(1000);
+        for payload in [
+            &[0, 0, 0, 0, 1, 2, 2, 8, 37][..],
+            &[0, 0, 0, 0, 1, 4, 2, 0, 16, 74],
+            &[0, 0, 0, 0, 2, 0, 10, 1, b'x', 24, 37],
+            &[0, 0, 0, 0, 2, 2, 0, 24, 37],
+        ] {
+            assert!(decoder.decode(payload).unwrap().values[0] == Value::Number("37".into()), "{payload:?}");
+            assert!(!decoder.fields(payload).is_empty());
+        }
+        let read = cache.writers([1, 2]);
+        assert_eq!(read.len(), 3, "those that came, and no other");
+        for (payload, code) in [
+            (&[0, 0, 0, 0, 1][..], RejectCode::Empty),
+            (&[0, 0, 0, 0, 1, 2, 6, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 2, 1, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 126, 2, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 1, 8, 37], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 1, 4, 2], RejectCode::Malformed),
+            (&[0, 0, 0, 0, 2, 0, 24], RejectCode::Malformed),
+        ] {
+            assert_eq!(decoder.decode(payload).unwrap_err().code, code, "{payload:?}");
+        }
+        assert_eq!(cache.writers([1, 2]).len(), 3, "a place without a message takes no memory");
+    }
+
+    #[test]
+    fn a_json_schema_gives_types_to_what_is_published() {
+        let schema = r##"{"properties":{"n":{"$ref":"#/definitions/n"},"job":{"type":["string","null"]},
+            "codes":{"type":"array","items":{"type":"string"}},"any":{"oneOf":[{"type":"string"},{"type":"integer"}]}},
+            "definitions":{"n":{"anyOf":[{"type":"integer"},{"type":"null"}]}}}"##;
+        let names = ["n", "job", "codes", "any"];
+        let fields = Schema::new(std::iter::once(("age", Role::Quasi)).chain(names.map(|name| (name, Role::Reviewed))));
+        let cache = cache_of(SchemaLanguage::Json, &fields, &[(1, schema)]);
+        let mut decoder = cache.decoder(1000);
+        let mut read = |text: &str| {
+            let payload = [&[0, 0, 0, 0, 1][..], text.as_bytes()].concat();
+            decoder.decode(&payload).map(drop).map_err(|reject| (reject.code, reject.field))
+        };
+        assert_eq!(read(r#"{"age":[],"n":1,"job":"x","codes":["a"],"any":{}}"#), Ok(()));
+        assert_eq!(read(r#"{"n":null,"job":null}"#), Ok(()));
+        assert_eq!(read(r#"{"n":1.5}"#), Err((RejectCode::Malformed, Some(1))));
+        assert_eq!(read(r#"{"n":9223372036854775808}"#), Err((RejectCode::Malformed, Some(1))));
+        assert_eq!(read(r#"{"job":1}"#), Err((RejectCode::Malformed, Some(2))));
+        assert_eq!(read(r#"{"codes":["a",null]}"#), Err((RejectCode::Malformed, Some(3))));
+        assert_eq!(read(r#"{"n":1"#), Err((RejectCode::Malformed, None)));
+        assert_eq!(read(r#"{"n":1}x"#), Err((RejectCode::Malformed, None)));
+        let derived = |language| PublishedSchema::derive(language, &fields, &cache.writers([1])).unwrap();
+        let proto = derived(SchemaLanguage::Protobuf);
+        for line in [
+            "string age = 1",
+            "optional int64 n",
+            "optional string job",
+            "repeated string codes",
+            "optional string any",
+        ] {
+            assert!(proto.text().contains(line), "{line}: {}", proto.text());
+        }
+        let json: serde_json::Value = serde_json::from_str(derived(SchemaLanguage::Json).text()).unwrap();
+        assert_eq!(json["required"], serde_json::json!(["age"]));
+        assert_eq!(json["properties"]["n"]["type"], serde_json::json!(["integer", "null"]));
+        assert_eq!(json["properties"]["codes"]["items"]["type"], "string");
+        assert_eq!(json["properties"]["any"], serde_json::json!({}));
     }
 
     #[tokio::test]

@@ -1,0 +1,173 @@
+//! The messages of a descriptor as reading needs them: a table in which messages name one another by index, because a message may
+//! hold itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use prost_reflect::{FieldDescriptor, Kind as Declared, MessageDescriptor};
+
+use crate::codec::kind::Kind;
+
+/// An index into the table of messages.
+pub(super) type MessageId = usize;
+
+/// One message: its fields by number.
+pub(super) struct MessageType {
+    pub(super) fields: Vec<Field>,
+}
+
+/// One field.
+pub(super) struct Field {
+    pub(super) number: u32,
+    pub(super) name: Arc<str>,
+    pub(super) of: Type,
+    pub(super) repeated: bool,
+    /// True if the field tells whether it was set; the others have their default where they are absent.
+    pub(super) presence: bool,
+}
+
+/// The type of a field.
+#[derive(Clone)]
+pub(super) enum Type {
+    Double,
+    Float,
+    Int32,
+    Int64,
+    Uint32,
+    Uint64,
+    Sint32,
+    Sint64,
+    Fixed32,
+    Fixed64,
+    Sfixed32,
+    Sfixed64,
+    Bool,
+    String,
+    Bytes,
+    /// The names by number.
+    Enum(Arc<[(i32, Arc<str>)]>),
+    /// `google.protobuf.Timestamp`: ISO text.
+    Timestamp,
+    /// `google.protobuf.Duration`: seconds and an `s`, as Protobuf's JSON has it.
+    Duration,
+    /// `google.protobuf.StringValue` and the like: the value in it, or null.
+    Wrapper(Box<Self>),
+    Message(MessageId),
+    /// A map, by the message of its entries.
+    Map(MessageId),
+}
+
+impl Type {
+    /// True if a path can lead through a value of this type.
+    pub(super) fn message(&self) -> Option<MessageId> {
+        if let Self::Message(id) = self { Some(*id) } else { None }
+    }
+
+    /// True if it is read as one value without looking at other messages.
+    pub(super) fn is_single(&self) -> bool {
+        !matches!(self, Self::Message(_) | Self::Map(_))
+    }
+}
+
+/// Lists `root` and every message that can stand inside it; `root` is the first.
+pub(super) fn table(root: &MessageDescriptor) -> Vec<MessageType> {
+    let mut ids = HashMap::from([(root.full_name().to_owned(), 0)]);
+    let mut open = vec![root.clone()];
+    let mut table = Vec::new();
+    while let Some(message) = open.get(table.len()).cloned() {
+        let mut id_of = |message: MessageDescriptor| {
+            let next = ids.len();
+            *ids.entry(message.full_name().to_owned()).or_insert_with(|| {
+                open.push(message);
+                next
+            })
+        };
+        let fields = message.fields().map(|field| Field {
+            number: field.number(),
+            name: field.name().into(),
+            of: type_of(&field, &mut id_of),
+            repeated: field.is_list() || field.is_map(),
+            presence: field.supports_presence(),
+        });
+        let mut fields: Vec<Field> = fields.collect();
+        fields.sort_by_key(|field| field.number);
+        table.push(MessageType { fields });
+    }
+    table
+}
+
+fn type_of(field: &FieldDescriptor, id_of: &mut impl FnMut(MessageDescriptor) -> MessageId) -> Type {
+    match field.kind() {
+        Declared::Message(message) if field.is_map() => Type::Map(id_of(message)),
+        Declared::Message(message) => known(&message).unwrap_or_else(|| Type::Message(id_of(message))),
+        Declared::Double => Type::Double,
+        Declared::Float => Type::Float,
+        Declared::Int32 => Type::Int32,
+        Declared::Int64 => Type::Int64,
+        Declared::Uint32 => Type::Uint32,
+        Declared::Uint64 => Type::Uint64,
+        Declared::Sint32 => Type::Sint32,
+        Declared::Sint64 => Type::Sint64,
+        Declared::Fixed32 => Type::Fixed32,
+        Declared::Fixed64 => Type::Fixed64,
+        Declared::Sfixed32 => Type::Sfixed32,
+        Declared::Sfixed64 => Type::Sfixed64,
+        Declared::Bool => Type::Bool,
+        Declared::String => Type::String,
+        Declared::Bytes => Type::Bytes,
+        Declared::Enum(of) => {
+            let mut names: Vec<_> = of.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
+            // Of several names for one number the first is meant.
+            names.sort_by_key(|(number, _)| *number);
+            names.dedup_by_key(|(number, _)| *number);
+            Type::Enum(names.into())
+        }
+    }
+}
+
+/// Messages of Protobuf's own that stand for one value.
+fn known(message: &MessageDescriptor) -> Option<Type> {
+    let of = match message.full_name().strip_prefix("google.protobuf.")? {
+        "Timestamp" => return Some(Type::Timestamp),
+        "Duration" => return Some(Type::Duration),
+        "DoubleValue" => Type::Double,
+        "FloatValue" => Type::Float,
+        "Int32Value" => Type::Int32,
+        "Int64Value" => Type::Int64,
+        "UInt32Value" => Type::Uint32,
+        "UInt64Value" => Type::Uint64,
+        "BoolValue" => Type::Bool,
+        "StringValue" => Type::String,
+        "BytesValue" => Type::Bytes,
+        _ => return None,
+    };
+    Some(Type::Wrapper(Box::new(of)))
+}
+
+/// The type that a field has in the output.
+pub(super) fn kind_of(field: &FieldDescriptor) -> Kind {
+    if field.is_map() {
+        return Kind::Nested;
+    }
+    // An index is never asked for.
+    match (single(&type_of(field, &mut |_| 0)), field.is_list()) {
+        (Kind::Nested, _) => Kind::Nested,
+        (kind, true) => Kind::List(Box::new(kind)),
+        (kind, false) => kind,
+    }
+}
+
+fn single(of: &Type) -> Kind {
+    match of {
+        Type::Double => Kind::Double,
+        Type::Float => Kind::Float,
+        Type::Int32 | Type::Sint32 | Type::Sfixed32 => Kind::Int(None),
+        Type::Int64 | Type::Sint64 | Type::Sfixed64 | Type::Uint32 | Type::Fixed32 => Kind::Long(None),
+        Type::Uint64 | Type::Fixed64 => Kind::Unsigned,
+        Type::Bool => Kind::Boolean,
+        Type::String | Type::Enum(_) | Type::Timestamp | Type::Duration => Kind::String,
+        Type::Bytes => Kind::Bytes,
+        Type::Wrapper(inner) => single(inner),
+        Type::Message(_) | Type::Map(_) => Kind::Nested,
+    }
+}

@@ -1,0 +1,253 @@
+//! The formats of messages: what each needs beside its name, and the schemas of the output.
+
+use super::kafka::StreamSurroundings;
+use crate::codec::avro::{AvroDecoder, parse_schema};
+use crate::codec::protobuf::{ProtobufDecoder, message_of};
+use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
+use crate::codec::{CodecError, Decode};
+use crate::config::file::At;
+use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry};
+use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
+use crate::model::schema::Schema;
+
+/// The formats with a registry.
+const WITH_REGISTRY: &str = "format: confluent-avro, confluent-protobuf or confluent-json";
+
+impl RawMessageFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Avro => "avro",
+            Self::ConfluentAvro => "confluent-avro",
+            Self::Protobuf => "protobuf",
+            Self::ConfluentProtobuf => "confluent-protobuf",
+            Self::ConfluentJson => "confluent-json",
+        }
+    }
+
+    /// The language of its schemas; none where it has none.
+    fn language(self) -> Option<SchemaLanguage> {
+        match self {
+            Self::Json => None,
+            Self::Avro | Self::ConfluentAvro => Some(SchemaLanguage::Avro),
+            Self::Protobuf | Self::ConfluentProtobuf => Some(SchemaLanguage::Protobuf),
+            Self::ConfluentJson => Some(SchemaLanguage::Json),
+        }
+    }
+
+    fn has_registry(self) -> bool {
+        matches!(self, Self::ConfluentAvro | Self::ConfluentProtobuf | Self::ConfluentJson)
+    }
+}
+
+/// The input's format.
+pub(super) fn source_format(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+) -> Option<MessageFormat> {
+    let format = raw.format.unwrap_or(RawMessageFormat::Json);
+    let given = [
+        ("schema", raw.schema.is_some(), RawMessageFormat::Avro),
+        ("descriptor", raw.descriptor.is_some(), RawMessageFormat::Protobuf),
+        ("message", raw.message.is_some(), RawMessageFormat::Protobuf),
+    ];
+    for (key, _, needed) in given.into_iter().filter(|(_, is_there, needed)| *is_there && format != *needed) {
+        if !at.lost("format") {
+            at.only_with(key, &format!("format: {}", needed.name()));
+        }
+    }
+    match (format, format.language()) {
+        (RawMessageFormat::Avro, _) => avro(raw, at, around),
+        (RawMessageFormat::Protobuf, _) => protobuf(raw, at, around),
+        (_, None) => Some(MessageFormat::Json),
+        (_, Some(language)) => Some(MessageFormat::Confluent(language)),
+    }
+}
+
+fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+    let Some(path) = &raw.schema else {
+        if !at.lost("schema") {
+            at.key("format")
+                .refuse("`format: avro` needs the writer's schema: add `schema: FILE.avsc`, or use `confluent-avro`");
+        }
+        return None;
+    };
+    let at = at.key("schema");
+    let text = read(path, "schema", at, around).and_then(|bytes| String::from_utf8(bytes).ok());
+    match text.as_deref().map(parse_schema)? {
+        Ok(schema) if matches!(*schema, apache_avro::Schema::Record(_)) => {
+            has_fields(at, around, |fields| AvroDecoder::new(fields, &schema, 1));
+            Some(MessageFormat::Avro(schema))
+        }
+        Ok(_) => {
+            at.refuse(format!("the schema {} is not a record: name one", at.show(path.display())));
+            None
+        }
+        Err(_) => {
+            at.refuse(format!("{} is not an Avro schema: check it", at.show(path.display())));
+            None
+        }
+    }
+}
+
+fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+    let (Some(path), Some(name)) = (&raw.descriptor, &raw.message) else {
+        if !at.lost("descriptor") && !at.lost("message") {
+            at.key("format").refuse(
+                "`format: protobuf` needs the type of its messages: add `descriptor: FILE.desc` and `message: PACKAGE.NAME`, \
+                 or use `confluent-protobuf`",
+            );
+        }
+        return None;
+    };
+    let bytes = read(path, "descriptor", at.key("descriptor"), around)?;
+    match message_of(&bytes, name) {
+        Ok(message) => {
+            has_fields(at.key("message"), around, |fields| ProtobufDecoder::new(fields, &message, 1));
+            Some(MessageFormat::Protobuf(message))
+        }
+        Err(error) => {
+            let key = if error == CodecError::NoMessage { "message" } else { "descriptor" };
+            at.key(key).refuse(error.to_string());
+            None
+        }
+    }
+}
+
+fn read(path: &std::path::Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<Vec<u8>> {
+    let read = std::fs::read(around.base.join(path));
+    let told = |error: &std::io::Error| {
+        let path = at.show(path.display());
+        at.refuse(format!("the {what} {path} cannot be read ({}): check the path", error.kind()));
+    };
+    read.inspect_err(told).ok()
+}
+
+/// The schema must have the fields that the policy names.
+fn has_fields<D: Decode>(
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    decoder: impl FnOnce(&Schema) -> Result<D, CodecError>,
+) {
+    if let Some(Err(error)) = around.schema.map(decoder) {
+        let outside = around.root.key("policy").is_from_outside();
+        let detail = if outside { String::new() } else { format!(" ({error})") };
+        at.refuse(format!("the schema does not have the policy's fields{detail}: check both"));
+    }
+}
+
+/// The registry of the input.
+pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>) -> Option<RegistryConfig> {
+    let format = raw.format.unwrap_or(RawMessageFormat::Json);
+    if format.has_registry() && raw.registry.is_none() && !at.lost("registry") {
+        needs_registry(format, at);
+    } else if !format.has_registry() && raw.registry.is_some() && !at.lost("format") {
+        at.only_with("registry", WITH_REGISTRY);
+    }
+    raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")))
+}
+
+fn needs_registry(format: RawMessageFormat, at: At<'_>) {
+    let name = format.name();
+    at.key("format").refuse(format!("`format: {name}` needs a registry: add `registry: {{ url: http://HOST:PORT }}`"));
+}
+
+/// The format of the output as written, or else that of the input.
+fn wanted(raw: &RawKafkaSink, source: Option<&KafkaSourceConfig>) -> Option<RawMessageFormat> {
+    raw.format.or_else(|| {
+        Some(match &source?.format {
+            MessageFormat::Json => RawMessageFormat::Json,
+            MessageFormat::Avro(_) => RawMessageFormat::Avro,
+            MessageFormat::Protobuf(_) => RawMessageFormat::Protobuf,
+            MessageFormat::Confluent(SchemaLanguage::Avro) => RawMessageFormat::ConfluentAvro,
+            MessageFormat::Confluent(SchemaLanguage::Protobuf) => RawMessageFormat::ConfluentProtobuf,
+            MessageFormat::Confluent(SchemaLanguage::Json) => RawMessageFormat::ConfluentJson,
+        })
+    })
+}
+
+/// The schema of the input, where it is known before a message is read.
+pub(super) fn known_schema(source: Option<&KafkaSourceConfig>) -> Option<WriterSchema> {
+    match &source?.format {
+        MessageFormat::Avro(schema) => Some(WriterSchema::Avro(schema.clone())),
+        MessageFormat::Protobuf(message) => Some(WriterSchema::Protobuf(message.clone())),
+        MessageFormat::Json | MessageFormat::Confluent(_) => None,
+    }
+}
+
+/// The output's format; one without a registry has its schema derived from the input's.
+pub(super) fn sink_format(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    around: &StreamSurroundings<'_>,
+) -> Option<MessageFormat> {
+    let format = wanted(raw, source)?;
+    let Some(language) = format.language() else { return Some(MessageFormat::Json) };
+    let writers: Vec<WriterSchema> = known_schema(source).into_iter().collect();
+    // Derived for the formats with a registry too, because names that they do not take show up here.
+    let derived = PublishedSchema::derive(language, around.schema?, &writers);
+    let built = derived.and_then(|derived| match (format, &derived) {
+        (RawMessageFormat::Avro, _) => parse_schema(derived.text()).map(MessageFormat::Avro),
+        (RawMessageFormat::Protobuf, PublishedSchema::Protobuf(output)) => {
+            output.message().map(MessageFormat::Protobuf)
+        }
+        _ => Ok(MessageFormat::Confluent(language)),
+    });
+    let told = |error: &CodecError| {
+        let name = match around.root.key("policy").is_from_outside() {
+            true => "a published field cannot be a field name of this format: use letters, digits and _".to_owned(),
+            false => error.to_string(),
+        };
+        at.key("format").refuse(format!("{name}, or write `format: json`"));
+    };
+    built.inspect_err(told).ok()
+}
+
+/// The registry of the output; the input's unless there is another one.
+pub(super) fn sink_registry(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    format: Option<&MessageFormat>,
+) -> Option<RegistryConfig> {
+    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
+    let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
+    let told = source.is_some_and(|s| matches!(s.format, MessageFormat::Confluent(_))) || at.lost_any();
+    match (format, wanted(raw, source)) {
+        (Some(MessageFormat::Confluent(_)), Some(wanted)) if registry.is_none() && !told => needs_registry(wanted, at),
+        (Some(MessageFormat::Confluent(_)) | None, _) => {}
+        (Some(_), _) if raw.registry.is_some() => at.only_with("registry", WITH_REGISTRY),
+        (Some(_), _) => {}
+    }
+    registry
+}
+
+fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {
+    let before = at.problems();
+    let url = raw.url.as_deref().map(|url| url.trim().trim_end_matches('/'));
+    if let Some(url) = url {
+        let at = at.key("url");
+        let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
+        if host.contains('@') {
+            at.refuse("`url` holds a login, and would be shown: use `username` and `password`");
+        } else if host.is_empty() || host.starts_with(['/', ':']) || host.contains(char::is_whitespace) {
+            at.refuse("`url` is not an address: write http://HOST:PORT or https://HOST:PORT");
+        }
+    }
+    let credentials = match (&raw.username, &raw.password) {
+        (Some(username), Some(password)) => Some((username.clone(), password.0.clone())),
+        (Some(_), None) if !at.lost("password") => {
+            at.key("username").refuse("`username` needs a password: add `password: ${file:PATH}`");
+            None
+        }
+        (None, Some(_)) if !at.lost("username") => {
+            at.key("password").refuse("`password` needs a user name: add `username`");
+            None
+        }
+        _ => None,
+    };
+    let url = url?.to_owned();
+    (at.problems() == before).then_some(RegistryConfig { url, credentials })
+}
