@@ -372,8 +372,8 @@ fn protobuf() {
     fuzz("protobuf", &words, |bytes| match plan.decode(bytes, MAX_RECORD_BYTES) {
         Ok(record) => {
             let longer = [bytes, &[0xc0, 0x0c, 0x01]].concat();
-            let again = plan.decode(&longer, MAX_RECORD_BYTES + 3);
-            assert!(again == Ok(record.clone()), "a field that nobody knows makes a difference");
+            let same = plan.decode(&longer, MAX_RECORD_BYTES + 3).as_ref() == Ok(&record);
+            assert!(same, "a field that nobody knows makes a difference");
             sound(&record)
         }
         Err(reject) => outcome((reject.code.as_str(), reject.field)),

@@ -1,11 +1,16 @@
-//! `veilstream schema`: prints the JSON Schema of the configuration, or the reference that is made from it.
+//! `veilstream schema`: prints the JSON Schema of the configuration, the reference that is made from it, or the schema of published
+//! rows.
 
 mod reference;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::shared::{Failure, print};
-use crate::config::json_schema;
+use crate::codec::schemas::{PublishedSchema, SchemaLanguage};
+use crate::config::{Config, Purpose, SinkConfig, json_schema};
+use crate::kafka::client::MessageFormat;
 
 /// Prints the JSON Schema of the configuration
 ///
@@ -15,6 +20,9 @@ pub(super) struct SchemaArgs {
     /// Print the configuration reference instead: a page in Markdown with an example for each key
     #[arg(long)]
     markdown: bool,
+    /// Print the schema of the rows that `run` publishes with this configuration instead, for `format: avro` and `protobuf`
+    #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
+    rows: Option<PathBuf>,
 }
 
 /// The part of the configuration reference that is about a line of a configuration.
@@ -24,8 +32,26 @@ pub(super) fn reference_of(configuration: &str, line: usize) -> Option<String> {
 }
 
 pub(super) fn run(args: &SchemaArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.rows {
+        return rows(path);
+    }
     match args.markdown {
         true => print(reference::page(&json_schema()).trim_end()),
         false => print(&format!("{:#}", json_schema())),
     }
+}
+
+/// Readers of a format without a registry have the schema from here.
+fn rows(path: &Path) -> Result<(), Failure> {
+    let config = Config::load(path, Purpose::Pipeline)?;
+    let refused = |reason: &str| Err(Failure::Usage(format!("{}: {reason}", path.display())));
+    let SinkConfig::Kafka(sink) = &config.sink else { return refused("a file of rows says itself what is in it") };
+    let language = match &sink.format {
+        MessageFormat::Json => return refused("rows in json have no schema"),
+        MessageFormat::Confluent(_) => return refused("the registry has the schema of the rows"),
+        MessageFormat::Avro(_) => SchemaLanguage::Avro,
+        MessageFormat::Protobuf(_) => SchemaLanguage::Protobuf,
+    };
+    let output = PublishedSchema::derive(language, &config.policy.schema, sink.input.as_slice())?;
+    print(output.text().trim_end())
 }

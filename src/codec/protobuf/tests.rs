@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::*;
 use crate::codec::PublishedRow;
-use crate::codec::message::MessageEncoder as _;
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::model::event::RejectCode;
 use crate::model::record::Value;
