@@ -17,7 +17,7 @@ QUASI = ["age", "sex", "zip", "country", "education"]
 POLICY = """
 policy:
   quasi_identifiers:
-    - { name: age, hierarchy: { intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 } } }
+    - { name: age, hierarchy: { %(age)s } }
     - { name: sex, hierarchy: trivial }
     - { name: zip, hierarchy: { prefix: { length: 5 } } }
     - { name: country, hierarchy: trivial }
@@ -190,7 +190,8 @@ class Instance:
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
                        "sink_more": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
-                       "subject": "subject: user_id", "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+                       "age": "intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 }", "subject": "subject: user_id",
+                       "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
         # By the new group protocol the brokers decide.
         timing = 'session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", ' % self.values
         self.values.setdefault("timing", "" if self.values["rebalance"] == "consumer" else timing)
