@@ -52,6 +52,8 @@
 //! - *sensitive field*: a field that the criteria protect; published as it is.
 //! - *kept field*: a field that passes through unchanged, unless it identifies people.
 //! - *hierarchy*: the values of one attribute on levels; level 0 is the value itself, the top is one value for everything.
+//! - *alternatives*: hierarchies of one attribute that do not nest in each other, such as weeks beside months; each is a *chain* of
+//!   levels, and a level has one number over all chains; [`Alternatives`](model::hierarchy::Alternatives).
 //! - *node*: one level per quasi-identifier; all nodes are the [`Lattice`](model::lattice::Lattice).
 //! - *cut*: one generalized value per leaf of a hierarchy, on levels that may differ.
 //! - *recoding*: how a release is generalized: by a node (`full-domain`), by one cut per quasi-identifier (`subtree`), or by a

@@ -819,6 +819,20 @@ def subtree_recoding(space):
     assert '"cut"' in manifests, "no release has cuts, so no plan had to hold them"
 
 
+def alternatives(space):
+    """Steps of 7 beside steps of 5, by one instance after the other, each of which dies at another step: the plan names levels of both."""
+    steps = "intervals: { widths: [%s], min: 0, max: 120 }"
+    age = f"any_of: [{{ {steps % '5, 20, 40'} }}, {{ {steps % '7, 21'} }}]"
+    a = c.Instance(space, BINARY, 0, age=age, max_age="10m", time_budget="5s")
+    for step in ["planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
+        space.produce(BINARY, 2000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    space.produce(BINARY, 1000)
+    a.start()
+    accept(space, tail=499, aborted=True)
+
+
 def audiences(space):
     """Two audiences beside the release, while instances die: each has every row once, in the same bytes, no finer than it may be."""
     tables = [f"{space.sink}-partner", f"{space.sink}-research"]
@@ -1032,7 +1046,7 @@ SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, 
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
           rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
           slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, local_recoding,
-          subtree_recoding, audiences, control_forgetful,
+          subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,

@@ -44,6 +44,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("RawHierarchy.prefix", "prefix: { length: 5 }"),
     ("RawHierarchy.date", "date: [day, month, year, decade]"),
     ("RawHierarchy.tree", "tree: { label: any, children: [{ label: EU, children: [AT, DE] }, { label: US }] }"),
+    ("RawHierarchy.any_of", "any_of: [{ date: [day, week] }, { date: [day, month, year] }]"),
     ("RawIntervals.widths", "widths: [5, 10, 20]"),
     ("RawIntervals.min", "min: 0"),
     ("RawIntervals.max", "max: 120"),
