@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Decode;
 use crate::model::event::RejectCode;
 use crate::model::record::{Record, Value};
 use crate::model::schema::{Path, Role, Schema};
@@ -47,8 +46,8 @@ impl Survey {
         Self { fields, counts, records: 0, unread: 0, listed: 0, names: HashMap::new() }
     }
 
-    /// Takes in a record that was decoded, and the payload it was decoded from.
-    pub fn add(&mut self, record: &Record<'_>, payload: &[u8], decoder: &dyn Decode) {
+    /// Takes in a record, and the places of all values that it was read from.
+    pub fn add(&mut self, record: &Record<'_>, fields: impl FnOnce() -> Vec<Path>) {
         self.records += 1;
         for (counts, value) in self.counts.iter_mut().zip(&record.values) {
             match value {
@@ -57,23 +56,23 @@ impl Survey {
                 _ => {}
             }
         }
-        self.list(payload, decoder);
+        self.list(fields);
     }
 
     /// Takes in a payload that could not be decoded, for this reason.
-    pub fn add_unread(&mut self, code: RejectCode, payload: &[u8], decoder: &dyn Decode) {
+    pub fn add_unread(&mut self, code: RejectCode, fields: impl FnOnce() -> Vec<Path>) {
         if !matches!(code, RejectCode::Tombstone | RejectCode::NoRow) {
             self.unread += 1;
-            self.list(payload, decoder);
+            self.list(fields);
         }
     }
 
-    fn list(&mut self, payload: &[u8], decoder: &dyn Decode) {
+    fn list(&mut self, fields: impl FnOnce() -> Vec<Path>) {
         if self.listed == LISTED {
             return;
         }
         self.listed += 1;
-        for name in decoder.fields(payload) {
+        for name in fields() {
             if self.names.len() < MAX_NAMES || self.names.contains_key(&name) {
                 *self.names.entry(name).or_default() += 1;
             }
@@ -103,6 +102,11 @@ impl Survey {
         present
     }
 
+    /// True if the policy names a field at `path`, or one around it.
+    pub fn knows(&self, path: &Path) -> bool {
+        self.fields.iter().any(|(_, field, _)| field.contains(path))
+    }
+
     /// The slots of fields with one of these roles that no record has.
     pub fn absent(&self, of: impl Fn(Role) -> bool) -> Vec<usize> {
         let absent = |slot: &usize| self.counts[*slot].missing == self.records;
@@ -115,6 +119,7 @@ impl Survey {
         let present = self.present();
         let missing = absent.iter().map(|slot| {
             let (name, path, _) = &self.fields[*slot];
+            let name = if name == path.text() { name.to_string() } else { format!("{path}` for `{name}") };
             match nearest(path, present.iter().copied()) {
                 Some(near) => format!("no record has `{name}`: did you mean `{near}`?"),
                 None => format!("no record has `{name}`"),
@@ -162,6 +167,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Decode as _;
     use crate::codec::json::JsonDecoder;
 
     fn survey(fields: &[(&str, Role)], texts: &[&str]) -> Survey {
@@ -171,8 +177,8 @@ mod tests {
         for text in texts {
             let record = decoder.decode(text.as_bytes()).map_err(|reject| reject.code);
             match record {
-                Ok(record) => survey.add(&record, text.as_bytes(), &JsonDecoder::new(&schema, 10_000)),
-                Err(code) => survey.add_unread(code, text.as_bytes(), &decoder),
+                Ok(record) => survey.add(&record, || JsonDecoder::new(&schema, 10_000).fields(text.as_bytes())),
+                Err(code) => survey.add_unread(code, || decoder.fields(text.as_bytes())),
             }
         }
         survey

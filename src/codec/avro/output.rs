@@ -68,6 +68,15 @@ impl Kind {
         }
     }
 
+    /// The type of such a value in a record that is an element of an array: there, dates are read as text.
+    fn in_array(self) -> Self {
+        match self {
+            Self::Int(Some("date")) => Self::String,
+            Self::Long(Some(name)) if name.contains("timestamp") => Self::String,
+            other => other,
+        }
+    }
+
     /// The type that holds the values of both.
     fn merged(self, other: Self) -> Self {
         match (self, other) {
@@ -259,7 +268,8 @@ pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) ->
     let mut values = Vec::new();
     for slot in schema.published().skip(schema.quasi.len()) {
         let path = schema.envelope.row_place(&schema.attributes()[slot].path);
-        let kinds = writers.iter().flat_map(|writer| kinds_at(writer, &path));
+        let paths = [&path].into_iter().chain(&schema.attributes()[slot].elsewhere);
+        let kinds = paths.flat_map(|path| writers.iter().flat_map(|writer| kinds_at(writer, path)));
         values.push((Arc::clone(schema.name(slot)), kinds.reduce(Kind::merged).unwrap_or(Kind::Any)));
     }
     values
@@ -311,6 +321,12 @@ fn descend(
         }
         ([], AvroSchema::Null) => {}
         ([], _) => kinds.push(Kind::of(schema)),
+        // The policy leads into an array only where each element is a record.
+        (_, AvroSchema::Array(array)) => {
+            let mut inside = Vec::new();
+            descend(&array.items, namespace, names, named, &mut inside);
+            kinds.extend(inside.into_iter().map(Kind::in_array));
+        }
         (_, AvroSchema::Union(union)) => {
             union.variants().iter().for_each(|variant| descend(variant, namespace, names, named, kinds));
         }

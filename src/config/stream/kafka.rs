@@ -22,7 +22,7 @@ use crate::kafka::client::{
     Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, Rebalance, RegistryConfig,
 };
 use crate::model::release::audience::Audience;
-use crate::model::schema::Schema;
+use crate::model::schema::{Placement, Schema};
 
 /// Longer: readers of committed data wait longer for what a dead instance left open. Shorter: large releases, or a slow
 /// broker, are aborted half way.
@@ -67,14 +67,15 @@ impl<'a> StreamSurroundings<'a> {
 /// Builds `source.kafka`.
 pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<KafkaSourceConfig> {
     let brokers = raw.brokers.as_ref().and_then(|raw| brokers(raw, at.key("brokers")));
-    let topics = topics(raw, at);
+    let topics = topics(raw, at, around.schema);
     let group = raw.group.as_ref().filter(|group| {
         if group.trim().is_empty() {
             at.key("group").refuse("`group` is empty: name the consumer group, such as group: veilstream");
         }
         !group.trim().is_empty()
     });
-    let format = source_format(raw, at, around);
+    let placements = topics.as_ref().map_or(&[][..], |(_, placements)| placements);
+    let format = source_format(raw, at, around, placements);
     let registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
     let confluent = raw.format == Some(RawMessageFormat::ConfluentAvro);
     if confluent && raw.registry.is_none() && !at.lost("registry") {
@@ -88,9 +89,11 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
     let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
     poll_interval(raw, at, around);
+    let (topics, placements) = topics?;
     Some(KafkaSourceConfig {
         cluster: Cluster { brokers: brokers?, properties: all, login },
-        topics: topics?,
+        topics,
+        placements,
         group: group?.clone(),
         format: format?,
         registry,
@@ -215,7 +218,12 @@ fn rebalance(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) 
     raw.rebalance
 }
 
-fn source_format(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+fn source_format(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    placements: &[Placement],
+) -> Option<MessageFormat> {
     let format = raw.format.unwrap_or(RawMessageFormat::Json);
     if format != RawMessageFormat::Avro && raw.schema.is_some() && !at.lost("format") {
         at.only_with("schema", "format: avro");
@@ -243,7 +251,8 @@ fn source_format(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'
             };
             match parse_schema(&text) {
                 Ok(schema) if matches!(*schema, apache_avro::Schema::Record(_)) => {
-                    let decoder = around.schema.map(|fields| AvroDecoder::new(fields, &schema, 1));
+                    let placed = placements.iter().filter_map(|placement| Some(around.schema?.placed(placement)));
+                    let decoder = placed.map(|fields| AvroDecoder::new(&fields, &schema, 1)).find(Result::is_err);
                     if let Some(Err(error)) = decoder {
                         let outside = around.root.key("policy").is_from_outside();
                         let detail = if outside { String::new() } else { format!(" ({error})") };
@@ -287,7 +296,10 @@ fn sink_format(
     };
     let writers: Vec<&apache_avro::Schema> = writer.into_iter().collect();
     // Derived for `confluent-avro` too, because names that Avro does not take show up here.
-    match OutputSchema::derive(around.schema?, &writers).and_then(|schema| parse_schema(schema.json())) {
+    let placements = source.map_or(&[][..], |source| &source.placements);
+    let schema = around.schema?;
+    let schema = placements.first().map_or(schema.clone(), |first| schema.placed(first));
+    match OutputSchema::derive(&schema.also_at(placements), &writers).and_then(|schema| parse_schema(schema.json())) {
         Ok(_) if format == RawMessageFormat::ConfluentAvro => Some(MessageFormat::ConfluentAvro),
         Ok(schema) => Some(MessageFormat::Avro(Arc::clone(&schema))),
         Err(error) => {

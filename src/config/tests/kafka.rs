@@ -1,7 +1,9 @@
 //! Kafka sections: what ten lines give, what is refused, and that no secret is ever shown.
 
 use super::*;
-use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+use crate::kafka::client::{
+    KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer, producer,
+};
 
 const SOURCE: &str = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\n";
 const SINK: &str = "sink: { kafka: { topic: safe } }\n";
@@ -34,7 +36,8 @@ fn ten_lines_are_enough() {
                 brokers: localhost:9092, topic: people, group: veilstream }\nsink:\n  kafka: { topic: people-safe }\n";
     assert_eq!(yaml.lines().count(), 10);
     let (source, sink) = kafka(yaml);
-    assert_eq!((source.topics, source.group.as_str()), (vec!["people".to_owned()], "veilstream"));
+    let people = TopicRule { name: "people".to_owned(), placement: 0 };
+    assert_eq!((source.topics, source.group.as_str()), (vec![people], "veilstream"));
     assert_eq!((source.start, source.on_gap, source.format), (Start::Earliest, OnGap::Stop, MessageFormat::Json));
     assert_eq!((sink.cluster.brokers.as_str(), sink.topic.as_str()), ("localhost:9092", "people-safe"));
     assert_eq!(sink.manifests.as_deref(), Some("people-safe-manifests"));

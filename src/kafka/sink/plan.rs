@@ -35,7 +35,7 @@ impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
     pub(super) fn plan(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
-        let writers = self.schemas.as_ref().map(|s| s.writers(s.known())).unwrap_or_default();
+        let writers = self.schemas.iter().flat_map(|schemas| schemas.writers(schemas.known())).collect::<Vec<_>>();
         let rows = blocking(self.output.encoder(&writers))?;
         let schema = rows.schema_id;
         self.rows = Some(rows);
