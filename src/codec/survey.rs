@@ -4,10 +4,10 @@
 //! input's own: an object that serves as a map has people's names for keys, so a name is told only if at least half of the records
 //! have it, and only the names of so many fields are counted at all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::model::event::RejectCode;
+use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
 use crate::model::schema::{Path, Role, Schema};
 
@@ -33,6 +33,7 @@ pub struct Survey {
     counts: Vec<FieldCounts>,
     records: u64,
     unread: u64,
+    rejected: BTreeMap<(Option<usize>, RejectCode), u64>,
     listed: u64,
     names: HashMap<Path, u64>,
 }
@@ -43,7 +44,7 @@ impl Survey {
         let fields: Vec<_> =
             schema.attributes().iter().map(|a| (Arc::clone(&a.name), a.path.clone(), a.roles.clone())).collect();
         let counts = vec![FieldCounts::default(); fields.len()];
-        Self { fields, counts, records: 0, unread: 0, listed: 0, names: HashMap::new() }
+        Self { fields, counts, records: 0, unread: 0, rejected: BTreeMap::new(), listed: 0, names: HashMap::new() }
     }
 
     /// Takes in a record, and the places of all values that it was read from.
@@ -65,6 +66,24 @@ impl Survey {
             self.unread += 1;
             self.list(fields);
         }
+    }
+
+    /// Notes why a message was turned away.
+    pub fn reject(&mut self, reject: &Reject) {
+        *self.rejected.entry((reject.field, reject.code)).or_default() += 1;
+    }
+
+    /// What to tell about messages that were turned away, and about null values: shares by field; `None` if there is nothing to tell.
+    pub fn troubles(&self) -> Option<String> {
+        let share = |count: u64| format!("{:.1} %", 100.0 * count as f64 / self.records.max(count) as f64);
+        let name = |slot: Option<usize>| slot.map_or(String::new(), |slot| format!(" in `{}`", self.fields[slot].0));
+        let rejected = self.rejected.iter();
+        let rejected = rejected
+            .map(|((slot, code), count)| format!("{} rejected as {}{}", share(*count), code.as_str(), name(*slot)));
+        let null = self.counts.iter().enumerate().filter(|(_, counts)| counts.null > 0);
+        let null = null.map(|(slot, counts)| format!("{} null{}", share(counts.null), name(Some(slot))));
+        let told: Vec<String> = rejected.chain(null).collect();
+        (!told.is_empty()).then(|| told.join(", "))
     }
 
     fn list(&mut self, fields: impl FnOnce() -> Vec<Path>) {
@@ -196,6 +215,16 @@ mod tests {
         );
         assert_eq!(survey.counts()[2], FieldCounts { missing: 0, null: 2 });
         assert!(survey.absent(|role| role == Role::Sensitive).is_empty(), "null is a value that is there");
+    }
+
+    #[test]
+    fn values_that_are_not_as_expected_are_told_by_field() {
+        let mut survey = survey(&[("age", Role::Quasi), ("job", Role::Sensitive)], &[r#"{"age":1,"job":null}"#; 4]);
+        survey.reject(&Reject::field(RejectCode::UnknownValue, 0));
+        assert_eq!(
+            survey.troubles().as_deref(),
+            Some("25.0 % rejected as unknown_value in `age`, 100.0 % null in `job`")
+        );
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl Intake {
                     each(record);
                 })
             };
+            let mut refused = None;
             self.encoder.message(event.timestamp, key, read, |encoder, encoded| match encoded {
                 Encoded::Rejected(Reject { code: RejectCode::Tombstone, .. }) => {
                     tombstone = true;
@@ -65,10 +66,14 @@ impl Intake {
                 encoded => {
                     if let Encoded::Rejected(reject) = &encoded {
                         telemetry.rejected(event.position, reject);
+                        refused = Some(reject.clone());
                     }
                     take(encoder, encoded)
                 }
             })?;
+            if let (Some(survey), Some(reject)) = (survey, refused) {
+                survey.reject(&reject);
+            }
         }
         if !tombstone {
             return Ok(());
@@ -93,6 +98,9 @@ impl Intake {
     pub(super) fn absent_fields(&mut self) -> Option<String> {
         self.surveys.iter_mut().find_map(|survey| {
             let survey = survey.take_if(|survey| survey.records() > 0)?;
+            if let Some(values) = survey.troubles() {
+                tracing::warn!(values, "values of the first window that are not as the policy expects");
+            }
             let absent = survey.absent(|role| role == Role::Quasi);
             (!absent.is_empty()).then(|| survey.told(&absent))
         })

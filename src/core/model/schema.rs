@@ -139,7 +139,9 @@ impl Schema {
     /// The same projection of an input that has its fields elsewhere: `place` gives the path of each attribute there.
     pub fn reading(&self, place: impl Fn(&Attribute) -> Path) -> Self {
         let mut schema = self.clone();
-        schema.attributes.iter_mut().for_each(|attribute| attribute.path = place(attribute));
+        for attribute in &mut schema.attributes {
+            (attribute.path, attribute.elsewhere) = (place(attribute), Vec::new());
+        }
         schema
     }
 
