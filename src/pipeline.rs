@@ -4,6 +4,7 @@
 //! their own. Data flows one way; only a stop and the pressure of full channels travel back. When a stage fails, its channel
 //! closes, the stages before it stop because their reader is gone, and the first error is the one that is reported.
 
+mod intake;
 mod memory;
 mod search_stage;
 mod summary;
@@ -15,7 +16,7 @@ use std::thread::JoinHandle;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::codec::Decode;
+use crate::codec::RecordReader;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::audience::Audience;
@@ -63,11 +64,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Runs until the source ends, a stop is asked for, or a stage fails.
+    /// Runs until the source ends, a stop is asked for, or a stage fails. `readers` read the events, by their placement.
     pub async fn run<S: Source + Send + 'static, K: Sink>(
         self,
         source: S,
-        decoder: Box<dyn Decode>,
+        readers: Vec<RecordReader>,
         sink: K,
         stop: Stop,
     ) -> Result<Summary, PipelineError> {
@@ -77,7 +78,7 @@ impl Pipeline {
         let this = Arc::new(self);
         let space = source.commit_space();
         let window = spawn("window", {
-            let stage = WindowStage::new(Arc::clone(&this), decoder, to_search, S::REREADS);
+            let stage = WindowStage::new(Arc::clone(&this), readers, to_search, S::REREADS);
             move |runtime| stage.run(&runtime, events)
         });
         let search = spawn("search", {

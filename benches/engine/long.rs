@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use veilstream::codec::json::JsonDecoder;
-use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _, RecordReader};
 use veilstream::encode::Encoder;
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis};
@@ -149,12 +149,12 @@ pub(crate) fn endure(name: &str) {
         }
     };
     let pipeline = pipeline(&case, rules);
-    let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
+    let readers = vec![RecordReader::json(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES)];
     let mut seen = Vec::new();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = veilstream::shutdown::channel();
     let source = Endless { case, next: 0, end: records };
-    runtime.block_on(pipeline.run(source, decoder, Watching(&mut seen), stop)).expect("a run");
+    runtime.block_on(pipeline.run(source, readers, Watching(&mut seen), stop)).expect("a run");
     let most = |windows: &[usize]| *windows.iter().max().expect("windows") as f64 / 1e6;
     let (early, late) = (most(&seen[SETTLED..2 * SETTLED]), most(&seen[seen.len() - SETTLED..]));
     println!(

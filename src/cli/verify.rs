@@ -219,14 +219,14 @@ fn read(
     let mut bad: Option<(Position, Reject)> = None;
     let at = now();
     file::for_each_record(read, input, &policy.schema, |position, record| {
-        let taken = record.and_then(|record| match encoder.encode(&record, None) {
+        let taken = record.and_then(|record| match encoder.encode(record, None) {
             Encoded::Rejected(reject) => Err(reject),
             Encoded::Tombstone(_) => Err(Reject::record(RejectCode::Tombstone)),
             Encoded::Row | Encoded::Suppressed => {
-                if let Some(part) = parts.of_record(records, &record)? {
+                if let Some(part) = parts.of_record(records, record)? {
                     part.rows.push(position, at, encoder.row());
                     let slots = policy.schema.quasi.iter().zip(&mut tables);
-                    part.cells.extend(slots.map(|(&slot, table)| table.code(exact(&record, slot))));
+                    part.cells.extend(slots.map(|(&slot, table)| table.code(exact(record, slot))));
                 }
                 Ok(())
             }

@@ -160,7 +160,7 @@ mod tests {
             provenance: Provenance {
                 release_id: "g-1".into(),
                 window_id: 3,
-                offsets: vec![OffsetRange { partition: u32::MAX, first: 0, last: i64::MAX }],
+                offsets: vec![OffsetRange { partition: i64::MAX as u64, first: 0, last: i64::MAX }],
                 recoding: vec![recoding(None), recoding(Some(vec!["20-39".into()]))],
                 schedule: Some(ScheduleName { id: "00ff".into(), steps: Some(vec![vec![0], vec![2]]) }),
                 losses: vec![Named { name: "glm".into(), value: 0.25 }],

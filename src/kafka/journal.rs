@@ -167,11 +167,16 @@ fn is_gone(error: &KafkaError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::client::TopicRule;
     use crate::model::event::Position;
     use proptest::prelude::*;
 
+    fn rule(name: &str) -> TopicRule {
+        TopicRule { name: name.to_owned(), placement: 0 }
+    }
+
     fn topics() -> Topics {
-        Topics::new(["people".to_owned(), "more".to_owned()])
+        Topics::new(["people", "more"].map(rule))
     }
 
     proptest! {
@@ -203,6 +208,6 @@ mod tests {
         let shown = Spans::covering([Position::new(0, 7)]);
         let entry = ShownEntry { shown, ..ShownEntry::default() };
         let text = entry.to_text(&topics());
-        assert_eq!(ShownEntry::parse(text.as_bytes(), &Topics::new(["others".to_owned()])), None);
+        assert_eq!(ShownEntry::parse(text.as_bytes(), &Topics::new([rule("others")])), None);
     }
 }

@@ -26,7 +26,7 @@ use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFo
 use super::connection::{TWO_CLUSTERS, are_two, is_decided, remedy};
 use super::progress::commit::MAX_BYTES;
 use super::sink::output::value_subject;
-use super::topics::Topics;
+use super::topics::{self, Topics};
 use crate::codec::registry::Registry;
 use crate::codec::schemas::SchemaLanguage;
 use crate::model::schema::Schema;
@@ -94,7 +94,7 @@ impl Probe<'_> {
     fn input(&mut self, config: &KafkaSourceConfig) -> Option<Asker> {
         let asker = self.connect(&config.cluster, &client::plain_consumer(config))?;
         let mut list = TopicPartitionList::new();
-        for topic in &config.topics {
+        for topic in &self.topics_of(config, &asker) {
             if self.partitions(&asker, topic, "the source reads", &config.cluster).is_some() {
                 // From the end on: whether we may read is the question, not what.
                 let _ = list.add_partition_offset(topic, 0, Offset::End);
@@ -118,6 +118,23 @@ impl Probe<'_> {
                 told(&error)
             ));
         }
+    }
+
+    /// The topics to read, and those that are there now for a pattern. A pattern that finds none may find one later.
+    fn topics_of(&mut self, config: &KafkaSourceConfig, asker: &Asker) -> Vec<String> {
+        let topics = Topics::new(config.topics.iter().cloned());
+        if topics.has_patterns() {
+            let there = asker.fetch_metadata(None, ASK).map(|there| {
+                let there: Vec<String> = there.topics().iter().map(|topic| topic.name().to_owned()).collect();
+                topics.find(there.iter().map(String::as_str))
+            });
+            match there {
+                Ok(Ok(_)) => {}
+                Ok(Err(same)) => self.configuration(same.to_string()),
+                Err(error) => self.outside(format!("the topics of the cluster cannot be listed ({})", told(&error))),
+            }
+        }
+        topics.names().into_iter().map(str::to_owned).collect()
     }
 
     /// Reads from the end of each topic: access is only checked when something is fetched.
@@ -354,8 +371,9 @@ impl Probe<'_> {
         if let (Some(config), MessageFormat::Confluent(language)) = (reads, &source.format)
             && let Some(registry) = self.registry(config)
         {
-            for topic in &source.topics {
-                self.input_schema(&registry, topic, *language, schema);
+            for rule in source.topics.iter().filter(|rule| !topics::is_pattern(&rule.name)) {
+                let placed = source.placements.get(rule.placement).map(|placement| schema.placed(placement));
+                self.input_schema(&registry, &rule.name, *language, placed.as_ref().unwrap_or(schema));
             }
         }
         if let Some(config) = writes.filter(|w| reads.is_none_or(|r| r.url != w.url)) {

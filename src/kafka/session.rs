@@ -169,10 +169,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::kafka::client::TopicRule;
 
     #[test]
     fn a_revocation_fences_at_once_and_waits_for_the_release_under_way() {
-        let session = Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default());
+        let session = Session::new(
+            Topics::new([TopicRule { name: "t".into(), placement: 0 }]),
+            Start::Earliest,
+            OnGap::Stop,
+            Arc::default(),
+        );
         session.assigned(Ok(Vec::new()));
         let (epoch, _) = session.take_up().unwrap().unwrap();
         assert!(session.consuming(epoch, |_| ()).is_some());

@@ -12,7 +12,7 @@ use crate::model::release::manifest::{JournalEntry, PartitionSpans};
 use crate::model::release::runs::Runs;
 
 /// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
-pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {
+pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u64)) -> JournalEntry {
     let manifest = release.manifest();
     let from = &manifest.provenance;
     let part = |(partition, runs): (Partition, &Runs)| {

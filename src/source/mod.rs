@@ -28,7 +28,7 @@ use crate::codec::csv::{CsvDecoder, CsvEncoder, CsvHeader};
 use crate::codec::encoding::TextEncoding;
 use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::parquet::{ParquetEncoder, ParquetFileError};
-use crate::codec::{CodecError, Decode, Encode, Format};
+use crate::codec::{CodecError, Decode, Encode, Format, RecordReader};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
 use crate::model::release::plan::{CommitSpace, ReleasePlan};
@@ -236,6 +236,11 @@ impl Preamble {
             Self::Csv(header) => Box::new(CsvDecoder::new(schema, header, max_record_bytes)?),
             Self::Avro(writer) | Self::Parquet(writer) => Box::new(AvroDecoder::new(schema, writer, max_record_bytes)?),
         })
+    }
+
+    /// The reader of records of this input, with [`Preamble::decoder`].
+    pub fn reader(&self, schema: &Schema, max_record_bytes: usize) -> Result<RecordReader, CodecError> {
+        Ok(RecordReader::new(self.decoder(schema, max_record_bytes)?, schema, max_record_bytes))
     }
 
     /// The format of this input.

@@ -745,6 +745,60 @@ def tombstones(space):
     say(f"{len(gone)} records of {len(deleted)} deleted people were retracted; of {len(held)} held, {len(others)} were published later")
 
 
+def deletes(envelope):
+    debezium = envelope == "debezium"
+    row = (lambda message: message.get("after")) if debezium else (lambda message: message)
+
+    def scenario(space):
+        dice = random.Random(7)
+        known = []
+
+        def flow(count, deleted):
+            """People come, and some of them, and of those who came before, are deleted."""
+            lines = [json.loads(line) for line in space.generate(BINARY, count).splitlines()]
+            known.extend(record["user_id"] for record in lines)
+            wrap = (lambda record: {"before": None, "after": record, "op": "c"}) if debezium else (lambda record: record)
+            messages = [(record["user_id"], json.dumps(wrap(record)).encode()) for record in lines]
+            for user in dice.sample(known, deleted):
+                place = dice.randrange(len(messages) + 1)
+                change = {"before": {"user_id": user}, "after": None, "op": "d"}
+                gone = [(user, json.dumps(change).encode())] if debezium else []
+                messages[place:place] = gone + [(user, b"")]
+            keyed(space, messages)
+
+        instance = c.Instance(space, BINARY, 0, action="hold", max_age="1s", more="envelope: debezium" if debezium else "")
+        for step in ["closed", "planned", "begun", "flushed", "offsets-sent", "committed"]:
+            flow(700, 60)
+            instance.start(VEILSTREAM_DIE_AT=f"{step}:2")
+            until = time.monotonic() + 60
+            while instance.alive() and time.monotonic() < until:
+                flow(100, 10)
+                time.sleep(0.3)
+            died(instance)
+        instance.start()
+        flow(2000, 100)
+        # Those of whom nobody alike has come are held.
+        c.wait_for(lambda: judge(space, row=row).missing < 200, 120, "outcomes of all but a few held records")
+        instance.kill(signal.SIGTERM)
+        space.settle()
+        verdict = judge(space, row=row)
+        kept_back, releases = oracle.judge_deleted(verdict, space.bootstrap, [space.source], space.sink, row)
+        say(verdict.text())
+        assert verdict.ok, "a statement is violated"
+        assert verdict.figures["aborted copies"] > 0, "nothing was aborted: the faults did not hit"
+        assert verdict.figures["published"] > 0.5 * verdict.figures["records"], "too little was published to be a pass"
+        assert len(kept_back) > 100, "hardly anybody waited who was deleted: that shows nothing"
+        # A control: one of them in the last release must be seen.
+        subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.sink, "-H", f"veilstream-release={releases[-1]}"],
+                       input=json.dumps({"ts": kept_back[0]}).encode(), check=True, timeout=60)
+        oracle.judge_deleted(verdict, space.bootstrap, [space.source], space.sink, row)
+        red(verdict, "I3")
+
+    scenario.__name__ = f"deletes_{envelope}"
+    scenario.__doc__ = f"T33: deletes ({envelope}) flow while the process dies at one step after the other."
+    return scenario
+
+
 # So many candidates that who is not recalled is missed a hundred times, not now and then.
 CANDIDATES = 6
 RETURNING = f"subject: user_id\n  sequential: {{ releases: 4, candidates: {CANDIDATES} }}"
@@ -1045,8 +1099,8 @@ SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, 
           members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
           rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, local_recoding,
-          subtree_recoding, alternatives, audiences, control_forgetful,
+          slow_transaction, deleted_by_retention, held_records, tombstones, *map(deletes, ["tombstones", "debezium"]), sequential, sequential_local, sliding,
+          local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,

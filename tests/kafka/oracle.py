@@ -134,8 +134,8 @@ def judge_manifests(verdict, bootstrap, output, published):
             verdict.fail("I7", f"release {name}: a loss has more than three digits")
 
 
-def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None):
-    """`origin`: the cluster of the input, if it is another one."""
+def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None, row=lambda record: record):
+    """`origin`: the cluster of the input, if it is another one. `row` finds the row in a message of the input."""
     verdict = Verdict()
     origin = origin or bootstrap
     inputs = {}
@@ -146,7 +146,7 @@ def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", 
     for partition, offset, _, payload in [] if opaque else read(origin, source):
         offsets[partition].add(offset)
         try:
-            record = json.loads(payload)
+            record = row(json.loads(payload))
             inputs[record[key]] = record
         except (ValueError, KeyError, TypeError, RecursionError):
             pass  # garbage is covered by its offset alone
@@ -291,6 +291,48 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
     check([r for rows in snapshots.values() for r in rows.values()], lambda r: tuple(traces[r[key]]), "snapshots side by side")
     verdict.figures = {"records": total, **counts, "open": verdict.missing, "snapshots": len(snapshots), "compared": compared,
                        "aborted copies": sum(1 for _ in read(bootstrap, output, "read_uncommitted")) - sum(map(len, snapshots.values()))}
+
+
+def judge_deleted(verdict, bootstrap, sources, output, row=lambda record: record, key="ts"):
+    """No row of somebody deleted is in a release that was planned after the delete was read. A release has read everything that it
+    finishes, and a delete has its outcome with the first release after it: so a row stands in an earlier one, or nowhere. Releases
+    are in the order of the journal: one instance at a time. `sources` are topics in which a person has one partition. Returns the
+    rows that are nowhere because of a delete, and the releases."""
+    owner, deletes = {}, defaultdict(list)
+    for source in sources:
+        for line in consume(bootstrap, source, SEPARATOR.join(["%p", "%o", "%k", "%s"]) + "\n").decode().split("\n"):
+            if not line:
+                continue
+            partition, offset, person, payload = line.split(SEPARATOR, 3)
+            message = json.loads(payload) if payload else None
+            place = (source, int(partition), int(offset))
+            if message is None or message.get("op") == "d":
+                deletes[source, person].append(place)
+            elif row(message):
+                owner[row(message)[key]] = (place, (source, person))
+    when, order = {}, {}
+    entries = (json.loads(payload) for _, _, _, payload in read(bootstrap, f"{output}-journal"))
+    for entry in (entry for entry in entries if "finished" in entry):
+        order[entry["release_id"]] = len(order)
+        for part in entry["finished"]:
+            for first, last in part["spans"]:
+                for offset in range(first, last + 1):
+                    when[part["topic"], part["partition"], offset] = order[entry["release_id"]]
+    late, early = 0, 0
+    for _, _, headers, payload in read(bootstrap, output):
+        place, person = owner[json.loads(payload)[key]]
+        after = [when.get(delete, len(order)) for delete in deletes[person] if delete[2] > place[2]]
+        if after and order[release_of(headers)] >= min(after):
+            late += 1
+        early += bool(after)
+    if late:
+        verdict.fail("I3", f"{late} rows of deleted people are in releases that were planned after the delete was read")
+    verdict.figures.update({"deletes": sum(map(len, deletes.values())), "rows from before a delete": early})
+    published = {json.loads(payload)[key] for _, _, _, payload in read(bootstrap, output)}
+    gone = [name for name, (place, person) in owner.items() if any(d[2] > place[2] for d in deletes[person])]
+    kept_back = [name for name in gone if name not in published]
+    verdict.figures["rows that a delete kept back"] = len(kept_back)
+    return kept_back, list(order)
 
 
 def judge_reader(verdict, bootstrap, output, seen):

@@ -39,6 +39,8 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) audiences: (&'a [RawAudience], At<'a>),
     /// What stands around the rows of the input, and where the file says so.
     pub(super) envelope: Option<(Envelope, At<'a>)>,
+    /// Where inputs have fields elsewhere, for the fingerprint.
+    pub(super) placements: Vec<String>,
 }
 
 /// What could be built of the policy.
@@ -106,7 +108,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         sequential,
         fingerprint: String::new(),
     };
-    policy.fingerprint = fingerprint(&policy, hash);
+    policy.fingerprint = fingerprint(&policy, &around.placements, hash);
     BuiltPolicy { quasi, shown, complete, policy: Some(policy), audiences }
 }
 
@@ -361,7 +363,7 @@ fn action(raw: &RawPolicy, at: At<'_>) -> SuppressionAction {
 /// Everything that makes a difference to a release, in an order of our own; `hash` holds the hierarchies already. What
 /// is left to a default and what is written out must come out the same, so the built policy is hashed. `Debug` is not
 /// used: its output may change with the compiler.
-fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
+fn fingerprint(policy: &Policy, placements: &[String], mut hash: Fingerprint) -> String {
     let mut parts = |parts: &[&str]| parts.iter().for_each(|part| hash.part(part.as_bytes()));
     for q in &policy.quasi {
         let wishes = format!("{} {} {} {}", q.weight, q.min_level, q.max_level, q.priority);
@@ -405,6 +407,7 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     if policy.schema.envelope == Envelope::Debezium {
         parts(&["envelope", "debezium"]);
     }
+    placements.iter().for_each(|part| parts(&[part]));
     if let Some(s) = &policy.sequential {
         parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);
     }

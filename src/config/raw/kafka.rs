@@ -22,8 +22,11 @@ use crate::kafka::client::{OnGap, Rebalance, Start};
 pub(crate) struct RawKafkaSource {
     /// Bootstrap addresses, such as `localhost:9092`; a text with commas, or a list.
     pub brokers: Option<RawBrokers>,
-    /// The topics to read; all hold records of one policy. Required, unless `topic` is given.
-    pub topics: Option<Vec<String>>,
+    /// The topics to read; all hold records of one policy. Required, unless `topic` is given. A name with `*` is a pattern: `people-*`
+    /// is every topic whose name begins so. Topics that come later are found within 30 s and read from where `start` says; with
+    /// `rebalance: range` all windows start over then. A topic that is named is read by its own entry, any other by the first pattern
+    /// that it fits.
+    pub topics: Option<Vec<RawTopic>>,
     /// The topic to read, if it is only one.
     pub topic: Option<String>,
     /// The consumer group; instances of one group share the partitions. Also the first part of every release id.
@@ -32,6 +35,10 @@ pub(crate) struct RawKafkaSource {
     pub format: Option<RawMessageFormat>,
     /// What stands around the row in a message. Default: nothing.
     pub envelope: Option<RawEnvelope>,
+    /// The array that holds a record in each element, such as `items`: fields of an element are named below it (`items.sku`), all
+    /// others belong to each of its records. A message has one outcome and is counted once: it is published if one of its records
+    /// is, and rejected if one of them is. Needs `policy.subject`; not with `hold`, `sequential` or `sliding`. Default: none.
+    pub explode: Option<String>,
     /// With `format: avro`: the file with the schema that all messages were written with.
     pub schema: Option<PathBuf>,
     /// With `format: protobuf`: the file with the descriptors of all messages, as `protoc --include_imports --descriptor_set_out` writes
@@ -59,6 +66,39 @@ pub(crate) struct RawKafkaSource {
     pub aws: Option<RawAws>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     pub properties: BTreeMap<String, RawProperty>,
+}
+
+/// A topic to read: its name, or a mapping.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum RawTopic {
+    /// Its fields are those of the policy.
+    Name(String),
+    /// With fields of its own.
+    Placed(RawPlacedTopic),
+}
+
+impl RawTopic {
+    /// Its name, or a pattern.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Placed(RawPlacedTopic { name, .. }) => name,
+        }
+    }
+}
+
+/// A topic whose records have fields in other places than the policy says.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawPlacedTopic {
+    /// Its name, or a pattern.
+    pub name: String,
+    /// The fields that it has elsewhere: the path in the policy, and the path in its records. Releases use the policy's. Default: none.
+    #[serde(default)]
+    pub fields: BTreeMap<String, String>,
+    /// The array of its records that holds a record in each element. Default: as in the source.
+    #[serde(default)]
+    pub explode: Option<String>,
 }
 
 /// What stands around the row in a message.

@@ -220,6 +220,12 @@ pub(crate) struct RawFileSource {
     /// What stands around the row in a record of JSON or Avro. Default: nothing.
     #[serde(default)]
     pub envelope: Option<RawEnvelope>,
+    /// The fields that it has elsewhere than the policy says: the path in the policy, and the path or column in the file. Default: none.
+    #[serde(default)]
+    pub fields: BTreeMap<String, String>,
+    /// The array that holds a record in each element, as in `source.kafka`. Not in CSV. Default: none.
+    #[serde(default)]
+    pub explode: Option<String>,
     /// The encoding of text. Default: UTF-16 if a byte order mark says so, otherwise UTF-8.
     #[serde(default)]
     pub encoding: Option<TextEncoding>,

@@ -8,7 +8,7 @@ use crate::codec::{CodecError, Decode};
 use crate::config::file::At;
 use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry};
 use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
-use crate::model::schema::Schema;
+use crate::model::schema::{Placement, Schema};
 
 /// The formats with a registry.
 const WITH_REGISTRY: &str = "format: confluent-avro, confluent-protobuf or confluent-json";
@@ -45,6 +45,7 @@ pub(super) fn source_format(
     raw: &RawKafkaSource,
     at: At<'_>,
     around: &StreamSurroundings<'_>,
+    placements: &[Placement],
 ) -> Option<MessageFormat> {
     let format = raw.format.unwrap_or(RawMessageFormat::Json);
     let given = [
@@ -58,14 +59,19 @@ pub(super) fn source_format(
         }
     }
     match (format, format.language()) {
-        (RawMessageFormat::Avro, _) => avro(raw, at, around),
-        (RawMessageFormat::Protobuf, _) => protobuf(raw, at, around),
+        (RawMessageFormat::Avro, _) => avro(raw, at, around, placements),
+        (RawMessageFormat::Protobuf, _) => protobuf(raw, at, around, placements),
         (_, None) => Some(MessageFormat::Json),
         (_, Some(language)) => Some(MessageFormat::Confluent(language)),
     }
 }
 
-fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+fn avro(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    placements: &[Placement],
+) -> Option<MessageFormat> {
     let Some(path) = &raw.schema else {
         if !at.lost("schema") {
             at.key("format")
@@ -77,7 +83,7 @@ fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Op
     let text = read(path, "schema", at, around).and_then(|bytes| String::from_utf8(bytes).ok());
     match text.as_deref().map(parse_schema)? {
         Ok(schema) if matches!(*schema, apache_avro::Schema::Record(_)) => {
-            has_fields(at, around, |fields| AvroDecoder::new(fields, &schema, 1));
+            has_fields(at, around, placements, |fields| AvroDecoder::new(fields, &schema, 1));
             Some(MessageFormat::Avro(schema))
         }
         Ok(_) => {
@@ -91,7 +97,12 @@ fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Op
     }
 }
 
-fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+fn protobuf(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    placements: &[Placement],
+) -> Option<MessageFormat> {
     let (Some(path), Some(name)) = (&raw.descriptor, &raw.message) else {
         if !at.lost("descriptor") && !at.lost("message") {
             at.key("format").refuse(
@@ -104,7 +115,7 @@ fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -
     let bytes = read(path, "descriptor", at.key("descriptor"), around)?;
     match message_of(&bytes, name) {
         Ok(message) => {
-            has_fields(at.key("message"), around, |fields| ProtobufDecoder::new(fields, &message, 1));
+            has_fields(at.key("message"), around, placements, |fields| ProtobufDecoder::new(fields, &message, 1));
             Some(MessageFormat::Protobuf(message))
         }
         Err(error) => {
@@ -124,13 +135,15 @@ fn read(path: &std::path::Path, what: &str, at: At<'_>, around: &StreamSurroundi
     read.inspect_err(told).ok()
 }
 
-/// The schema must have the fields that the policy names.
+/// The schema must have the fields that the policy names, where each topic has them.
 fn has_fields<D: Decode>(
     at: At<'_>,
     around: &StreamSurroundings<'_>,
-    decoder: impl FnOnce(&Schema) -> Result<D, CodecError>,
+    placements: &[Placement],
+    decoder: impl Fn(&Schema) -> Result<D, CodecError>,
 ) {
-    if let Some(Err(error)) = around.schema.map(decoder) {
+    let mut placed = placements.iter().filter_map(|placement| Some(around.schema?.placed(placement)));
+    if let Some(error) = placed.find_map(|fields| decoder(&fields).err()) {
         let outside = around.root.key("policy").is_from_outside();
         let detail = if outside { String::new() } else { format!(" ({error})") };
         at.refuse(format!("the schema does not have the policy's fields{detail}: check both"));
@@ -187,7 +200,10 @@ pub(super) fn sink_format(
     let Some(language) = format.language() else { return Some(MessageFormat::Json) };
     let writers: Vec<WriterSchema> = known_schema(source).into_iter().collect();
     // Derived for the formats with a registry too, because names that they do not take show up here.
-    let derived = PublishedSchema::derive(language, around.schema?, &writers);
+    let placements = source.map_or(&[][..], |source| &source.placements);
+    let schema = around.schema?;
+    let schema = placements.first().map_or(schema.clone(), |first| schema.placed(first)).also_at(placements);
+    let derived = PublishedSchema::derive(language, &schema, &writers);
     let built = derived.and_then(|derived| match (format, &derived) {
         (RawMessageFormat::Avro, _) => parse_schema(derived.text()).map(MessageFormat::Avro),
         (RawMessageFormat::Protobuf, PublishedSchema::Protobuf(output)) => {

@@ -16,6 +16,7 @@ use super::topics::{brokers, different_audiences, different_topics, legal_topic,
 use crate::config::file::At;
 use crate::config::raw::{RawAudience, RawKafkaSink, RawKafkaSource, RawSink, RawSource};
 use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, Rebalance};
+use crate::kafka::topics::is_pattern;
 use crate::model::release::audience::Audience;
 use crate::model::schema::Schema;
 
@@ -62,14 +63,15 @@ impl<'a> StreamSurroundings<'a> {
 /// Builds `source.kafka`.
 pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<KafkaSourceConfig> {
     let brokers = raw.brokers.as_ref().and_then(|raw| brokers(raw, at.key("brokers")));
-    let topics = topics(raw, at);
+    let topics = topics(raw, at, around.schema);
     let group = raw.group.as_ref().filter(|group| {
         if group.trim().is_empty() {
             at.key("group").refuse("`group` is empty: name the consumer group, such as group: veilstream");
         }
         !group.trim().is_empty()
     });
-    let format = source_format(raw, at, around);
+    let placements = topics.as_ref().map_or(&[][..], |(_, placements)| placements);
+    let format = source_format(raw, at, around, placements);
     let registry = source_registry(raw, at);
     let none = BTreeMap::new();
     let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
@@ -77,9 +79,11 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
     let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
     poll_interval(raw, at, around);
+    let (topics, placements) = topics?;
     Some(KafkaSourceConfig {
         cluster: Cluster { brokers: brokers?, properties: all, login },
-        topics: topics?,
+        topics,
+        placements,
         group: group?.clone(),
         format: format?,
         registry,
@@ -159,7 +163,12 @@ fn progress(
         at.key("progress")
             .refuse("`progress` is for an output in another cluster: add its `brokers`, or remove `progress`");
     }
-    let names: Vec<String> = source?.topics.iter().map(|topic| format!("{prefix}-{topic}")).collect();
+    let topics = &source?.topics;
+    if topics.iter().any(|topic| is_pattern(&topic.name)) {
+        at.key("progress")
+            .refuse("an output in another cluster needs topics with names: write them instead of patterns");
+    }
+    let names: Vec<String> = topics.iter().map(|topic| format!("{prefix}-{}", topic.name)).collect();
     for (key, name) in outputs {
         if names.iter().any(|progress| Some(progress.as_str()) == *name) {
             at.key("progress")

@@ -5,6 +5,7 @@ mod audience;
 mod formats;
 mod kafka;
 mod login;
+mod placement;
 mod properties;
 mod search;
 mod topics;
@@ -26,6 +27,7 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
+pub(super) use self::placement::{check_explode, parts as placement_parts};
 pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
@@ -56,7 +58,7 @@ pub(super) fn source(
             }
             SourceConfig::Stdio { format }
         }
-        Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around.base)?,
+        Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around)?,
         Some(RawSource::Generator(raw)) => SourceConfig::Generator {
             records: raw.records,
             rate: raw.rate,
@@ -79,7 +81,7 @@ pub(super) fn envelope<'a>(raw: Option<&RawSource>, at: At<'a>) -> Option<(Envel
     }
 }
 
-fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceConfig> {
+fn file_source(raw: &RawFileSource, at: At<'_>, around: &kafka::StreamSurroundings<'_>) -> Option<SourceConfig> {
     let format = raw.format.or_else(|| Format::of_path(&raw.path));
     let delimiter = match raw.delimiter {
         Some(character) if !character.is_ascii() || character == '"' || character == '\n' || character == '\r' => {
@@ -92,13 +94,17 @@ fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceCon
     if raw.envelope.is_some() && format == Some(Format::Csv) {
         at.key("envelope").refuse("a CSV file has no envelope around its rows: remove `envelope`");
     }
+    if raw.explode.is_some() && format == Some(Format::Csv) {
+        at.key("explode").refuse("a CSV file has no arrays: remove `explode`");
+    }
     if raw.delimiter.is_some() && format.is_some_and(|f| f != Format::Csv) {
         at.key("delimiter").refuse("`delimiter` means something only for CSV: remove it");
     }
     if raw.encoding.is_some() && format.is_some_and(|f| !matches!(f, Format::Csv | Format::Json)) {
         at.key("encoding").refuse("`encoding` means something only for text: remove it");
     }
-    Some(SourceConfig::File { path: base.join(&raw.path), format, delimiter, encoding: raw.encoding })
+    let placement = placement::build(&raw.fields, raw.explode.as_deref(), at, around.schema)?;
+    Some(SourceConfig::File { path: around.base.join(&raw.path), format, delimiter, encoding: raw.encoding, placement })
 }
 
 /// Builds the `sink` section.

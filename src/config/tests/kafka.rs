@@ -3,8 +3,8 @@
 use super::*;
 use crate::codec::schemas::SchemaLanguage;
 use crate::kafka::client::{
-    KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, journal_consumer, producer,
-    record_consumer,
+    KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer, journal_consumer,
+    producer, record_consumer,
 };
 
 const SOURCE: &str = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\n";
@@ -38,7 +38,8 @@ fn ten_lines_are_enough() {
                 brokers: localhost:9092, topic: people, group: veilstream }\nsink:\n  kafka: { topic: people-safe }\n";
     assert_eq!(yaml.lines().count(), 10);
     let (source, sink) = kafka(yaml);
-    assert_eq!((source.topics, source.group.as_str()), (vec!["people".to_owned()], "veilstream"));
+    let people = TopicRule { name: "people".to_owned(), placement: 0 };
+    assert_eq!((source.topics, source.group.as_str()), (vec![people], "veilstream"));
     assert_eq!((source.start, source.on_gap, source.format), (Start::Earliest, OnGap::Stop, MessageFormat::Json));
     assert_eq!((sink.cluster.brokers.as_str(), sink.topic.as_str()), ("localhost:9092", "people-safe"));
     assert_eq!(sink.manifests.as_deref(), Some("people-safe-manifests"));

@@ -14,6 +14,7 @@ use crate::window::{CloseRules, EventTime, SlideRules};
 mod criteria;
 mod file;
 mod kafka;
+mod placement;
 mod window;
 
 const COUNTRY: &str = "DE;Europe;*\nFR;Europe;*\nUS;America;*\n";

@@ -113,7 +113,7 @@ impl Lanes {
         self.first(|windows| windows.drain(now, encoder))
     }
 
-    /// Removes all records of some partitions from the open windows, and counts them. The records of the others stay where they
+    /// Removes all records of some partitions from the open windows, and counts their messages. The records of the others stay where they
     /// are. For tumbling windows only.
     pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
         let mut gone = 0;
@@ -128,7 +128,7 @@ impl Lanes {
         self.lanes.values().map(Windows::len).sum()
     }
 
-    /// Those of them that no closed window has had.
+    /// Messages of which no closed window has had a record.
     pub fn unclosed(&self) -> usize {
         self.lanes.values().map(Windows::unclosed).sum()
     }

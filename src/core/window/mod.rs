@@ -148,10 +148,10 @@ impl Windows {
         }
     }
 
-    /// Those of them that no closed window has had.
+    /// Messages of which no closed window has had a record.
     fn unclosed(&self) -> usize {
         match self {
-            Self::Tumbling(windows) => windows.len(),
+            Self::Tumbling(windows) => windows.messages() as usize,
             Self::Sliding(window) => window.unclosed(),
         }
     }

@@ -11,6 +11,7 @@ use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Millis, Partition, Position, Reject, RejectCode};
 use crate::model::release::plan::ReleasePlan;
+use crate::model::release::spans::Spans;
 use crate::model::release::tombstone::Tombstones;
 
 /// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
@@ -240,16 +241,16 @@ impl OpenWindow {
         Ok(gone)
     }
 
-    /// Removes all records of some partitions, and counts them.
+    /// Removes all records of some partitions, and counts their messages.
     pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
-        let before = self.len();
         let gone = |position: &Position| partitions.contains(&position.partition);
+        let messages = Spans::covering(self.positions().filter(gone)).count();
         let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| gone(&self.rows.position(i))).collect();
         self.remove(&indices, encoder)?;
         self.rejected.retain(|(position, _)| !gone(position));
         self.suppressed.retain(|position| !gone(position));
         self.tombstones.give_up(partitions);
-        Ok(before - self.len())
+        Ok(messages as usize)
     }
 
     /// Removes the rows with these numbers, ascending, from the window and from its counts.

@@ -21,6 +21,8 @@ pub struct Tumbling {
     /// Where event time stands, if it closes windows.
     event_time: Option<EventClock>,
     next_id: u64,
+    /// Where the last row stood, and its window: the rows of one message stay together.
+    last: Option<(Position, i64)>,
     /// How many runs of records may be left open below closed ones, in one partition.
     most_scattered: Option<usize>,
     /// The bytes of frequency sets that a window keeps, if that was said.
@@ -38,6 +40,7 @@ impl Tumbling {
             counting,
             open: BTreeMap::new(),
             next_id: 0,
+            last: None,
             most_scattered: None,
             memory: None,
             closed_to: BTreeMap::new(),
@@ -58,7 +61,9 @@ impl Tumbling {
     /// Puts the record at `position`, which `encoder` encoded last, into its window. Call [`Tumbling::due`] next.
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
-        let start = self.start_of(event_time, now);
+        let beside = self.last.filter(|(last, start)| *last == position && self.open.contains_key(start));
+        let start = beside.map_or_else(|| self.start_of(event_time, now), |(_, start)| start);
+        self.last = Some((position, start));
         let horizon = self.event_time.as_ref().map_or(i64::MAX, EventClock::horizon);
         let strays = if self.open.last_key_value().is_some_and(|(&last, _)| last > horizon) {
             // Windows of a time that later records have disproved.
@@ -162,6 +167,11 @@ impl Tumbling {
         self.open.retain(|_, window| !window.is_empty());
         self.closed_to.retain(|partition, _| !partitions.contains(partition));
         Ok(gone)
+    }
+
+    /// Messages with records in open windows.
+    pub fn messages(&self) -> u64 {
+        Spans::covering(self.open.values().flat_map(OpenWindow::positions)).count()
     }
 
     /// Records in all open windows.

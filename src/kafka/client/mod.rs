@@ -17,6 +17,7 @@ use prost_reflect::MessageDescriptor;
 
 use crate::codec::schemas::{SchemaLanguage, WriterSchema};
 use crate::model::release::audience::AudienceTable;
+use crate::model::schema::Placement;
 
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
 /// once. Larger: requests that a busy broker puts off are answered late. Smaller: commits count as sent twice when brokers are only
@@ -29,6 +30,9 @@ pub const MEMBER_NAME: &str = "group.instance.id";
 const MAX_MEMBER_NAME: usize = 249;
 /// librdkafka's default.
 const HEARTBEAT_MS: u64 = 3000;
+
+/// The time between two looks for new partitions and topics. Larger: their records wait. Smaller: brokers are asked more often.
+const REFRESH_MS: u64 = 30_000;
 
 /// How messages are encoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,6 +116,15 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// Topics of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRule {
+    /// A topic's name, or a pattern with `*` for any run of characters.
+    pub name: String,
+    /// The number of the placement of their records.
+    pub placement: usize,
+}
+
 /// The journal of releases: the records that they finish, and those that they show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalConfig {
@@ -127,7 +140,9 @@ pub struct KafkaSourceConfig {
     /// The cluster.
     pub cluster: Cluster,
     /// The topics to read.
-    pub topics: Vec<String>,
+    pub topics: Vec<TopicRule>,
+    /// Where their records have the fields of the policy, by the numbers that topics and events name.
+    pub placements: Vec<Placement>,
     /// The consumer group; also the first part of every release id.
     pub group: String,
     /// How messages are encoded.
@@ -190,6 +205,13 @@ impl KafkaSourceConfig {
     /// The cluster of the group and its offsets; also that of the output.
     pub fn group_cluster(&self) -> &Cluster {
         self.progress.as_ref().map_or(&self.cluster, |progress| &progress.cluster)
+    }
+
+    /// How often topics are looked for that fit a pattern: as often as clients look for partitions.
+    pub fn looks_for_topics(&self) -> Duration {
+        let own = self.cluster.properties.get("topic.metadata.refresh.interval.ms");
+        let millis = own.and_then(|millis| millis.expose_secret().parse().ok()).unwrap_or(REFRESH_MS);
+        Duration::from_millis(millis)
     }
 
     /// The longest time in which this member notices that another instance has its name; `None` if it has none of ours.
@@ -296,7 +318,7 @@ fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> Cli
         ("queued.min.messages", &(memory / 4096).clamp(1000, 100_000).to_string()),
         ("fetch.message.max.bytes", "4194304"),
         // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
-        ("topic.metadata.refresh.interval.ms", "30000"),
+        ("topic.metadata.refresh.interval.ms", &REFRESH_MS.to_string()),
         // Measures the lag. Larger: the metric is old. Smaller: costs time.
         ("statistics.interval.ms", "2000"),
     ]);

@@ -85,7 +85,7 @@ impl Progress {
     pub fn planned(&self, plan: &ReleasePlan) -> Option<Vec<(Partition, Commit)>> {
         let partitions = plan.partitions();
         let Some(&home) = partitions.first() else { return Some(Vec::new()) };
-        let members: Runs = partitions.iter().map(|partition| i64::from(partition.0)).collect();
+        let members: Runs = partitions.iter().map(|partition| partition.0 as i64).collect();
         let part = |&partition: &Partition| {
             let progress = self.partitions.get(&partition)?;
             let mut commit = progress.commit();
@@ -260,7 +260,7 @@ mod tests {
     fn a_plan_stands_in_each_of_its_partitions_and_its_home_lists_them() {
         let mut progress = Progress::default();
         for number in 0..3 {
-            progress.assign(Partition(number), 0, &CommitState::default());
+            progress.assign(Partition(number.into()), 0, &CommitState::default());
             (0..4).for_each(|offset| assert_eq!(progress.deliver(Position::new(number, offset)), Delivered::Fresh));
         }
         let records = [(1, 0), (1, 2), (2, 1)].map(|(partition, offset)| Position::new(partition, offset));

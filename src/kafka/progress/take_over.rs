@@ -94,7 +94,7 @@ fn fates<E>(
         }
         let mut members = Some(Vec::new());
         for number in plan.members.offsets() {
-            let partition = Partition(number as u32);
+            let partition = Partition(number as u64);
             let member = own.get(&partition).map_or_else(|| look_up(partition), |found| Ok(Some((*found).clone())))?;
             members = members.zip(member.filter(|member| member.is_planned(plan.id))).map(|(mut members, member)| {
                 members.push(member);
@@ -152,7 +152,7 @@ mod tests {
     use crate::model::event::Position;
 
     /// A partition at offset 2 whose records 2 and 3 are in the plan `id`, if there is one.
-    fn found(partition: u32, plan: Option<(u64, u32)>) -> FoundPartition {
+    fn found(partition: u64, plan: Option<(u64, u64)>) -> FoundPartition {
         let part = |(id, home)| {
             let members: &[i64] = if home == partition { &[0, 1] } else { &[] };
             PlanPart::of_fresh(id, Partition(home), members, &[2, 3])
@@ -207,7 +207,7 @@ mod tests {
             assert!(taken.own.iter().all(|found| found.state.plan.is_none()));
             let mut progress = Progress::default();
             taken.start(&mut progress);
-            let first = taken.own[0].partition.0;
+            let first = taken.own[0].partition.0 as u32;
             assert_eq!(
                 progress.deliver(Position::new(first, 2)),
                 Delivered::Fresh,

@@ -43,7 +43,7 @@ impl KafkaSink {
         session: Arc<Session>,
         consumer: Arc<GroupConsumer>,
         schema: Arc<Schema>,
-        schemas: Option<Arc<SchemaCache>>,
+        schemas: Vec<Arc<SchemaCache>>,
     ) -> Result<Self, SinkError> {
         let publisher = Publisher::open(config, Arc::clone(&session), consumer, schema, schemas)?;
         Ok(Self { publisher: Some(publisher), session })

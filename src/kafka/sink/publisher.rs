@@ -39,8 +39,8 @@ pub(super) struct Publisher {
     pub(super) consumer: Arc<GroupConsumer>,
     pub(super) transactions: Transactions,
     pub(super) output: Output,
-    /// The schemas of the input, where there is a registry.
-    pub(super) schemas: Option<Arc<SchemaCache>>,
+    /// The schemas of the input by placement, where there is a registry.
+    pub(super) schemas: Vec<Arc<SchemaCache>>,
     /// The encoder for the rows of the release.
     pub(super) rows: Option<RowMessages>,
     pub(super) schema: Arc<Schema>,
@@ -66,7 +66,7 @@ impl Publisher {
         session: Arc<Session>,
         consumer: Arc<GroupConsumer>,
         schema: Arc<Schema>,
-        schemas: Option<Arc<SchemaCache>>,
+        schemas: Vec<Arc<SchemaCache>>,
     ) -> Result<Self, SinkError> {
         let mut output = Output::new(&config, &schema)?;
         blocking(output.prepare())?;

@@ -47,11 +47,11 @@ pub type Left = oneshot::Receiver<()>;
 
 /// Joins the group. The group's consumer is shared with the sink, which commits with it. A process that ends before [`Left`]
 /// resolves leaves the other instances waiting for the session timeout. `memory` bounds the records that are fetched ahead; `journal`
-/// is the topic of [`ShownEntry`](super::journal::ShownEntry)s.
+/// is the topic of [`ShownEntry`](super::journal::ShownEntry)s, `schemas` are by placement.
 pub fn open(
     config: KafkaSourceConfig,
     session: Arc<Session>,
-    schemas: Option<Arc<SchemaCache>>,
+    schemas: Vec<Arc<SchemaCache>>,
     memory: usize,
     journal: Option<String>,
 ) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
@@ -64,7 +64,7 @@ pub fn open(
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
     let consumer = Arc::new(consumer);
     let (sender, items) = mpsc::channel(WAITING);
-    let schemas = schemas.map(|cache| Schemas::new(cache, Handle::current()));
+    let schemas = (!schemas.is_empty()).then(|| Schemas::new(schemas, Handle::current()));
     let progress = config.progress.clone().map(|place| ProgressTopics::new(place, Handle::current()));
     let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender);
     let poller = poller.resolving(schemas).sharing(progress);

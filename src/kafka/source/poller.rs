@@ -36,6 +36,8 @@ const REJOIN: Duration = Duration::from_millis(2 * client::RESEND.as_millis() as
 /// The time for giving the last partitions up. Larger: a stop takes longer when brokers do not answer. Smaller: the others wait for the
 /// session timeout.
 const LEAVE: Duration = Duration::from_secs(3);
+/// The time in which brokers must list their topics. Larger: polling waits for longer. Smaller: busy brokers are asked twice.
+const LOOK: Duration = Duration::from_secs(5);
 /// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
 const FULL: Duration = Duration::from_millis(1);
 
@@ -59,6 +61,7 @@ pub(super) struct Poller {
     /// Partitions that go to another member while others are read on.
     pub(super) giving_back: Option<GivingBack>,
     group: Group,
+    looked_for_topics: Instant,
 }
 
 /// Events that were polled and not handed on yet.
@@ -109,6 +112,7 @@ impl Poller {
     ) -> Self {
         let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Left(Instant::now()));
         let (schemas, progress_topics, giving_back) = (None, None, None);
+        let looked_for_topics = Instant::now();
         Self {
             config,
             journal,
@@ -121,6 +125,7 @@ impl Poller {
             reading,
             giving_back,
             group,
+            looked_for_topics,
         }
     }
 
@@ -130,6 +135,52 @@ impl Poller {
 
     pub(super) fn sharing(self, progress_topics: Option<ProgressTopics>) -> Self {
         Self { progress_topics, ..self }
+    }
+
+    /// Joins the group for the topics that are there; [`Poller::find_topics`] looks for more.
+    fn join_group(&mut self) -> Result<(), SourceError> {
+        self.look_for_topics()?;
+        let names = self.session.shared.names();
+        if names.is_empty() {
+            tracing::warn!("no topic fits the patterns of `topics` yet");
+            self.group = Group::Left(Instant::now() + self.config.looks_for_topics());
+            return Ok(());
+        }
+        self.group = Group::Member;
+        Ok(self.consumer.subscribe(&names)?)
+    }
+
+    /// Looks for topics that fit the patterns, now and then; new ones are read from now on.
+    fn find_topics(&mut self) -> Result<(), SourceError> {
+        let due =
+            self.session.topics.has_patterns() && self.looked_for_topics.elapsed() >= self.config.looks_for_topics();
+        if !due || !matches!(self.group, Group::Member) {
+            return Ok(());
+        }
+        self.looked_for_topics = Instant::now();
+        if self.look_for_topics()? {
+            let names = self.session.topics.names();
+            tracing::info!(topics = names.len(), "a new topic fits the patterns: the group is joined for it, too");
+            self.consumer.subscribe(&names)?;
+        }
+        Ok(())
+    }
+
+    /// True if there are new ones. Brokers that do not answer are asked again.
+    pub(super) fn look_for_topics(&self) -> Result<bool, SourceError> {
+        if !self.session.topics.has_patterns() {
+            return Ok(false);
+        }
+        match self.consumer.fetch_metadata(None, LOOK) {
+            Ok(there) => {
+                let found = self.session.topics.find(there.topics().iter().map(|topic| topic.name()));
+                found.map_err(|error| SourceError::Assignment(Box::new(error)))
+            }
+            Err(error) => {
+                self.consumer.context().voice().say(&error);
+                Ok(false)
+            }
+        }
     }
 
     /// Polls until no release will be published any more.
@@ -205,6 +256,7 @@ impl Poller {
                 continue;
             }
             self.give_back()?;
+            self.find_topics()?;
             if matches!(self.reading, Reading::Assigned { .. }) && !self.is_current() {
                 self.reading = Reading::Gone;
             }
@@ -235,8 +287,7 @@ impl Poller {
     pub(super) fn poll(&mut self, wait: Duration) -> Result<bool, SourceError> {
         let shared_out = self.is_shared_out()?;
         if shared_out && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
-            self.group = Group::Member;
-            self.consumer.subscribe(&self.session.shared.names())?;
+            self.join_group()?;
         }
         let reader = reader(&self.consumer);
         if !std::ptr::eq(reader, &*self.consumer)
@@ -296,6 +347,7 @@ impl Poller {
         }
         Some(Event {
             position: Position { partition, offset: Offset(message.offset()) },
+            placement: self.session.topics.placement(partition),
             timestamp: message.timestamp().to_millis().map(Millis),
             key: message.key().map(Key::from_slice),
             payload: message.payload().map(Bytes::copy_from_slice),

@@ -185,7 +185,8 @@ impl PolicyDraft<'_> {
             self.max_records
         );
         let envelope = match self.profile.envelope {
-            Envelope::None => "",
+            // A profile takes no array apart.
+            Envelope::None | Envelope::Array => "",
             Envelope::Debezium => ", envelope: debezium",
         };
         let _ = match &self.ends {

@@ -192,7 +192,7 @@ impl KeptField {
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct OffsetRange {
     /// The partition's number in the source.
-    pub partition: u32,
+    pub partition: u64,
     /// The first.
     pub first: i64,
     /// The last.
@@ -229,7 +229,7 @@ pub struct PartitionSpans {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// The partition.
-    pub partition: u32,
+    pub partition: u64,
     /// First and last offset of each run, both included.
     pub spans: Vec<[i64; 2]>,
 }
