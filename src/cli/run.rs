@@ -15,7 +15,6 @@ use crate::codec::avro::AvroDecoder;
 use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
-use crate::codec::registry::Registry;
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
@@ -173,8 +172,7 @@ async fn leave(left: Left) {
 /// The schemas of the registry, shared by source, decoder and sink.
 pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
     let config = source.registry.as_ref()?;
-    let registry = Registry::new(&config.url, config.credentials.as_ref());
-    Some(Arc::new(SchemaCache::new(registry, schema)))
+    Some(Arc::new(SchemaCache::new(config.client(), schema)))
 }
 
 pub(super) fn message_decoder(

@@ -12,15 +12,12 @@ use secrecy::ExposeSecret as _;
 use super::audience;
 use super::login::RawLogins;
 use super::properties::{self, ClientSide};
+use super::registry::{registry, sink_registry};
 use super::topics::{brokers, different_audiences, different_topics, legal_topic, topics};
 use crate::codec::avro::{AvroDecoder, OutputSchema, parse_schema};
 use crate::config::file::At;
-use crate::config::raw::{
-    RawAudience, RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry, RawSink, RawSource,
-};
-use crate::kafka::client::{
-    Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, Rebalance, RegistryConfig,
-};
+use crate::config::raw::{RawAudience, RawKafkaSink, RawKafkaSource, RawMessageFormat, RawSink, RawSource};
+use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, Rebalance};
 use crate::model::release::audience::Audience;
 use crate::model::schema::Schema;
 
@@ -75,7 +72,7 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         !group.trim().is_empty()
     });
     let format = source_format(raw, at, around);
-    let registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
+    let registry = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), around.base));
     let confluent = raw.format == Some(RawMessageFormat::ConfluentAvro);
     if confluent && raw.registry.is_none() && !at.lost("registry") {
         at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
@@ -83,7 +80,8 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         at.only_with("registry", "format: confluent-avro");
     }
     let none = BTreeMap::new();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
     let login = logins.build(None, at, around.base);
     let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
@@ -138,7 +136,7 @@ pub(super) fn sink(
     different_audiences(&audiences, &outputs, around.audiences_at(), beside_input);
     let progress = progress(raw, at, source, &outputs);
     let format = sink_format(raw, at, source, around);
-    let registry = sink_registry(raw, at, source, format.as_ref());
+    let registry = sink_registry(raw, at, source, format.as_ref(), around.base);
     let timeout = transaction_timeout(raw, at, around);
     let transactional_id = transactional_id(raw, at, source, around);
     Some(KafkaSinkConfig {
@@ -193,7 +191,8 @@ fn sink_cluster(
     // Another cluster must not be shown the secrets of the first.
     let like = source.filter(|_| raw.progress.is_none());
     let inherited = like.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
     let login = logins.build(like.and_then(|s| s.cluster.login.clone()), at, around.base);
     if raw.create_topics && login.is_some() {
         at.key("create_topics").refuse(
@@ -329,52 +328,6 @@ fn sink_format(
             None
         }
     }
-}
-
-/// The registry of the output; the input's unless there is another one.
-fn sink_registry(
-    raw: &RawKafkaSink,
-    at: At<'_>,
-    source: Option<&KafkaSourceConfig>,
-    format: Option<&MessageFormat>,
-) -> Option<RegistryConfig> {
-    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
-    let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
-    let told = source.is_some_and(|s| s.format == MessageFormat::ConfluentAvro) || at.lost_any();
-    if matches!(format, Some(MessageFormat::ConfluentAvro)) && registry.is_none() && !told {
-        at.key("format").refuse("`format: confluent-avro` needs a registry: add `registry: { url: http://HOST:PORT }`");
-    } else if raw.registry.is_some() && matches!(format, Some(MessageFormat::Json | MessageFormat::Avro(_))) {
-        at.only_with("registry", "format: confluent-avro");
-    }
-    registry
-}
-
-fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {
-    let before = at.problems();
-    let url = raw.url.as_deref().map(|url| url.trim().trim_end_matches('/'));
-    if let Some(url) = url {
-        let at = at.key("url");
-        let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
-        if host.contains('@') {
-            at.refuse("`url` holds a login, and would be shown: use `username` and `password`");
-        } else if host.is_empty() || host.starts_with(['/', ':']) || host.contains(char::is_whitespace) {
-            at.refuse("`url` is not an address: write http://HOST:PORT or https://HOST:PORT");
-        }
-    }
-    let credentials = match (&raw.username, &raw.password) {
-        (Some(username), Some(password)) => Some((username.clone(), password.0.clone())),
-        (Some(_), None) if !at.lost("password") => {
-            at.key("username").refuse("`username` needs a password: add `password: ${file:PATH}`");
-            None
-        }
-        (None, Some(_)) if !at.lost("username") => {
-            at.key("password").refuse("`password` needs a user name: add `username`");
-            None
-        }
-        _ => None,
-    };
-    let url = url?.to_owned();
-    (at.problems() == before).then_some(RegistryConfig { url, credentials })
 }
 
 /// A search that outlasts the poll interval would cost the group its member.

@@ -5,6 +5,7 @@ mod audience;
 mod kafka;
 mod login;
 mod properties;
+mod registry;
 mod search;
 mod topics;
 mod window;

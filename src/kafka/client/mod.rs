@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use login::Login;
 
+use crate::codec::registry::{Registry, RegistryTls};
 use crate::model::release::audience::AudienceTable;
 
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
@@ -46,6 +47,17 @@ pub struct RegistryConfig {
     pub url: String,
     /// User name and password, if it wants them.
     pub credentials: Option<(String, SecretString)>,
+    /// The bearer token, if it wants one.
+    pub token: Option<SecretString>,
+    /// Whom it must be signed by, and our own certificate.
+    pub tls: RegistryTls,
+}
+
+impl RegistryConfig {
+    /// Its client.
+    pub fn client(&self) -> Registry {
+        Registry::new(&self.url, self.credentials.as_ref()).secured(self.token.as_ref(), &self.tls)
+    }
 }
 
 /// The place to start at where nothing is committed yet.

@@ -102,7 +102,7 @@ impl Output {
     /// The output of `config` for the published fields of `schema`. Nothing is sent yet.
     pub fn new(config: &KafkaSinkConfig, schema: &Schema) -> Result<Self, OutputError> {
         let registry = match (&config.format, &config.registry) {
-            (MessageFormat::ConfluentAvro, Some(r)) => Some(Arc::new(Registry::new(&r.url, r.credentials.as_ref()))),
+            (MessageFormat::ConfluentAvro, Some(r)) => Some(Arc::new(r.client())),
             (MessageFormat::ConfluentAvro, None) => return Err(OutputError::NoRegistry),
             _ => None,
         };

@@ -269,7 +269,7 @@ impl Poller {
         self.fenced(error)?;
         fatal(error)?;
         // The callbacks have reported most of them already.
-        self.consumer.context().voice().say(error);
+        self.consumer.context().voice().say(error, "");
         Ok(())
     }
 
