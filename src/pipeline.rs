@@ -30,7 +30,7 @@ use crate::window::{Scope, WindowRules};
 use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
-pub use memory::Memory;
+pub use memory::MemoryLimit;
 pub use summary::{PipelineError, Summary};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
@@ -56,7 +56,7 @@ pub struct Pipeline {
     /// Fixes shuffles and searches.
     pub seed: u64,
     /// Bounds what is held.
-    pub memory: Memory,
+    pub memory: MemoryLimit,
     /// Counts and logs.
     pub telemetry: Arc<Telemetry>,
     /// The wall clock.

@@ -204,7 +204,9 @@ fn a_stop_does_not_wait_for_the_cluster() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("the cluster at 127.0.0.1:1 cannot be reached; trying again")), "it waits");
+    let away = "the cluster at 127.0.0.1:1 cannot be reached; trying again: check `brokers`";
+    let first = said.find(|line| line.contains(" WARN ")).unwrap();
+    assert!(first.contains(away), "it waits, and says so in one sentence: {first}");
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     // What it says is read to its end, so that it is not held up by us.
     said.for_each(drop);
@@ -365,6 +367,58 @@ impl Drop for RealRegistry {
     }
 }
 
+/// A gate before a registry: TLS with a client certificate, and a bearer token. Ends with its input.
+struct Gate(std::process::Child, String);
+
+impl Gate {
+    fn before(registry: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/infra/gate.py");
+        let tls = |name: &str| dir("kafka-config").join("tls").join(name);
+        let mut gate = Command::new("python3");
+        gate.arg(script).arg(registry).args([tls("broker.pem"), tls("broker.key"), tls("ca.pem")]);
+        gate.arg(&broker()["SASL_PASSWORD"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut gate = gate.spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(gate.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self(gate, format!("https://127.0.0.1:{}", port.trim()))
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_registry_may_ask_for_a_certificate_and_a_token() {
+    let names = broker();
+    let (_real, url) = RealRegistry::up("kafka-config-gated");
+    let gate = Gate::before(&url);
+    let registry = |token: &str, ca: &str, own: &str| {
+        let own = if own.is_empty() {
+            String::new()
+        } else {
+            format!(", certificate: {}, key: {}", names[&format!("{own}_CERT")], names[&format!("{own}_KEY")])
+        };
+        let tls = format!("{{ ca: {}{own} }}", names[ca]);
+        let registry = format!("{{ url: '{}', token: '${{{token}}}', tls: {tls} }}", gate.1);
+        validate(&names["BOOTSTRAP"], &format!(", format: confluent-avro, registry: {registry}"), "")
+    };
+    let (code, said) = registry("RIGHT", "CA", "CLIENT");
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = registry("WRONG", "CA", "CLIENT");
+    assert!(
+        code == 3 && said.contains("it denies access: check user name and password, or the token"),
+        "{code} {said}"
+    );
+    for (ca, own) in [("CA", ""), ("CA", "CLIENT_EXPIRED"), ("CA", "CLIENT_STRANGER"), ("WRONG_CA", "CLIENT")] {
+        let (code, said) = registry("RIGHT", ca, own);
+        assert!(code == 3 && said.contains("the schema registry is unavailable"), "{ca} {own}: {code} {said}");
+    }
+}
+
 const PERSON: &str = r#"{"type":"record","name":"Person","fields":[{"name":"user_id","type":"string"},
     {"name":"age","type":"int"},{"name":"diagnosis","type":"int"}]}"#;
 const WIDER: &str = r#"{"type":"record","name":"Person","fields":[{"name":"note","type":["null","string"],"default":null},
@@ -439,7 +493,7 @@ fn the_registry_may_come_and_go() {
         transactional_id: String::new(),
         transaction_timeout: PATIENCE,
         format: MessageFormat::Confluent(SchemaLanguage::Avro),
-        registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
+        registry: Some(RegistryConfig { url: url.clone(), credentials: None, token: None, tls: Default::default() }),
         progress: None,
         input: None,
         create_topics: false,

@@ -11,7 +11,7 @@ use veilstream::config::{Config, Purpose};
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis, Position};
 use veilstream::model::release::manifest::Manifest;
-use veilstream::pipeline::{Memory, Pipeline, Summary};
+use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{Source, SourceError, SourceItem};
@@ -57,7 +57,7 @@ async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<V
         audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
-        memory: Memory::default(),
+        memory: MemoryLimit::default(),
         telemetry,
         clock: now,
     };

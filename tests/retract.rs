@@ -11,7 +11,7 @@ use veilstream::config::{Config, Purpose};
 use veilstream::gate::Release;
 use veilstream::generalize::Lineage;
 use veilstream::model::event::{Event, Key, Millis, Position};
-use veilstream::pipeline::{Memory, Pipeline, Summary};
+use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{NewAssignment, Replay, Source, SourceError, SourceItem};
@@ -94,7 +94,7 @@ async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
         audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
-        memory: Memory::default(),
+        memory: MemoryLimit::default(),
         telemetry: Arc::clone(&telemetry),
         clock: now,
     };

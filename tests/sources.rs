@@ -13,7 +13,7 @@ use veilstream::generalize::Lineage;
 use veilstream::model::event::{Event, Key, Millis, Partition, Position};
 use veilstream::model::release::manifest::Manifest;
 use veilstream::model::schema::Placement;
-use veilstream::pipeline::{Pipeline, PipelineError, Summary};
+use veilstream::pipeline::{MemoryLimit, Pipeline, PipelineError, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{GivenUp, NewAssignment, Replay, Source, SourceError, SourceItem};
@@ -81,6 +81,7 @@ fn run(
         name: "test".into(),
         seed: 1,
         telemetry: Arc::new(Telemetry::new(&policy).unwrap()),
+        memory: MemoryLimit::default(),
         clock: now,
     };
     let readers = placements.iter().map(|at| RecordReader::json(&policy.schema.placed(at), 1 << 20)).collect();

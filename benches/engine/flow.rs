@@ -10,7 +10,7 @@ use veilstream::encode::Encoder;
 use veilstream::frequency::counter;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Event, Millis};
-use veilstream::pipeline::{Memory, Pipeline};
+use veilstream::pipeline::{MemoryLimit, Pipeline};
 use veilstream::shutdown;
 use veilstream::sink::file::{FilePaths, FileSink};
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
@@ -44,7 +44,7 @@ pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
         audiences: Vec::new(),
         name: "bench".into(),
         seed: 1,
-        memory: Memory::default(),
+        memory: MemoryLimit::default(),
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
         clock,
     }

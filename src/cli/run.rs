@@ -15,7 +15,6 @@ use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
 use crate::codec::protobuf::ProtobufDecoder;
-use crate::codec::registry::Registry;
 use crate::codec::{Decode, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
@@ -177,10 +176,7 @@ pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Vec<Arc<Sc
     let (Some(config), MessageFormat::Confluent(language)) = (&source.registry, &source.format) else {
         return Vec::new();
     };
-    let cache = |placement| {
-        let registry = Registry::new(&config.url, config.credentials.as_ref());
-        Arc::new(SchemaCache::new(registry, *language, &schema.placed(placement)))
-    };
+    let cache = |placement| Arc::new(SchemaCache::new(config.client(), *language, &schema.placed(placement)));
     source.placements.iter().map(cache).collect()
 }
 

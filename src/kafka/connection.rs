@@ -56,9 +56,11 @@ pub fn are_two<A: ClientContext, B: ClientContext>(one: &Client<A>, other: &Clie
     one.fetch_cluster_id(ASK).zip(other.fetch_cluster_id(ASK)).is_some_and(|(one, other)| one != other)
 }
 
-/// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record.
+/// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record. Connections that fail are
+/// reported by [`Voice`], once in a while and with advice.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
+        _ if facility == "FAIL" => tracing::debug!(facility, message, "librdkafka"),
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
             tracing::warn!(facility, message, "librdkafka");
         }
@@ -132,15 +134,20 @@ impl Voice {
         &self.brokers
     }
 
-    /// Reports an error, unless it was reported of late.
-    pub fn say(&self, error: &KafkaError) {
+    /// Reports an error, with its reason if there is more to say than its name, unless it was reported of late.
+    pub fn say(&self, error: &KafkaError, reason: &str) {
         let (brokers, client) = (&self.brokers, self.client);
         if !self.complaints.is_news(brokers, error, Instant::now()) {
             return;
         }
-        match code(error).filter(|code| is_unreachable(*code)) {
-            Some(_) => tracing::warn!("the cluster at {brokers} cannot be reached; trying again"),
-            None => tracing::warn!(%error, client, "a client reports an error"),
+        match code(error) {
+            Some(code) if is_unreachable(code) => {
+                tracing::warn!("the cluster at {brokers} cannot be reached; trying again: {}", remedy(None));
+            }
+            Some(code) if is_decided(code) => {
+                tracing::warn!(reason, "the cluster at {brokers} turns us away; trying again: {}", remedy(Some(code)));
+            }
+            _ => tracing::warn!(%error, client, "a client reports an error"),
         }
     }
 }

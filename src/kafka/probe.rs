@@ -382,7 +382,7 @@ impl Probe<'_> {
     }
 
     fn registry(&mut self, config: &RegistryConfig) -> Option<Registry> {
-        let registry = Registry::new(&config.url, config.credentials.as_ref());
+        let registry = config.client();
         let answer = self.handle.block_on(registry.check()).map(|()| registry);
         answer.map_err(|error| self.outside(format!("{error}: {} does not serve", config.url))).ok()
     }

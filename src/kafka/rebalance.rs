@@ -180,8 +180,8 @@ impl ClientContext for GroupContext {
         log(level, facility, message);
     }
 
-    fn error(&self, error: KafkaError, _reason: &str) {
-        self.voice.say(&error);
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.voice.say(&error, reason);
     }
 
     /// Measures how far the readable end of each partition is ahead of the poller.

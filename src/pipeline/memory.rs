@@ -1,9 +1,9 @@
 //! `limits.memory`: bounds what the process holds.
 //!
 //! The measure is the resident memory of the process, because windows, waiting records, frequency sets, queues and the buffers of
-//! the clients all count. Before each batch, [`Memory::wait`] holds the window stage up while it is above [`FULL`] and releases are
+//! the clients all count. Before each batch, [`MemoryLimit::wait`] holds the window stage up while it is above [`FULL`] and releases are
 //! under way, whose end frees memory. Channels then fill, and the source pauses its partitions. What is left is for the windows that are
-//! closed already. [`Memory::share`] bounds what one holder can grow to while nothing else is under way; a window that reaches its share
+//! closed already. [`MemoryLimit::share`] bounds what one holder can grow to while nothing else is under way; a window that reaches its share
 //! closes early, so there is progress however small the limit is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,13 +22,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The limit, and whether its use will fall by itself.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct MemoryLimit {
     limit: Option<u64>,
     /// Closed windows and releases that are not finished.
     under_way: AtomicU64,
 }
 
-impl Memory {
+impl MemoryLimit {
     /// At most about `limit` bytes; none if the file sets none.
     pub fn new(limit: Option<u64>) -> Self {
         Self { limit, under_way: AtomicU64::new(0) }

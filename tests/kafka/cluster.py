@@ -216,8 +216,8 @@ class Instance:
         self.process = None
         space.instances[number] = self
 
-    def start(self, **env):
-        self.process = subprocess.Popen([self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
+    def start(self, within=(), **env):
+        self.process = subprocess.Popen([*within, self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
                                         env={**os.environ, "RUST_LOG": "veilstream=info", **env})
         return self
 
@@ -260,6 +260,21 @@ class Instance:
         except OSError:
             return None
         return None
+
+
+class MemoryLimit:
+    """A control group with so much memory and no swap: the kernel kills what needs more."""
+
+    def __init__(self, name, limit):
+        old = pathlib.Path("/sys/fs/cgroup/memory")
+        self.dir = (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"veilstream-{name}-{os.getpid()}"
+        self.dir.mkdir()
+        (self.dir / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(str(limit))
+        self.command = ["bash", "-c", f'echo $$ >{self.dir}/cgroup.procs && exec "$@"', "_"]
+
+    def remove(self):
+        wait_for(lambda: not (self.dir / "cgroup.procs").read_text().strip(), 60, "the processes of a control group to end")
+        self.dir.rmdir()
 
 
 def wait_for(condition, seconds, what, dead=lambda: []):

@@ -64,6 +64,8 @@ pub(crate) struct RawKafkaSource {
     pub oauth: Option<RawOAuth>,
     /// Logs in to Amazon MSK by IAM. Default: absent.
     pub aws: Option<RawAws>,
+    /// Logs in by Kerberos (GSSAPI). Default: absent.
+    pub kerberos: Option<RawKerberos>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     pub properties: BTreeMap<String, RawProperty>,
 }
@@ -161,6 +163,8 @@ pub(crate) struct RawKafkaSink {
     pub oauth: Option<RawOAuth>,
     /// Logs in to Amazon MSK by IAM. Default: as in the source.
     pub aws: Option<RawAws>,
+    /// Logs in by Kerberos (GSSAPI). Default: as in the source.
+    pub kerberos: Option<RawKerberos>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     /// The source's properties that are about connections count here too.
     pub properties: BTreeMap<String, RawProperty>,
@@ -205,6 +209,10 @@ pub(crate) struct RawRegistry {
     pub username: Option<String>,
     /// The password; from `${file:PATH}` or `${NAME}`. Default: none.
     pub password: Option<RawSecret>,
+    /// A bearer token instead; from `${file:PATH}` or `${NAME}`. It is not renewed. Default: none.
+    pub token: Option<RawSecret>,
+    /// Whom its certificate must be signed by, and our own certificate if it asks for one. Default: the system's authorities, and none.
+    pub tls: Option<RawTls>,
 }
 
 /// Encryption. `tls: {}` is enough where the brokers' certificates are from a public authority.
@@ -265,6 +273,20 @@ pub(crate) struct RawAws {
     pub secret_access_key: Option<RawSecret>,
     /// The session of temporary credentials, such as `${AWS_SESSION_TOKEN}`. They are not renewed. Default: none.
     pub session_token: Option<RawSecret>,
+}
+
+/// A login by Kerberos (SASL GSSAPI): a ticket for the keys of a file. `kinit` gets it when a client starts and renews it every minute.
+/// Only in a build with the feature `kerberos`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["principal", "keytab"], "x-section" = true))]
+pub(crate) struct RawKerberos {
+    /// Who we are, such as `veilstream/host.example.com@EXAMPLE.COM`.
+    pub principal: Option<String>,
+    /// The file with our keys.
+    pub keytab: Option<PathBuf>,
+    /// The first part of the brokers' principals. Default: `kafka`.
+    pub service: Option<String>,
 }
 
 /// How the password is proven.

@@ -1,12 +1,15 @@
 //! The formats of messages: what each needs beside its name, and the schemas of the output.
 
+use std::path::Path;
+
 use super::kafka::StreamSurroundings;
+use super::registry::registry;
 use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::codec::{CodecError, Decode};
 use crate::config::file::At;
-use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry};
+use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat};
 use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
 use crate::model::schema::{Placement, Schema};
 
@@ -126,7 +129,7 @@ fn protobuf(
     }
 }
 
-fn read(path: &std::path::Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<Vec<u8>> {
+fn read(path: &Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<Vec<u8>> {
     let read = std::fs::read(around.base.join(path));
     let told = |error: &std::io::Error| {
         let path = at.show(path.display());
@@ -151,14 +154,14 @@ fn has_fields<D: Decode>(
 }
 
 /// The registry of the input.
-pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>) -> Option<RegistryConfig> {
+pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>, base: &Path) -> Option<RegistryConfig> {
     let format = raw.format.unwrap_or(RawMessageFormat::Json);
     if format.has_registry() && raw.registry.is_none() && !at.lost("registry") {
         needs_registry(format, at);
     } else if !format.has_registry() && raw.registry.is_some() && !at.lost("format") {
         at.only_with("registry", WITH_REGISTRY);
     }
-    raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")))
+    raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), base))
 }
 
 fn needs_registry(format: RawMessageFormat, at: At<'_>) {
@@ -227,8 +230,9 @@ pub(super) fn sink_registry(
     at: At<'_>,
     source: Option<&KafkaSourceConfig>,
     format: Option<&MessageFormat>,
+    base: &Path,
 ) -> Option<RegistryConfig> {
-    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
+    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), base));
     let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
     let told = source.is_some_and(|s| matches!(s.format, MessageFormat::Confluent(_))) || at.lost_any();
     match (format, wanted(raw, source)) {
@@ -238,32 +242,4 @@ pub(super) fn sink_registry(
         (Some(_), _) => {}
     }
     registry
-}
-
-fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {
-    let before = at.problems();
-    let url = raw.url.as_deref().map(|url| url.trim().trim_end_matches('/'));
-    if let Some(url) = url {
-        let at = at.key("url");
-        let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
-        if host.contains('@') {
-            at.refuse("`url` holds a login, and would be shown: use `username` and `password`");
-        } else if host.is_empty() || host.starts_with(['/', ':']) || host.contains(char::is_whitespace) {
-            at.refuse("`url` is not an address: write http://HOST:PORT or https://HOST:PORT");
-        }
-    }
-    let credentials = match (&raw.username, &raw.password) {
-        (Some(username), Some(password)) => Some((username.clone(), password.0.clone())),
-        (Some(_), None) if !at.lost("password") => {
-            at.key("username").refuse("`username` needs a password: add `password: ${file:PATH}`");
-            None
-        }
-        (None, Some(_)) if !at.lost("username") => {
-            at.key("password").refuse("`password` needs a user name: add `username`");
-            None
-        }
-        _ => None,
-    };
-    let url = url?.to_owned();
-    (at.problems() == before).then_some(RegistryConfig { url, credentials })
 }

@@ -72,9 +72,10 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
     });
     let placements = topics.as_ref().map_or(&[][..], |(_, placements)| placements);
     let format = source_format(raw, at, around, placements);
-    let registry = source_registry(raw, at);
+    let registry = source_registry(raw, at, around.base);
     let none = BTreeMap::new();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
     let login = logins.build(None, at, around.base);
     let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
@@ -131,7 +132,7 @@ pub(super) fn sink(
     different_audiences(&audiences, &outputs, around.audiences_at(), beside_input);
     let progress = progress(raw, at, source, &outputs);
     let format = sink_format(raw, at, source, around);
-    let registry = sink_registry(raw, at, source, format.as_ref());
+    let registry = sink_registry(raw, at, source, format.as_ref(), around.base);
     let timeout = transaction_timeout(raw, at, around);
     let transactional_id = transactional_id(raw, at, source, around);
     Some(KafkaSinkConfig {
@@ -192,7 +193,8 @@ fn sink_cluster(
     // Another cluster must not be shown the secrets of the first.
     let like = source.filter(|_| raw.progress.is_none());
     let inherited = like.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
     let login = logins.build(like.and_then(|s| s.cluster.login.clone()), at, around.base);
     if raw.create_topics && login.is_some() {
         at.key("create_topics").refuse(

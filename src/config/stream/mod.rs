@@ -7,6 +7,7 @@ mod kafka;
 mod login;
 mod placement;
 mod properties;
+mod registry;
 mod search;
 mod topics;
 mod window;

@@ -195,6 +195,13 @@ fn formats_have_what_they_need() {
     one(&with_sink("format: confluent-avro"), 8, "needs a registry");
     one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro,");
     one(&with_sink("format: avro").replace("name: job", "name: 'job title'"), 8, "cannot be an avro field name");
+    let registry =
+        |more: &str| with_source(&format!("format: confluent-avro, registry: {{ url: 'https://r:1', {more} }}"));
+    one(&registry("token: t, username: u, password: p"), 7, "keep one login");
+    one(&registry("token: 'a b'"), 7, "cannot stand in an HTTP header");
+    one(&registry("tls: { ca: nowhere.pem }"), 7, "cannot be read");
+    one(&registry("tls: {}").replace("https", "http"), 7, "only for https");
+    assert!(load(&registry("token: '${SECRET}', tls: {}")).is_ok());
     let (source, sink) = kafka(&with_source("format: confluent-avro, registry: { url: 'http://r:1/' }"));
     assert_eq!(
         (sink.format, sink.registry.unwrap().url.as_str()),
@@ -252,6 +259,17 @@ fn keys_and_logins_are_whole() {
     one(&with_source("sasl: { mechanism: plain, username: u }"), 7, "lacks `password`");
     one(&with_source("sasl: { mechanism: scram, username: u, password: p }"), 7, "`scram-sha-256`");
     one(&with_source("sasl: { mechanism: plain, username: u, password: '${EMPTY}' }"), 7, "`sasl.password` is empty");
+    let kerberos = "kerberos: { principal: 'veil/host@EXAMPLE.COM', keytab: secret }";
+    if cfg!(feature = "kerberos") {
+        let (source, sink) = kafka(&with_source(kerberos));
+        for cluster in [source.cluster, sink.cluster] {
+            assert_eq!(cluster.client(&[]).get("sasl.mechanism"), Some("GSSAPI"));
+        }
+        one(&with_source(&kerberos.replace("veil/", "`x`/")), 7, "other characters than");
+        one(&with_source(&kerberos.replace("secret", "nowhere")), 7, "`keytab` cannot be read");
+    } else {
+        one(&with_source(kerberos), 7, "this build has no Kerberos");
+    }
     let (source, sink) = kafka(&with_source("tls: {}"));
     for cluster in [source.cluster, sink.cluster] {
         assert_eq!(cluster.client(&[]).get("security.protocol"), Some("SSL"));

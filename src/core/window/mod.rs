@@ -58,7 +58,7 @@ pub enum WindowRules {
 /// The windows of one lane that are open now.
 enum Windows {
     /// One after the other.
-    Tumbling(Tumbling),
+    Tumbling(Box<Tumbling>),
     /// One that moves on.
     Sliding(Box<Sliding>),
 }
@@ -67,7 +67,7 @@ impl Windows {
     /// No window open yet.
     fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
         match rules {
-            WindowRules::Tumbling(rules) => Self::Tumbling(Tumbling::new(rules.clone(), counting)),
+            WindowRules::Tumbling(rules) => Self::Tumbling(Box::new(Tumbling::new(rules.clone(), counting))),
             WindowRules::Sliding(rules) => Self::Sliding(Box::new(Sliding::new(rules.clone(), counting))),
         }
     }

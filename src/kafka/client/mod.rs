@@ -15,6 +15,7 @@ use serde::Deserialize;
 use login::Login;
 use prost_reflect::MessageDescriptor;
 
+use crate::codec::registry::{Registry, RegistryTls};
 use crate::codec::schemas::{SchemaLanguage, WriterSchema};
 use crate::model::release::audience::AudienceTable;
 use crate::model::schema::Placement;
@@ -54,6 +55,17 @@ pub struct RegistryConfig {
     pub url: String,
     /// User name and password, if it wants them.
     pub credentials: Option<(String, SecretString)>,
+    /// The bearer token, if it wants one.
+    pub token: Option<SecretString>,
+    /// Whom it must be signed by, and our own certificate.
+    pub tls: RegistryTls,
+}
+
+impl RegistryConfig {
+    /// Its client.
+    pub fn client(&self) -> Registry {
+        Registry::new(&self.url, self.credentials.as_ref()).secured(self.token.as_ref(), &self.tls)
+    }
 }
 
 /// The place to start at where nothing is committed yet.

@@ -104,9 +104,7 @@ impl Output {
     /// The output of `config` for the published fields of `schema`. Nothing is sent yet.
     pub fn new(config: &KafkaSinkConfig, schema: &Schema) -> Result<Self, OutputError> {
         let registry = match (&config.format, &config.registry) {
-            (MessageFormat::Confluent(language), Some(config)) => {
-                Some((Arc::new(Registry::new(&config.url, config.credentials.as_ref())), *language))
-            }
+            (MessageFormat::Confluent(language), Some(config)) => Some((Arc::new(config.client()), *language)),
             (MessageFormat::Confluent(_), None) => return Err(OutputError::NoRegistry),
             _ => None,
         };

@@ -112,7 +112,7 @@ impl Transactions {
                     SinkError::Kafka(error)
                 });
             }
-            this.producer.client().context().voice.say(&error);
+            this.producer.client().context().voice.say(&error, "");
             std::thread::sleep(TRY_AGAIN);
         }
     }
@@ -279,11 +279,11 @@ impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         connection::log(level, facility, message);
     }
-    fn error(&self, error: KafkaError, _reason: &str) {
+    fn error(&self, error: KafkaError, reason: &str) {
         if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {
             *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
         }
-        self.voice.say(&error);
+        self.voice.say(&error, reason);
     }
 }
 

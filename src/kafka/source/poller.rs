@@ -177,7 +177,7 @@ impl Poller {
                 found.map_err(|error| SourceError::Assignment(Box::new(error)))
             }
             Err(error) => {
-                self.consumer.context().voice().say(&error);
+                self.consumer.context().voice().say(&error, "");
                 Ok(false)
             }
         }
@@ -285,7 +285,10 @@ impl Poller {
     /// poll or before the assignment is taken up, is the first of the new assignment and must not be lost: progress takes
     /// offsets that are passed over for offsets without a record.
     pub(super) fn poll(&mut self, wait: Duration) -> Result<bool, SourceError> {
-        let shared_out = self.is_shared_out()?;
+        let shared_out = match &mut self.progress_topics {
+            Some(topics) => topics.agree(&self.session, &self.consumer)?,
+            None => true,
+        };
         if shared_out && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
             self.join_group()?;
         }
@@ -320,7 +323,7 @@ impl Poller {
         self.fenced(error)?;
         fatal(error)?;
         // The callbacks have reported most of them already.
-        self.consumer.context().voice().say(error);
+        self.consumer.context().voice().say(error, "");
         Ok(())
     }
 

@@ -12,9 +12,9 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::runtime::Handle;
 
-use super::poller::Poller;
 use crate::kafka::client::ProgressPlace;
 use crate::kafka::rebalance::{GroupConsumer, reader};
+use crate::kafka::session::Session;
 use crate::source::SourceError;
 
 /// The time between two looks. Larger: records of added partitions wait. Smaller: brokers are asked more often.
@@ -45,7 +45,7 @@ impl ProgressTopics {
         Self { place, runtime, agreed: None }
     }
 
-    /// Makes the partitions that are missing; true if somebody has made them.
+    /// Makes the partitions that are missing.
     fn make(&self, lacks: &[Lack]) -> Result<(), KafkaError> {
         let admin: AdminClient<DefaultClientContext> = self.place.cluster.client(&[]).create()?;
         let options = AdminOptions::new().operation_timeout(Some(MAKE));
@@ -66,29 +66,27 @@ impl ProgressTopics {
         }
         Ok(())
     }
-}
 
-impl Poller {
     /// True if the group may be joined: every partition of the input has its place in a progress topic.
-    pub(super) fn is_shared_out(&mut self) -> Result<bool, SourceError> {
-        let Some(topics) = &mut self.progress_topics else { return Ok(true) };
-        if topics.agreed.is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
+    pub(super) fn agree(&mut self, session: &Session, group: &GroupConsumer) -> Result<bool, SourceError> {
+        if self.agreed.is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
             return Ok(true);
         }
-        let began = topics.agreed.is_some();
-        let names = self.session.topics.names().into_iter().zip(self.session.shared.names());
+        let began = self.agreed.is_some();
+        let names = session.topics.names().into_iter().zip(session.shared.names());
         let lacks: Result<Vec<Lack>, KafkaError> =
-            names.map(|(input, progress)| lack(&self.consumer, input, progress)).collect();
-        // A cluster that is away is reported by the consumers, and asked again.
+            names.map(|(input, progress)| lack(group, input, progress)).collect();
+        // A cluster that is away is reported by the consumers, and asked again: soon, where nothing is read yet.
+        self.agreed = began.then(Instant::now);
         let Ok(mut lacks) = lacks else { return Ok(began) };
         if lacks.iter().any(|lack| lack.wanted == 0) {
             return Ok(began);
         }
         lacks.retain(|lack| lack.there != lack.wanted);
-        let (makes, more) = (topics.place.creates, lacks.iter().any(|lack| lack.there > lack.wanted));
+        let more = lacks.iter().any(|lack| lack.there > lack.wanted);
         match lacks.first() {
             None => {}
-            Some(_) if makes && !more => topics.make(&lacks)?,
+            Some(_) if self.place.creates && !more => self.make(&lacks)?,
             Some(lack) => {
                 let fault =
                     SourceError::Progress { topic: lack.progress.clone(), there: lack.there, wanted: lack.wanted };
@@ -98,7 +96,7 @@ impl Poller {
                 tracing::warn!("{fault}: until then records of the input wait");
             }
         }
-        topics.agreed = Some(Instant::now());
+        self.agreed = Some(Instant::now());
         Ok(true)
     }
 }
