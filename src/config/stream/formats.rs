@@ -1,6 +1,6 @@
 //! The formats of messages: what each needs beside its name, and the schemas of the output.
 
-use super::kafka::StreamSurroundings;
+use super::StreamSurroundings;
 use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
