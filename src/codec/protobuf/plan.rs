@@ -8,9 +8,9 @@ use std::sync::Arc;
 use prost_reflect::{FieldDescriptor, MessageDescriptor};
 use smallvec::SmallVec;
 
-use super::types::{Field, MessageId, MessageType, Type, table};
+use super::types::{FieldType, MessageField, MessageId, MessageType, table};
 use super::value::{default, json, single};
-use super::wire::{Cursor, Raw};
+use super::wire::{Raw, WireReader};
 use crate::codec::MAX_LISTED;
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
@@ -38,7 +38,7 @@ struct Step {
 
 enum Action {
     /// A field of the policy that holds one value, and the value it has where it is absent.
-    Read { slot: usize, of: Type, absent: Value<'static> },
+    Read { slot: usize, of: FieldType, absent: Value<'static> },
     /// A field of the policy that holds a list, a map or a message, as a whole.
     Gather { slot: usize, message: MessageId, at: usize, absent: Value<'static> },
     /// A message on the way of some paths, by its number among them, and the slots in it.
@@ -107,9 +107,9 @@ impl MessagePlan {
             names = rest;
             match field.of {
                 _ if names.is_empty() => {}
-                Type::Map(_) => return Err("a map"),
+                FieldType::Map(_) => return Err("a map"),
                 _ if field.repeated => return Err("a list"),
-                Type::Message(id) => message = id,
+                FieldType::Message(id) => message = id,
                 _ => return Err("a single value"),
             }
         }
@@ -176,7 +176,7 @@ impl Compiler {
     }
 
     fn action(&mut self, message: MessageId, at: usize, field: &FieldDescriptor, inner: &PathTree) -> Action {
-        let declared @ Field { of, repeated, .. } = &self.types[message].fields[at];
+        let declared @ MessageField { of, repeated, .. } = &self.types[message].fields[at];
         match (inner, of.message(), field.kind().as_message()) {
             (PathTree::Leaf(slot), ..) if of.is_single() && !repeated => {
                 Action::Read { slot: *slot, of: of.clone(), absent: default(declared) }
@@ -210,7 +210,7 @@ impl Steps {
     }
 
     fn take<'a>(&self, message: &'a [u8], record: &mut Record<'a>, found: &mut Found<'a>) -> Result<(), Reject> {
-        let (mut cursor, mut expected) = (Cursor::new(message), 0);
+        let (mut cursor, mut expected) = (WireReader::new(message), 0);
         while let Some((number, raw)) = cursor.field().map_err(Reject::record)? {
             // Most writers send fields by number.
             let at = match self.0.get(expected) {

@@ -1,3 +1,5 @@
+//! Messages of every kind, beside what the library makes of them.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

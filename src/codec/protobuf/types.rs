@@ -13,14 +13,14 @@ pub(super) type MessageId = usize;
 
 /// One message: its fields by number.
 pub(super) struct MessageType {
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<MessageField>,
 }
 
 /// One field.
-pub(super) struct Field {
+pub(super) struct MessageField {
     pub(super) number: u32,
     pub(super) name: Arc<str>,
-    pub(super) of: Type,
+    pub(super) of: FieldType,
     pub(super) repeated: bool,
     /// True if the field tells whether it was set; the others have their default where they are absent.
     pub(super) presence: bool,
@@ -28,7 +28,7 @@ pub(super) struct Field {
 
 /// The type of a field.
 #[derive(Clone)]
-pub(super) enum Type {
+pub(super) enum FieldType {
     Double,
     Float,
     Int32,
@@ -57,7 +57,7 @@ pub(super) enum Type {
     Map(MessageId),
 }
 
-impl Type {
+impl FieldType {
     /// True if a path can lead through a value of this type.
     pub(super) fn message(&self) -> Option<MessageId> {
         if let Self::Message(id) = self { Some(*id) } else { None }
@@ -82,66 +82,66 @@ pub(super) fn table(root: &MessageDescriptor) -> Vec<MessageType> {
                 next
             })
         };
-        let fields = message.fields().map(|field| Field {
+        let fields = message.fields().map(|field| MessageField {
             number: field.number(),
             name: field.name().into(),
             of: type_of(&field, &mut id_of),
             repeated: field.is_list() || field.is_map(),
             presence: field.supports_presence(),
         });
-        let mut fields: Vec<Field> = fields.collect();
+        let mut fields: Vec<MessageField> = fields.collect();
         fields.sort_by_key(|field| field.number);
         table.push(MessageType { fields });
     }
     table
 }
 
-fn type_of(field: &FieldDescriptor, id_of: &mut impl FnMut(MessageDescriptor) -> MessageId) -> Type {
+fn type_of(field: &FieldDescriptor, id_of: &mut impl FnMut(MessageDescriptor) -> MessageId) -> FieldType {
     match field.kind() {
-        Declared::Message(message) if field.is_map() => Type::Map(id_of(message)),
-        Declared::Message(message) => known(&message).unwrap_or_else(|| Type::Message(id_of(message))),
-        Declared::Double => Type::Double,
-        Declared::Float => Type::Float,
-        Declared::Int32 => Type::Int32,
-        Declared::Int64 => Type::Int64,
-        Declared::Uint32 => Type::Uint32,
-        Declared::Uint64 => Type::Uint64,
-        Declared::Sint32 => Type::Sint32,
-        Declared::Sint64 => Type::Sint64,
-        Declared::Fixed32 => Type::Fixed32,
-        Declared::Fixed64 => Type::Fixed64,
-        Declared::Sfixed32 => Type::Sfixed32,
-        Declared::Sfixed64 => Type::Sfixed64,
-        Declared::Bool => Type::Bool,
-        Declared::String => Type::String,
-        Declared::Bytes => Type::Bytes,
+        Declared::Message(message) if field.is_map() => FieldType::Map(id_of(message)),
+        Declared::Message(message) => known(&message).unwrap_or_else(|| FieldType::Message(id_of(message))),
+        Declared::Double => FieldType::Double,
+        Declared::Float => FieldType::Float,
+        Declared::Int32 => FieldType::Int32,
+        Declared::Int64 => FieldType::Int64,
+        Declared::Uint32 => FieldType::Uint32,
+        Declared::Uint64 => FieldType::Uint64,
+        Declared::Sint32 => FieldType::Sint32,
+        Declared::Sint64 => FieldType::Sint64,
+        Declared::Fixed32 => FieldType::Fixed32,
+        Declared::Fixed64 => FieldType::Fixed64,
+        Declared::Sfixed32 => FieldType::Sfixed32,
+        Declared::Sfixed64 => FieldType::Sfixed64,
+        Declared::Bool => FieldType::Bool,
+        Declared::String => FieldType::String,
+        Declared::Bytes => FieldType::Bytes,
         Declared::Enum(of) => {
             let mut names: Vec<_> = of.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
             // Of several names for one number the first is meant.
             names.sort_by_key(|(number, _)| *number);
             names.dedup_by_key(|(number, _)| *number);
-            Type::Enum(names.into())
+            FieldType::Enum(names.into())
         }
     }
 }
 
 /// Messages of Protobuf's own that stand for one value.
-fn known(message: &MessageDescriptor) -> Option<Type> {
+fn known(message: &MessageDescriptor) -> Option<FieldType> {
     let of = match message.full_name().strip_prefix("google.protobuf.")? {
-        "Timestamp" => return Some(Type::Timestamp),
-        "Duration" => return Some(Type::Duration),
-        "DoubleValue" => Type::Double,
-        "FloatValue" => Type::Float,
-        "Int32Value" => Type::Int32,
-        "Int64Value" => Type::Int64,
-        "UInt32Value" => Type::Uint32,
-        "UInt64Value" => Type::Uint64,
-        "BoolValue" => Type::Bool,
-        "StringValue" => Type::String,
-        "BytesValue" => Type::Bytes,
+        "Timestamp" => return Some(FieldType::Timestamp),
+        "Duration" => return Some(FieldType::Duration),
+        "DoubleValue" => FieldType::Double,
+        "FloatValue" => FieldType::Float,
+        "Int32Value" => FieldType::Int32,
+        "Int64Value" => FieldType::Int64,
+        "UInt32Value" => FieldType::Uint32,
+        "UInt64Value" => FieldType::Uint64,
+        "BoolValue" => FieldType::Bool,
+        "StringValue" => FieldType::String,
+        "BytesValue" => FieldType::Bytes,
         _ => return None,
     };
-    Some(Type::Wrapper(Box::new(of)))
+    Some(FieldType::Wrapper(Box::new(of)))
 }
 
 /// The type that a field has in the output.
@@ -157,17 +157,19 @@ pub(super) fn kind_of(field: &FieldDescriptor) -> Kind {
     }
 }
 
-fn single(of: &Type) -> Kind {
+fn single(of: &FieldType) -> Kind {
     match of {
-        Type::Double => Kind::Double,
-        Type::Float => Kind::Float,
-        Type::Int32 | Type::Sint32 | Type::Sfixed32 => Kind::Int(None),
-        Type::Int64 | Type::Sint64 | Type::Sfixed64 | Type::Uint32 | Type::Fixed32 => Kind::Long(None),
-        Type::Uint64 | Type::Fixed64 => Kind::Unsigned,
-        Type::Bool => Kind::Boolean,
-        Type::String | Type::Enum(_) | Type::Timestamp | Type::Duration => Kind::String,
-        Type::Bytes => Kind::Bytes,
-        Type::Wrapper(inner) => single(inner),
-        Type::Message(_) | Type::Map(_) => Kind::Nested,
+        FieldType::Double => Kind::Double,
+        FieldType::Float => Kind::Float,
+        FieldType::Int32 | FieldType::Sint32 | FieldType::Sfixed32 => Kind::Int(None),
+        FieldType::Int64 | FieldType::Sint64 | FieldType::Sfixed64 | FieldType::Uint32 | FieldType::Fixed32 => {
+            Kind::Long(None)
+        }
+        FieldType::Uint64 | FieldType::Fixed64 => Kind::Unsigned,
+        FieldType::Bool => Kind::Boolean,
+        FieldType::String | FieldType::Enum(_) | FieldType::Timestamp | FieldType::Duration => Kind::String,
+        FieldType::Bytes => Kind::Bytes,
+        FieldType::Wrapper(inner) => single(inner),
+        FieldType::Message(_) | FieldType::Map(_) => Kind::Nested,
     }
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::types::{Field, MessageId, MessageType, Type};
-use super::wire::{Cursor, Raw, unzigzag};
+use super::types::{FieldType, MessageField, MessageId, MessageType};
+use super::wire::{Raw, WireReader, unzigzag};
 use crate::codec::MAX_DEPTH;
 use crate::codec::avro::{float, latin1};
 use crate::model::event::RejectCode;
@@ -17,52 +17,56 @@ const MAX_NESTED_JSON: usize = 8 << 20;
 
 /// The value of a field that occurs once.
 #[inline]
-pub(super) fn single<'a>(of: &Type, raw: Raw<'a>) -> Result<Value<'a>, RejectCode> {
+pub(super) fn single<'a>(of: &FieldType, raw: Raw<'a>) -> Result<Value<'a>, RejectCode> {
     let number = |text: String| Ok(Value::Number(text.into()));
     match (of, raw) {
-        (Type::String, Raw::Bytes(bytes)) => {
+        (FieldType::String, Raw::Bytes(bytes)) => {
             std::str::from_utf8(bytes).map(|text| Value::Text(text.into())).map_err(|_| RejectCode::InvalidUtf8)
         }
-        (Type::Bytes, Raw::Bytes(bytes)) => Ok(Value::Text(latin1(bytes))),
-        (Type::Double, Raw::Fixed64(bytes)) => number(float(f64::from_le_bytes(bytes), f64::is_finite)?),
-        (Type::Float, Raw::Fixed32(bytes)) => number(float(f32::from_le_bytes(bytes), f32::is_finite)?),
+        (FieldType::Bytes, Raw::Bytes(bytes)) => Ok(Value::Text(latin1(bytes))),
+        (FieldType::Double, Raw::Fixed64(bytes)) => number(float(f64::from_le_bytes(bytes), f64::is_finite)?),
+        (FieldType::Float, Raw::Fixed32(bytes)) => number(float(f32::from_le_bytes(bytes), f32::is_finite)?),
         // Numbers of 32 bits are cut off, as the specification has it.
-        (Type::Int32, Raw::Varint(value)) => number((value as i32).to_string()),
-        (Type::Int64, Raw::Varint(value)) => number((value as i64).to_string()),
-        (Type::Uint32, Raw::Varint(value)) => number((value as u32).to_string()),
-        (Type::Uint64, Raw::Varint(value)) => number(value.to_string()),
-        (Type::Sint32, Raw::Varint(value)) => number((unzigzag(u64::from(value as u32)) as i32).to_string()),
-        (Type::Sint64, Raw::Varint(value)) => number(unzigzag(value).to_string()),
-        (Type::Fixed32, Raw::Fixed32(bytes)) => number(u32::from_le_bytes(bytes).to_string()),
-        (Type::Fixed64, Raw::Fixed64(bytes)) => number(u64::from_le_bytes(bytes).to_string()),
-        (Type::Sfixed32, Raw::Fixed32(bytes)) => number(i32::from_le_bytes(bytes).to_string()),
-        (Type::Sfixed64, Raw::Fixed64(bytes)) => number(i64::from_le_bytes(bytes).to_string()),
-        (Type::Bool, Raw::Varint(value)) => Ok(Value::Bool(value != 0)),
-        (Type::Enum(names), Raw::Varint(value)) => Ok(symbol(names, value as i32)),
-        (Type::Wrapper(inner), Raw::Bytes(bytes)) => wrapped(inner, bytes),
-        (Type::Timestamp, Raw::Bytes(bytes)) => timestamp(bytes),
-        (Type::Duration, Raw::Bytes(bytes)) => duration(bytes),
+        (FieldType::Int32, Raw::Varint(value)) => number((value as i32).to_string()),
+        (FieldType::Int64, Raw::Varint(value)) => number((value as i64).to_string()),
+        (FieldType::Uint32, Raw::Varint(value)) => number((value as u32).to_string()),
+        (FieldType::Uint64, Raw::Varint(value)) => number(value.to_string()),
+        (FieldType::Sint32, Raw::Varint(value)) => number((unzigzag(u64::from(value as u32)) as i32).to_string()),
+        (FieldType::Sint64, Raw::Varint(value)) => number(unzigzag(value).to_string()),
+        (FieldType::Fixed32, Raw::Fixed32(bytes)) => number(u32::from_le_bytes(bytes).to_string()),
+        (FieldType::Fixed64, Raw::Fixed64(bytes)) => number(u64::from_le_bytes(bytes).to_string()),
+        (FieldType::Sfixed32, Raw::Fixed32(bytes)) => number(i32::from_le_bytes(bytes).to_string()),
+        (FieldType::Sfixed64, Raw::Fixed64(bytes)) => number(i64::from_le_bytes(bytes).to_string()),
+        (FieldType::Bool, Raw::Varint(value)) => Ok(Value::Bool(value != 0)),
+        (FieldType::Enum(names), Raw::Varint(value)) => Ok(symbol(names, value as i32)),
+        (FieldType::Wrapper(inner), Raw::Bytes(bytes)) => wrapped(inner, bytes),
+        (FieldType::Timestamp, Raw::Bytes(bytes)) => timestamp(bytes),
+        (FieldType::Duration, Raw::Bytes(bytes)) => duration(bytes),
         _ => Err(RejectCode::Malformed),
     }
 }
 
 /// The value of a field that is absent and does not tell.
-pub(super) fn default(field: &Field) -> Value<'static> {
+pub(super) fn default(field: &MessageField) -> Value<'static> {
     if field.repeated {
-        return Value::Nested(if matches!(field.of, Type::Map(_)) { "{}" } else { "[]" }.into());
+        return Value::Nested(if matches!(field.of, FieldType::Map(_)) { "{}" } else { "[]" }.into());
     }
     if field.presence { Value::Null } else { zero(&field.of) }
 }
 
-fn zero(of: &Type) -> Value<'static> {
+fn zero(of: &FieldType) -> Value<'static> {
     match of {
-        Type::String | Type::Bytes => Value::Text("".into()),
-        Type::Bool => Value::Bool(false),
-        Type::Enum(names) => match symbol(names, 0) {
+        FieldType::String | FieldType::Bytes => Value::Text("".into()),
+        FieldType::Bool => Value::Bool(false),
+        FieldType::Enum(names) => match symbol(names, 0) {
             Value::Text(name) => Value::Text(Cow::Owned(name.into_owned())),
             _ => Value::Number("0".into()),
         },
-        Type::Timestamp | Type::Duration | Type::Wrapper(_) | Type::Message(_) | Type::Map(_) => Value::Null,
+        FieldType::Timestamp
+        | FieldType::Duration
+        | FieldType::Wrapper(_)
+        | FieldType::Message(_)
+        | FieldType::Map(_) => Value::Null,
         _ => Value::Number("0".into()),
     }
 }
@@ -75,8 +79,8 @@ fn symbol<'a>(names: &[(i32, std::sync::Arc<str>)], number: i32) -> Value<'a> {
     }
 }
 
-fn wrapped<'a>(of: &Type, message: &'a [u8]) -> Result<Value<'a>, RejectCode> {
-    let (mut cursor, mut value) = (Cursor::new(message), zero(of));
+fn wrapped<'a>(of: &FieldType, message: &'a [u8]) -> Result<Value<'a>, RejectCode> {
+    let (mut cursor, mut value) = (WireReader::new(message), zero(of));
     while let Some((number, raw)) = cursor.field()? {
         if number == 1 {
             value = single(of, raw)?;
@@ -87,7 +91,7 @@ fn wrapped<'a>(of: &Type, message: &'a [u8]) -> Result<Value<'a>, RejectCode> {
 
 /// Seconds and nanoseconds.
 fn seconds_and_nanos(message: &[u8]) -> Result<(i64, i32), RejectCode> {
-    let (mut cursor, mut seconds, mut nanos) = (Cursor::new(message), 0, 0);
+    let (mut cursor, mut seconds, mut nanos) = (WireReader::new(message), 0, 0);
     while let Some((number, raw)) = cursor.field()? {
         match (number, raw) {
             (1, Raw::Varint(value)) => seconds = value as i64,
@@ -123,13 +127,13 @@ fn duration(message: &[u8]) -> Result<Value<'static>, RejectCode> {
 /// Appends a field with all its occurrences as JSON, `depth` messages deep.
 pub(super) fn json(
     types: &[MessageType],
-    field: &Field,
+    field: &MessageField,
     raws: &[Raw<'_>],
     depth: usize,
     out: &mut String,
 ) -> Result<(), RejectCode> {
     match &field.of {
-        Type::Map(entry) => map(types, *entry, raws, depth, out),
+        FieldType::Map(entry) => map(types, *entry, raws, depth, out),
         of if field.repeated => {
             out.push('[');
             let mut first = true;
@@ -139,7 +143,7 @@ pub(super) fn json(
             out.push(']');
             Ok(())
         }
-        Type::Message(id) if !raws.is_empty() => message(types, *id, raws, depth, out),
+        FieldType::Message(id) if !raws.is_empty() => message(types, *id, raws, depth, out),
         of => {
             let value = raws.last().map_or_else(|| Ok(default(field)), |raw| single(of, *raw))?;
             value.write_json(out);
@@ -151,7 +155,7 @@ pub(super) fn json(
 /// Appends one occurrence of a list: an item, or many items that are packed.
 fn list(
     types: &[MessageType],
-    of: &Type,
+    of: &FieldType,
     raw: Raw<'_>,
     first: &mut bool,
     depth: usize,
@@ -164,8 +168,11 @@ fn list(
         if out.len() > MAX_NESTED_JSON { Err(RejectCode::TooLarge) } else { Ok(()) }
     };
     let packed = match (of, raw) {
-        (Type::String | Type::Bytes | Type::Timestamp | Type::Duration | Type::Wrapper(_), _) => None,
-        (Type::Message(id), raw) => {
+        (
+            FieldType::String | FieldType::Bytes | FieldType::Timestamp | FieldType::Duration | FieldType::Wrapper(_),
+            _,
+        ) => None,
+        (FieldType::Message(id), raw) => {
             separate(out)?;
             return message(types, *id, &[raw], depth, out);
         }
@@ -177,11 +184,11 @@ fn list(
         single(of, raw)?.write_json(out);
         return Ok(());
     };
-    let mut cursor = Cursor::new(packed);
+    let mut cursor = WireReader::new(packed);
     while !cursor.rest().is_empty() {
         let item = match of {
-            Type::Double | Type::Fixed64 | Type::Sfixed64 => Raw::Fixed64(cursor.array()?),
-            Type::Float | Type::Fixed32 | Type::Sfixed32 => Raw::Fixed32(cursor.array()?),
+            FieldType::Double | FieldType::Fixed64 | FieldType::Sfixed64 => Raw::Fixed64(cursor.array()?),
+            FieldType::Float | FieldType::Fixed32 | FieldType::Sfixed32 => Raw::Fixed32(cursor.array()?),
             _ => Raw::Varint(cursor.varint()?),
         };
         separate(out)?;
@@ -203,7 +210,7 @@ fn map(
     out.push('{');
     for raw in raws {
         let Raw::Bytes(bytes) = raw else { return Err(RejectCode::Malformed) };
-        let (mut cursor, mut own, mut of) = (Cursor::new(bytes), zero(&key.of), Vec::new());
+        let (mut cursor, mut own, mut of) = (WireReader::new(bytes), zero(&key.of), Vec::new());
         while let Some((number, raw)) = cursor.field()? {
             match number {
                 1 => own = single(&key.of, raw)?,
@@ -222,7 +229,7 @@ fn map(
         }
         match value.of {
             // An entry without a value has the default one.
-            Type::Message(id) => message(types, id, &of, depth, out)?,
+            FieldType::Message(id) => message(types, id, &of, depth, out)?,
             _ if of.is_empty() => zero(&value.of).write_json(out),
             _ => json(types, value, &of, depth, out)?,
         }
@@ -249,7 +256,7 @@ fn message(
     let mut found = Vec::new();
     for piece in pieces {
         let (Raw::Bytes(bytes) | Raw::Group(bytes)) = piece else { return Err(RejectCode::Malformed) };
-        let mut cursor = Cursor::new(bytes);
+        let mut cursor = WireReader::new(bytes);
         while let Some((number, raw)) = cursor.field()? {
             if let Ok(at) = fields.binary_search_by_key(&number, |field| field.number) {
                 found.push((at, raw));

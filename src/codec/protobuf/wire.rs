@@ -16,11 +16,11 @@ pub(super) enum Raw<'a> {
 
 /// A place in a message.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(super) struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> WireReader<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }

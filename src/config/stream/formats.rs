@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::kafka::StreamSurroundings;
+use super::StreamSurroundings;
 use super::registry::registry;
 use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
