@@ -9,8 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Progress;
+use super::commit::PlanPart;
 use super::found::FoundPartition;
 use crate::model::event::Partition;
+use crate::model::release::plan::ReleasePlan;
+use crate::model::release::runs::Runs;
+use crate::model::release::spans::Spans;
 
 /// The work that a new assignment starts with.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -116,6 +120,29 @@ fn fates<E>(
         }
     }
     Ok(fates)
+}
+
+/// The release that is planned in the commits of these members; the shown records are in the journal.
+pub fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
+    let part = members.first()?.state.plan.as_ref()?;
+    let spans = |runs: fn(&PlanPart) -> &Runs| {
+        let needed =
+            |found: &FoundPartition| Some((found.partition, found.state.needed(runs(found.state.plan.as_ref()?))));
+        Spans::from_runs(members.iter().filter_map(needed))
+    };
+    Some(ReleasePlan {
+        id: part.id,
+        levels: part.levels.clone(),
+        closed: Some(part.closed),
+        fingerprint: part.fingerprint.clone(),
+        schema: part.schema,
+        fresh: spans(|part| &part.fresh),
+        held: spans(|part| &part.held),
+        refused: spans(|part| &part.refused),
+        shown: None,
+        classes: None,
+        journal: part.journal,
+    })
 }
 
 /// The state of a partition whose plan another instance carries out.
