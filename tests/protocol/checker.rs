@@ -33,11 +33,10 @@ pub(crate) struct Step<S> {
 }
 
 /// The extent of a search that has found nothing.
-#[derive(Debug)]
 pub(crate) struct Visited {
     pub(crate) states: usize,
     pub(crate) steps: usize,
-    pub(crate) depth: u32,
+    /// The states in which everything is published.
     pub(crate) done: usize,
 }
 
@@ -49,12 +48,11 @@ pub(crate) struct Finding {
     pub(crate) states: usize,
 }
 
-/// The state that a state was first reached from, the number of the step among all its steps, and the number of steps from the start.
+/// The state that a state was first reached from, and the number of the step among all its steps.
 #[derive(Clone, Copy)]
 struct Reached {
     from: u32,
     step: u16,
-    depth: u32,
 }
 
 pub(crate) const STUCK: &str = "I5";
@@ -65,7 +63,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Visited, Finding> {
     let (mut sound_steps, mut done, mut steps) = (Vec::new(), Vec::new(), 0);
     let start = model.start();
     numbers.insert(fingerprint(&start), 0);
-    reached.push(Reached { from: 0, step: 0, depth: 0 });
+    reached.push(Reached { from: 0, step: 0 });
     waiting.push_back((0u32, start));
     while let Some((number, state)) = waiting.pop_front() {
         if let Some(promise) = model.broken(&state) {
@@ -74,7 +72,6 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Visited, Finding> {
         if model.is_done(&state) {
             done.push(number);
         }
-        let depth = reached[number as usize].depth + 1;
         for (step, Step { fault, next, .. }) in model.steps(&state).into_iter().enumerate() {
             steps += 1;
             let fresh = reached.len() as u32;
@@ -82,7 +79,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Visited, Finding> {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(place) => {
                     place.insert(fresh);
-                    reached.push(Reached { from: number, step: step as u16, depth });
+                    reached.push(Reached { from: number, step: step as u16 });
                     waiting.push_back((fresh, next));
                     fresh
                 }
@@ -94,10 +91,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<Visited, Finding> {
     }
     match stuck(reached.len(), sound_steps, &done) {
         Some(number) => Err(Finding { promise: STUCK, path: path(model, &reached, number), states: reached.len() }),
-        None => {
-            let depth = reached.last().map_or(0, |last: &Reached| last.depth);
-            Ok(Visited { states: reached.len(), steps, depth, done: done.len() })
-        }
+        None => Ok(Visited { states: reached.len(), steps, done: done.len() }),
     }
 }
 
