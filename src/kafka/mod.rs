@@ -64,7 +64,8 @@
 //!   end, or by its consumer; one that has grown past the offset while nobody read it is not, so the progress topic has to go with it.
 //!
 //! # The seven statements
-//! Checked under faults by `tests/kafka/faults.py` with an oracle that shares no code with the service.
+//! Checked under faults by `tests/kafka/faults.py` with an oracle that shares no code with the service. `tests/protocol` visits every state
+//! that two instances can reach in a model of the protocol, and finds its mended defects again.
 //! - I1, nothing lost: every input offset is published, suppressed, held or rejected, exactly one of them. The offsets move in the
 //!   transaction of the release, never past a record that is still needed; the journal lets an operator check it.
 //! - I2, nothing twice: a reader with `read_committed` sees each record at most once. The transactional id and the group's

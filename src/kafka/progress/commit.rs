@@ -33,7 +33,7 @@ const VERSION: &str = "3";
 const VERSION_BEFORE: &str = "2";
 
 /// A commit of one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Commit {
     /// The smallest offset still needed.
     pub offset: i64,
@@ -49,7 +49,7 @@ impl Commit {
 }
 
 /// The content of a commit's metadata.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CommitState {
     /// Every offset below this is finished, except `pending`.
     pub finished_to: i64,
@@ -66,7 +66,7 @@ pub struct CommitState {
 }
 
 /// One partition's part of a release plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlanPart {
     /// Names the release; random.
     pub id: u64,

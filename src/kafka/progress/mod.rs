@@ -33,7 +33,7 @@ use crate::model::release::spans::Spans;
 const SLACK: usize = 256;
 
 /// The progress of all partitions of an assignment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Progress {
     partitions: BTreeMap<Partition, PartitionProgress>,
 }

@@ -20,12 +20,10 @@ use crate::kafka::client::{self, OnGap};
 use crate::kafka::connection::{ASK, patiently};
 use crate::kafka::defects;
 use crate::kafka::journal::{self, ShownEntry};
-use crate::kafka::progress::commit::PlanPart;
 use crate::kafka::progress::found::FoundPartition;
+use crate::kafka::progress::take_over;
 use crate::model::event::{Event, Partition};
-use crate::model::release::plan::ReleasePlan;
 use crate::model::release::runs::Runs;
-use crate::model::release::spans::Spans;
 use crate::source::{Recalled, Replay, SourceError, SourceItem};
 
 /// The time limit for reading one partition's records again. Larger: a hang is noticed late. Smaller: a slow broker ends the
@@ -38,7 +36,7 @@ type Entries = BTreeMap<i64, (usize, Vec<Partition>)>;
 impl Poller {
     /// Reads the records of a plan again. None if the assignment is gone meanwhile.
     pub(super) fn replay(&mut self, members: &[FoundPartition]) -> Result<Option<Replay>, SourceError> {
-        let mut plan = planned(members).ok_or(SourceError::Reread)?;
+        let mut plan = take_over::planned(members).ok_or(SourceError::Reread)?;
         let consumer = login::reader(&client::plain_consumer(&self.config), self.config.cluster.login.as_ref())?;
         step("rereading");
         if let Some(entry) = plan.journal {
@@ -170,29 +168,6 @@ impl Poller {
         }
         Ok(Some(events))
     }
-}
-
-/// The plan that stands in the commits of its members; the shown records are in the journal.
-fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
-    let part = members.first()?.state.plan.as_ref()?;
-    let spans = |runs: fn(&PlanPart) -> &Runs| {
-        let needed =
-            |found: &FoundPartition| Some((found.partition, found.state.needed(runs(found.state.plan.as_ref()?))));
-        Spans::from_runs(members.iter().filter_map(needed))
-    };
-    Some(ReleasePlan {
-        id: part.id,
-        levels: part.levels.clone(),
-        closed: Some(part.closed),
-        fingerprint: part.fingerprint.clone(),
-        schema: part.schema,
-        fresh: spans(|part| &part.fresh),
-        held: spans(|part| &part.held),
-        refused: spans(|part| &part.refused),
-        shown: None,
-        classes: None,
-        journal: part.journal,
-    })
 }
 
 /// The releases that the commits of some partitions name, the oldest first. If several partitions name a release, the smallest
