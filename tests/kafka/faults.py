@@ -779,11 +779,11 @@ def sequential(space):
 
 
 def sequential_local(space):
-    """T3 with local recoding: the next instance learns the classes that were published from the journal."""
+    """T3 with local recoding: the next instance learns the levels that were published from the journal."""
     verdict = restarts(space, "local")
     assert verdict.ok and verdict.missing < 500, f"{verdict.problems}"
     assert verdict.figures["returned"] > 0 and verdict.figures["aborted copies"] > 0, "the fault did not hit"
-    assert '"classes":[' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has classes"
+    assert '"packed":' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has levels of records"
 
 
 def local_recoding(space):
