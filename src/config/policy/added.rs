@@ -14,10 +14,12 @@ pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier], chan
     let added = AddedFields { levels: raw.row_levels, change: changelog };
     let names: Vec<&str> = quasi.iter().map(|quasi| &*quasi.name).collect();
     let sensitive = raw.sensitive.iter().map(|field| field.name.as_str());
-    let taken: Vec<&str> = names.iter().copied().chain(sensitive).chain(raw.keep.iter().map(|field| field.name())).collect();
+    let taken: Vec<&str> =
+        names.iter().copied().chain(sensitive).chain(raw.keep.iter().map(|field| field.name())).collect();
     for name in added.names(names.iter().copied()).filter(|name| taken.contains(&&**name)) {
         let key = if name == AddedFields::CHANGE { "quasi_identifiers" } else { "row_levels" };
-        at.key(key).refuse(format!("releases add a field {} to their rows, and the policy publishes one", at.show(&name)));
+        at.key(key)
+            .refuse(format!("releases add a field {} to their rows, and the policy publishes one", at.show(&name)));
     }
     if !raw.row_levels {
         return;
@@ -25,7 +27,8 @@ pub(super) fn check(raw: &RawPolicy, at: At<'_>, quasi: &[QuasiIdentifier], chan
     for quasi in quasi {
         if quasi.render != Render::Label {
             let name = at.show(&quasi.name);
-            at.key("row_levels").refuse(format!("{name} is not written as the label of a level: write `render: label`"));
+            at.key("row_levels")
+                .refuse(format!("{name} is not written as the label of a level: write `render: label`"));
         } else if let Some((label, [a, b])) = two_levels(&quasi.hierarchy) {
             let (name, label) = (at.show(&quasi.name), at.show(&label));
             at.key("row_levels").refuse(format!(

@@ -203,6 +203,13 @@ impl Accepted {
         Ok(())
     }
 
+    /// True if row i, with the labels of a class, reads as it did when it came.
+    fn reads(&self, known: u32, class: Option<u32>, rows: &Rows, i: usize) -> bool {
+        let known = known as usize;
+        let is_class = class == Some(self.cells[self.cell_of[known] as usize].0);
+        is_class && self.rows.written(known) == rows.written(i) && self.rows.kept(known).eq(rows.kept(i))
+    }
+
     fn remove(&mut self, leaving: &[u32]) {
         let mut left = Covering::default();
         let mut touched = FxHashSet::default();
@@ -259,6 +266,9 @@ pub fn verify_changes(
     let batch = as_sent(batch, rules);
     let count = Count::new(&batch, rules);
     let release = counted(&batch, &count, rules)?;
+    let width = batch.columns.len();
+    let labels = |class: usize| accepted.classes.get(&texts(&batch, class, width)).copied();
+    let labels: Vec<Option<u32>> = (0..batch.class_count).map(labels).collect();
     let (mut coming, mut leaving) = (Vec::new(), Vec::new());
     let mut met = FxHashSet::default();
     for (at, &row) in (0..).zip(&batch.order) {
@@ -270,7 +280,9 @@ pub fn verify_changes(
         let class = batch.classes[at as usize] as usize;
         match (batch.change(class), accepted.place(position)) {
             (Some((Change::Comes, _)), None) if !accepted.past.contains(position) => coming.push((at, class)),
-            (Some((Change::Leaves, _)), Some(known)) if accepted.reads(known, &batch, class, rows, i) => leaving.push(known),
+            (Some((Change::Leaves, _)), Some(known)) if accepted.reads(known, labels[class], rows, i) => {
+                leaving.push(known);
+            }
             _ => return Err(twice("no record returns")),
         }
     }
@@ -281,7 +293,6 @@ pub fn verify_changes(
     accepted.remove(&leaving);
     accepted.past = accepted.past.union(oldest);
     accepted.views = (batch.sensitive.clone(), batch.written.clone());
-    let width = batch.columns.len();
     // Those who come with the same labels are a new cell.
     let mut cells: FxHashMap<usize, u32> = FxHashMap::default();
     for ((at, class), codes) in coming.into_iter().zip(codes) {
@@ -294,13 +305,4 @@ pub fn verify_changes(
         accepted.push(rows, i, &codes, cell);
     }
     Ok(release)
-}
-
-impl Accepted {
-    /// True if a row reads as it did when it came.
-    fn reads(&self, known: u32, batch: &GeneralizedBatch, class: usize, rows: &Rows, i: usize) -> bool {
-        let (labels, _) = self.cells[self.cell(known) as usize];
-        let is_class = self.classes.get(&texts(batch, class, batch.columns.len())) == Some(&labels);
-        is_class && self.rows.written(known as usize) == rows.written(i) && self.rows.kept(known as usize).eq(rows.kept(i))
-    }
 }

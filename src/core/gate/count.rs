@@ -212,7 +212,9 @@ impl<'a> Count<'a> {
         let code = |&facet: &Facet| {
             let code = self.code(facet, row);
             let is_known = match facet {
-                Facet::Sensitive(field) => code == NO_VALUE || (code as usize) < self.batch.sensitive[field].level(0).len(),
+                Facet::Sensitive(field) => {
+                    code == NO_VALUE || (code as usize) < self.batch.sensitive[field].level(0).len()
+                }
                 Facet::Label => true,
                 Facet::Profile => false,
             };

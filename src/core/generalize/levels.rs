@@ -17,7 +17,7 @@ use crate::model::recoding::{Column, GeneralizedValue};
 static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| (0..=Level::MAX).map(|level| level.to_string()).collect());
 
 /// The level that is shown for a published code of a column.
-pub fn shown_level(column: &Column, code: Code) -> Level {
+pub(super) fn shown_level(column: &Column, code: Code) -> Level {
     let view = column.view();
     let GeneralizedValue { mut level, mut code } = column.value(code);
     while level < view.height() {
@@ -34,7 +34,9 @@ impl GeneralizedBatch {
     /// The texts of the levels of a class, where rows show them.
     pub(crate) fn level_texts(&self, class: usize) -> impl Iterator<Item = &'static str> {
         let columns = self.columns.iter().filter(|_| self.shows_levels);
-        columns.zip(self.class_cells(class)).map(|(column, &code)| TEXTS[usize::from(shown_level(column, code))].as_str())
+        columns
+            .zip(self.class_cells(class))
+            .map(|(column, &code)| TEXTS[usize::from(shown_level(column, code))].as_str())
     }
 
     /// True if labels that read alike have the same level, where rows show levels.

@@ -103,8 +103,9 @@ impl Grouping {
             (0..=view.height()).map(|level| view.between(0, level)).collect()
         };
         let ancestors: Vec<Vec<Vec<Code>>> = domains.iter().map(ancestors).collect();
-        let label = |(attribute, (&level, &leaf)): (usize, (&Level, &Code))| {
-            GeneralizedValue { level, code: ancestors[attribute][usize::from(level)][leaf as usize] }
+        let label = |(attribute, (&level, &leaf)): (usize, (&Level, &Code))| GeneralizedValue {
+            level,
+            code: ancestors[attribute][usize::from(level)][leaf as usize],
         };
         let labels = |(i, place): (usize, Option<usize>)| -> Option<Vec<GeneralizedValue>> {
             let levels = &levels.combinations()[levels.rows()[place?] as usize];

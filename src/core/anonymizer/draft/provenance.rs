@@ -11,7 +11,9 @@ use crate::generalize::RowRef;
 use crate::model::lattice::Node;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
-use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, ScheduleName, SnapshotNote, Work, rounded};
+use crate::model::release::manifest::{
+    AttributeLevel, OffsetRange, Provenance, ScheduleName, SnapshotNote, Work, rounded,
+};
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
 
@@ -26,7 +28,7 @@ impl Draft {
             release_id: self.release_id(self.id),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
-            offsets: ranges(window),
+            offsets: if self.changes.is_some() { Vec::new() } else { ranges(window) },
             recoding: chosen.map_or_else(Vec::new, |chosen| self.attribute_levels(chosen)),
             schedule: chosen.and_then(|chosen| self.schedule_name(&chosen.recoding)),
             snapshot: self.snapshot_note(),

@@ -93,8 +93,10 @@ impl Following {
     fn leaving(&self, snapshots: &Snapshots, max_hold: u64, rules: &Rules) -> Vec<u32> {
         let is_overdue =
             |at: &Position, since: u64| snapshots.slides - since >= max_hold || snapshots.retracted.contains(at);
-        let due = snapshots.left.iter().filter_map(|(at, since)| Some((self.accepted.place(*at)?, is_overdue(at, *since))));
-        let mut due: Vec<(u32, u32, bool)> = due.map(|(row, overdue)| (self.accepted.cell(row), row, overdue)).collect();
+        let due =
+            snapshots.left.iter().filter_map(|(at, since)| Some((self.accepted.place(*at)?, is_overdue(at, *since))));
+        let mut due: Vec<(u32, u32, bool)> =
+            due.map(|(row, overdue)| (self.accepted.cell(row), row, overdue)).collect();
         due.sort_unstable();
         let rows = self.accepted.rows();
         let of_cell = |due: &[(u32, u32, bool)]| -> Vec<u32> {
@@ -148,10 +150,17 @@ impl Anonymizer {
         let Some(chosen) = draft.chosen.clone() else { return };
         let rules = self.rules.bind(&draft.window.dictionaries.values());
         self.snapshots.following = Following::new(last, &rules, waiting, release.lineage().plan.id, chosen);
+        if self.snapshots.following.is_some() {
+            self.snapshots.last = None;
+        }
     }
 
     /// Makes the release of what changes; gives the window back where a whole snapshot has to be sent.
-    pub(super) fn release_changes(&mut self, window: ClosedWindow, slide: &Slide) -> Result<Closing, Box<ClosedWindow>> {
+    pub(super) fn release_changes(
+        &mut self,
+        window: ClosedWindow,
+        slide: &Slide,
+    ) -> Result<Closing, Box<ClosedWindow>> {
         let Some(mut following) = self.snapshots.following.take() else { return Err(Box::new(window)) };
         let passed = self.change(&mut following, window, slide);
         match &passed {
@@ -168,6 +177,9 @@ impl Anonymizer {
         slide: &Slide,
     ) -> Result<Closing, Box<ClosedWindow>> {
         following.take_in(&window, slide);
+        let chosen = &mut following.chosen;
+        chosen.recoding = chosen.recoding.extended(&window.dictionaries.quasi, self.policy.lattice().top());
+        self.last = Some(chosen.recoding.clone());
         let again = following.sent >= WHOLE_AGAIN * following.accepted.len() as u64;
         if again || window.reason == CloseReason::Drained || !self.stays(following, &window, slide) {
             return Err(Box::new(window));
@@ -222,9 +234,10 @@ impl Anonymizer {
         let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
         let chosen = self.plannable(chosen, &[&window.rows], &evaluator);
         self.make_insight(&evaluator, &chosen);
-        let last = self.last.as_ref().map(|last| last.extended(&window.dictionaries.quasi, lattice.top()));
-        let stays = chosen.evaluation.satisfies && Some(&chosen.recoding) == last.as_ref();
-        following.chosen = chosen;
+        let stays = chosen.evaluation.satisfies && chosen.recoding == following.chosen.recoding;
+        if stays {
+            following.chosen = chosen;
+        }
         stays
     }
 
@@ -255,19 +268,17 @@ impl Anonymizer {
     fn coming(&self, following: &Following, window: &ClosedWindow, rules: &Rules) -> Changing {
         let (waiting, dictionaries) = (&following.waiting, &window.dictionaries);
         let nobody = waiting.filtered(|_| false);
-        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &self.last {
-            Some(Recoding::Local(schedule)) => {
+        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &following.chosen.recoding {
+            Recoding::Local(schedule) => {
                 let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
                 let table = Table::new(waiting, &nobody, &self.rules.counting());
                 let regions = apply(&terms, &table, schedule, 0, 0);
                 ((0..waiting.len()).map(|i| regions.fresh(i)).collect(), Some(regions))
             }
-            Some(recoding) => {
-                let recoding = recoding.extended(&dictionaries.quasi, self.policy.lattice().top());
-                let grouping = Grouping::of(&recoding, waiting, &nobody, dictionaries);
+            recoding => {
+                let grouping = Grouping::of(recoding, waiting, &nobody, dictionaries);
                 (grouping.numbers.fresh.iter().copied().map(Some).collect(), None)
             }
-            None => (Vec::new(), None),
         };
         let mut rows: Vec<(u32, u32)> = (0..).zip(classes).filter_map(|(i, class)| Some((class?, i))).collect();
         rows.sort_unstable();
@@ -289,7 +300,7 @@ impl Anonymizer {
         let mut rows = waiting.filtered(|_| false);
         changing.came.iter().for_each(|&i| rows.push_from(waiting, i as usize));
         changing.left.iter().for_each(|&row| rows.push_from(accepted.rows(), row as usize));
-        let recoding = following.chosen.recoding.extended(&window.dictionaries.quasi, self.policy.lattice().top());
+        let recoding = following.chosen.recoding.clone();
         let grouping = match &recoding {
             Recoding::Local(_) => {
                 let left = (changing.came.len()..rows.len()).map(|i| self.snapshots.labels.get(&rows.position(i)));
@@ -365,7 +376,6 @@ impl Anonymizer {
         following.sent += release.len() as u64;
         if !release.is_empty() {
             following.base = release.lineage().plan.id;
-            self.last = Some(draft.recoding.clone());
         }
     }
 }
