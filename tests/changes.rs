@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod program;
 #[path = "common/slides.rs"]
 mod slides;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{Rule, Table};
+use program::{Desk, jsonl, people};
 use slides::{NOW, Reader, Stream, by_records, choice, policy, released, texts, town};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Encoded, Encoder};
@@ -166,4 +168,53 @@ fn repeated(table: &Table, policy: &Arc<Policy>, plan: &ReleasePlan) -> Release 
     let (plan, held) = (plan.clone(), window.rows.filtered(|_| false));
     window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
     *released(anonymizer(policy, &Levels::Sticky).release(window).expect("narrow enough"))
+}
+
+/// The snapshots that a reader of an output has, release by release: each row with how often it is there.
+fn snapshots(desk: &Desk, name: &str) -> Vec<BTreeMap<(String, String), usize>> {
+    let rows: Vec<serde_json::Value> = match name.ends_with(".csv") {
+        true => ::csv::Reader::from_reader(desk.read(name).as_bytes())
+            .deserialize::<BTreeMap<String, String>>()
+            .map(|row| serde_json::to_value(row.unwrap()).unwrap())
+            .collect(),
+        false => desk.read(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+    };
+    let text = |row: &serde_json::Value, field: &str| row[field].as_str().map(str::to_owned);
+    let (mut rows, mut snapshot) = (rows.iter(), BTreeMap::new());
+    let mut snapshots = Vec::new();
+    for manifest in desk.read(&format!("{name}.manifest")).lines() {
+        let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
+        let sent: Vec<_> = rows.by_ref().take(manifest["rows"].as_u64().unwrap() as usize).collect();
+        if manifest["snapshot"]["kind"] != "changes" {
+            snapshot.clear();
+        }
+        for row in sent {
+            let count = snapshot.entry((text(row, "age").unwrap(), text(row, "job").unwrap())).or_insert(0usize);
+            *count = if text(row, "change").as_deref() == Some("-") { *count - 1 } else { *count + 1 };
+        }
+        snapshot.retain(|_, count| *count > 0);
+        snapshots.push(snapshot.clone());
+    }
+    assert!(rows.next().is_none());
+    snapshots
+}
+
+#[test]
+fn a_file_of_changes_gives_the_snapshots_and_passes_verify() {
+    let desk = Desk::new();
+    desk.write("in.jsonl", jsonl(&people(2000)));
+    for (name, publish) in [("whole.csv", "snapshots"), ("changes.csv", "changes"), ("changes.jsonl", "changes")] {
+        let window = format!("window: {{ levels: fixed, sliding: {{ size: 500, slide: 50, publish: {publish} }} }}\n");
+        let sink = format!("sink: {{ file: {{ path: {name}, manifest: {name}.manifest }} }}\n");
+        let source = "source: { file: { path: in.jsonl } }\n";
+        desk.write(&format!("{name}.yaml"), program::policy(&format!("{window}{source}{sink}")));
+        desk.run(&["run", "-c", &format!("{name}.yaml")]).expect(0);
+        desk.run(&["verify", "-c", &format!("{name}.yaml"), name]).expect(0);
+    }
+    let whole = snapshots(&desk, "whole.csv");
+    assert!(whole.len() > 30);
+    assert_eq!(snapshots(&desk, "changes.csv"), whole);
+    assert_eq!(snapshots(&desk, "changes.jsonl"), whole);
+    let rows = |name: &str| desk.read(name).lines().count();
+    assert!(rows("changes.csv") < rows("whole.csv") / 2, "{} and {}", rows("changes.csv"), rows("whole.csv"));
 }

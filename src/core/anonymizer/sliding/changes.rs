@@ -45,7 +45,7 @@ const LOOK_AGAIN: u64 = 10;
 const FEW: usize = 64;
 
 /// What is known of the snapshot that the next slide changes.
-pub(super) struct Following {
+pub(super) struct Changelog {
     accepted: Accepted,
     /// The rows of the window that no snapshot has shown, in the order in which they came.
     waiting: Rows,
@@ -66,7 +66,7 @@ struct Changing {
     labels: Vec<Arc<[GeneralizedValue]>>,
 }
 
-impl Following {
+impl Changelog {
     /// Starts from a whole snapshot that was published.
     pub(super) fn new(snapshot: &Snapshot, rules: &Rules, waiting: Rows, base: u64, chosen: Chosen) -> Option<Self> {
         let accepted = snapshot.accepted(rules)?;
@@ -149,8 +149,8 @@ impl Anonymizer {
         });
         let Some(chosen) = draft.chosen.clone() else { return };
         let rules = self.rules.bind(&draft.window.dictionaries.values());
-        self.snapshots.following = Following::new(last, &rules, waiting, release.lineage().plan.id, chosen);
-        if self.snapshots.following.is_some() {
+        self.snapshots.changelog = Changelog::new(last, &rules, waiting, release.lineage().plan.id, chosen);
+        if self.snapshots.changelog.is_some() {
             self.snapshots.last = None;
         }
     }
@@ -161,44 +161,44 @@ impl Anonymizer {
         window: ClosedWindow,
         slide: &Slide,
     ) -> Result<Closing, Box<ClosedWindow>> {
-        let Some(mut following) = self.snapshots.following.take() else { return Err(Box::new(window)) };
-        let passed = self.change(&mut following, window, slide);
+        let Some(mut changelog) = self.snapshots.changelog.take() else { return Err(Box::new(window)) };
+        let passed = self.change(&mut changelog, window, slide);
         match &passed {
-            Ok(_) => self.snapshots.following = Some(following),
-            Err(_) => self.snapshots.last = Some(following.snapshot()),
+            Ok(_) => self.snapshots.changelog = Some(changelog),
+            Err(_) => self.snapshots.last = Some(changelog.snapshot()),
         }
         passed
     }
 
     fn change(
         &mut self,
-        following: &mut Following,
+        changelog: &mut Changelog,
         mut window: ClosedWindow,
         slide: &Slide,
     ) -> Result<Closing, Box<ClosedWindow>> {
-        following.take_in(&window, slide);
-        let chosen = &mut following.chosen;
+        changelog.take_in(&window, slide);
+        let chosen = &mut changelog.chosen;
         chosen.recoding = chosen.recoding.extended(&window.dictionaries.quasi, self.policy.lattice().top());
         self.last = Some(chosen.recoding.clone());
-        let again = following.sent >= WHOLE_AGAIN * following.accepted.len() as u64;
-        if again || window.reason == CloseReason::Drained || !self.stays(following, &window, slide) {
+        let again = changelog.sent >= WHOLE_AGAIN * changelog.accepted.len() as u64;
+        if again || window.reason == CloseReason::Drained || !self.stays(changelog, &window, slide) {
             return Err(Box::new(window));
         }
-        self.note_due(following, &mut window, slide);
+        self.note_due(changelog, &mut window, slide);
         let rules = self.rules.bind(&window.dictionaries.values());
         let changing = Changing {
-            left: following.leaving(&self.snapshots, slide.max_hold, &rules),
-            ..self.coming(following, &window, &rules)
+            left: changelog.leaving(&self.snapshots, slide.max_hold, &rules),
+            ..self.coming(changelog, &window, &rules)
         };
-        let mut draft = self.changing_draft(following, window, &changing);
+        let mut draft = self.changing_draft(changelog, window, &changing);
         if draft.rows.is_empty() {
             draft.clear();
         }
-        let given_up = |n: usize| self.changing_account(following, &draft, slide, n).lineage;
-        let Some(given_up) = self.uncommitted.excess(following.waiting.len(), given_up) else {
+        let given_up = |n: usize| self.changing_account(changelog, &draft, slide, n).lineage;
+        let Some(given_up) = self.uncommitted.excess(changelog.waiting.len(), given_up) else {
             return Err(Box::new(draft.window));
         };
-        let mut batch = self.changing_account(following, &draft, slide, given_up).of(draft.generalize());
+        let mut batch = self.changing_account(changelog, &draft, slide, given_up).of(draft.generalize());
         if self.uncommitted.is_bounded() && matches!(draft.recoding, Recoding::Local(_)) {
             batch.lineage.plan.row_levels = draft.shown_levels(&draft.outcomes);
         }
@@ -206,27 +206,27 @@ impl Anonymizer {
         let passed = match draft.rows.is_empty() {
             true => gate::verify(batch, &self.rules),
             false => {
-                let oldest = following.oldest(&self.snapshots.in_window);
-                gate::verify_changes(batch, &self.rules, &mut following.accepted, &oldest)
+                let oldest = changelog.oldest(&self.snapshots.in_window);
+                gate::verify_changes(batch, &self.rules, &mut changelog.accepted, &oldest)
             }
         };
         let Ok(release) = passed else { return Err(Box::new(draft.window)) };
-        self.changed(following, &draft, &changing, &release);
+        self.changed(changelog, &draft, &changing, &release);
         Ok(Closing::Release(Box::new(release)))
     }
 
     /// True if the recoding stays: it is not time to search again, or the search finds it again.
-    fn stays(&mut self, following: &mut Following, window: &ClosedWindow, slide: &Slide) -> bool {
+    fn stays(&mut self, changelog: &mut Changelog, window: &ClosedWindow, slide: &Slide) -> bool {
         let policy = Arc::clone(&self.policy);
         let (unplaced, records) = (slide.unplaced, window.rows.len() as u64);
         if policy.suppression.beside(unplaced, records).is_none() || window.rows.is_empty() {
             return false;
         }
-        let due = following.unsearched * LOOK_AGAIN >= records || self.look.is_some();
+        let due = changelog.unsearched * LOOK_AGAIN >= records || self.look.is_some();
         if policy.recoding == RecodingKind::Local || !due {
             return true;
         }
-        following.unsearched = 0;
+        changelog.unsearched = 0;
         let rules = self.rules.bind(&window.dictionaries.values());
         let evaluator = Evaluator::beside(unplaced, &policy, &rules, Arc::clone(&window.sets));
         let evaluator = evaluator.warm(Arc::clone(&self.trail));
@@ -234,15 +234,15 @@ impl Anonymizer {
         let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
         let chosen = self.plannable(chosen, &[&window.rows], &evaluator);
         self.make_insight(&evaluator, &chosen);
-        let stays = chosen.evaluation.satisfies && chosen.recoding == following.chosen.recoding;
+        let stays = chosen.evaluation.satisfies && chosen.recoding == changelog.chosen.recoding;
         if stays {
-            following.chosen = chosen;
+            changelog.chosen = chosen;
         }
         stays
     }
 
     /// Notes since when rows of the snapshot are no longer in the window, and which of them are retracted.
-    fn note_due(&mut self, following: &Following, window: &mut ClosedWindow, slide: &Slide) {
+    fn note_due(&mut self, changelog: &Changelog, window: &mut ClosedWindow, slide: &Slide) {
         let Snapshots { left, retracted, slides, in_window, .. } = &mut self.snapshots;
         let rows = &window.rows;
         let came = Spans::covering((rows.len() - slide.came..rows.len()).map(|i| rows.position(i)));
@@ -250,25 +250,25 @@ impl Anonymizer {
         *in_window = in_window.union(&came).without(&gone);
         if !window.tombstones.is_empty() {
             for position in left.keys() {
-                let Some(row) = following.accepted.place(*position) else { continue };
-                let is_retracted = window.tombstones.retracts(following.accepted.rows(), row as usize);
+                let Some(row) = changelog.accepted.place(*position) else { continue };
+                let is_retracted = window.tombstones.retracts(changelog.accepted.rows(), row as usize);
                 window.retracted += u64::from(is_retracted && retracted.insert(*position));
             }
             let just_left = slide.left.iter().copied();
             retracted.extend(just_left.filter(|position| {
-                let row = following.accepted.place(*position);
-                row.is_some_and(|row| window.tombstones.retracts(following.accepted.rows(), row as usize))
+                let row = changelog.accepted.place(*position);
+                row.is_some_and(|row| window.tombstones.retracts(changelog.accepted.rows(), row as usize))
             }));
         }
-        let shown = slide.left.iter().filter(|position| following.accepted.place(**position).is_some());
+        let shown = slide.left.iter().filter(|position| changelog.accepted.place(**position).is_some());
         shown.for_each(|position| _ = left.entry(*position).or_insert(*slides));
     }
 
     /// The waiting rows that satisfy the policy class by class.
-    fn coming(&self, following: &Following, window: &ClosedWindow, rules: &Rules) -> Changing {
-        let (waiting, dictionaries) = (&following.waiting, &window.dictionaries);
+    fn coming(&self, changelog: &Changelog, window: &ClosedWindow, rules: &Rules) -> Changing {
+        let (waiting, dictionaries) = (&changelog.waiting, &window.dictionaries);
         let nobody = waiting.filtered(|_| false);
-        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &following.chosen.recoding {
+        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &changelog.chosen.recoding {
             Recoding::Local(schedule) => {
                 let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
                 let table = Table::new(waiting, &nobody, &self.rules.counting());
@@ -295,12 +295,12 @@ impl Anonymizer {
     }
 
     /// A draft of the rows that come and of those that leave.
-    fn changing_draft(&self, following: &Following, window: ClosedWindow, changing: &Changing) -> Draft {
-        let (waiting, accepted) = (&following.waiting, &following.accepted);
+    fn changing_draft(&self, changelog: &Changelog, window: ClosedWindow, changing: &Changing) -> Draft {
+        let (waiting, accepted) = (&changelog.waiting, &changelog.accepted);
         let mut rows = waiting.filtered(|_| false);
         changing.came.iter().for_each(|&i| rows.push_from(waiting, i as usize));
         changing.left.iter().for_each(|&row| rows.push_from(accepted.rows(), row as usize));
-        let recoding = following.chosen.recoding.clone();
+        let recoding = changelog.chosen.recoding.clone();
         let grouping = match &recoding {
             Recoding::Local(_) => {
                 let left = (changing.came.len()..rows.len()).map(|i| self.snapshots.labels.get(&rows.position(i)));
@@ -314,30 +314,30 @@ impl Anonymizer {
         let sets = Arc::clone(&window.sets);
         let left = (changing.came.len()..rows.len()).map(|i| rows.position(i));
         let changes = PlannedChanges {
-            base: Some(following.base),
+            base: Some(changelog.base),
             left: Spans::covering(left),
             rows: (accepted.len() + changing.came.len() - changing.left.len()) as u64,
         };
         let published = (0..rows.len() as u32).map(RowRef::Fresh).collect();
         let mut draft = Draft::new(self, window, Arc::new(rows), sets);
         draft.introduces_schedule = false;
-        draft.recode_grouped(Chosen { recoding, checks: 0, predicted: 0, ..following.chosen.clone() }, grouping);
+        draft.recode_grouped(Chosen { recoding, checks: 0, predicted: 0, ..changelog.chosen.clone() }, grouping);
         draft.outcomes = Outcomes { published, ..Outcomes::default() };
         draft.changes = Some(changes);
         draft
     }
 
     /// The account of a release of changes if the oldest `given_up` waiting rows are given up.
-    fn changing_account(&self, following: &Following, draft: &Draft, slide: &Slide, given_up: usize) -> Account {
+    fn changing_account(&self, changelog: &Changelog, draft: &Draft, slide: &Slide, given_up: usize) -> Account {
         let Snapshots { published, given_up: given_up_before, .. } = &self.snapshots;
         let (window, nothing) = (&draft.window, Spans::default());
         let left = draft.changes.as_ref().map_or(&nothing, |changes| &changes.left);
         let shown = Spans::covering(draft.rows.positions().iter().copied());
         let first = shown.without(left);
-        let waiting = following.waiting.positions().iter().copied().filter(|position| !first.contains(*position));
+        let waiting = changelog.waiting.positions().iter().copied().filter(|position| !first.contains(*position));
         let unseen = slide.left.iter().copied();
         let unseen = unseen.filter(|position| !published.contains(*position) && !given_up_before.contains(*position));
-        let waits = following.waiting.len() as u64 - first.count();
+        let waits = changelog.waiting.len() as u64 - first.count();
         let gone: Vec<Position> = unseen.chain(waiting.take(given_up)).collect();
         let given_up = waits.min(given_up as u64);
         let rejected = window.rejected.iter().map(|(position, _)| *position);
@@ -355,7 +355,7 @@ impl Anonymizer {
     }
 
     /// Updates the state for the next slide.
-    fn changed(&mut self, following: &mut Following, draft: &Draft, changing: &Changing, release: &Release) {
+    fn changed(&mut self, changelog: &mut Changelog, draft: &Draft, changing: &Changing, release: &Release) {
         let in_window = self.snapshots.in_window.clone();
         self.remember(draft.window.reason, &in_window, release);
         let Snapshots { shown, left, retracted, labels, given_up, .. } = &mut self.snapshots;
@@ -369,13 +369,13 @@ impl Anonymizer {
             labels.extend(came.map(|(i, labels)| (draft.rows.position(i), Arc::clone(labels))));
         }
         if !changing.came.is_empty() || !given_up.is_empty() {
-            let waiting = &following.waiting;
+            let waiting = &changelog.waiting;
             let stays = |i: usize| !shown.contains(waiting.position(i)) && !given_up.contains(waiting.position(i));
-            following.waiting = waiting.filtered(stays);
+            changelog.waiting = waiting.filtered(stays);
         }
-        following.sent += release.len() as u64;
+        changelog.sent += release.len() as u64;
         if !release.is_empty() {
-            following.base = release.lineage().plan.id;
+            changelog.base = release.lineage().plan.id;
         }
     }
 }

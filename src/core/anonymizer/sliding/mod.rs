@@ -67,7 +67,7 @@ pub(super) struct Snapshots {
     /// The rows of the window.
     in_window: Spans,
     /// Where only changes are published, the snapshot that they change; then `last` is none.
-    following: Option<changes::Following>,
+    changelog: Option<changes::Changelog>,
 }
 
 impl Snapshots {
