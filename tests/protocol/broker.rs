@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use veilstream::kafka::client::{OnGap, Start};
 use veilstream::kafka::progress::commit::Commit;
 use veilstream::kafka::progress::found::{FoundPartition, OnBroker};
-use veilstream::model::event::{Partition, Position};
+use veilstream::model::event::{Offset, Partition, Position};
 
 use super::group::{Group, Member};
 
@@ -23,7 +23,7 @@ pub(crate) type Commits = Vec<(Partition, Commit)>;
 
 /// The bit of a record.
 pub(crate) fn bit(position: Position) -> Records {
-    1 << (position.partition.0 * MOST + position.offset.0 as u32)
+    1 << (position.partition.0 as u32 * MOST + position.offset.0 as u32)
 }
 
 /// A request that changes something for good.
@@ -167,7 +167,7 @@ impl Broker {
         for (partition, Commit { offset, state }) in &self.commits {
             let is_finished = |at: &i64| at < offset || (*at < state.finished_to && !state.pending.contains(*at));
             let done = (0..self.records).filter(is_finished);
-            finished |= done.map(|at| bit(Position::new(partition.0, at))).fold(0, |all, one| all | one);
+            finished |= done.map(|at| bit(Position { partition: *partition, offset: Offset(at) })).fold(0, |all, one| all | one);
         }
         finished
     }

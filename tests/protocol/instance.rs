@@ -8,7 +8,7 @@ use veilstream::kafka::assignment::Membership;
 use veilstream::kafka::progress::found::FoundPartition;
 use veilstream::kafka::progress::partition::{CarriedOver, Delivered};
 use veilstream::kafka::progress::take_over::{self, Foreign, TakeOver};
-use veilstream::model::event::{Partition, Position};
+use veilstream::model::event::{Offset, Partition, Position};
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::model::release::spans::Spans;
 
@@ -91,7 +91,7 @@ impl Release {
     /// The same release from its plan, made or found.
     pub(crate) fn of(plan: ReleasePlan, epoch: u64, planned: bool) -> Self {
         let all = plan.fresh.union(&plan.held);
-        let first = all.iter().find_map(|(p, runs)| Some(Position::new(p.0, runs.first()?)));
+        let first = all.iter().find_map(|(p, runs)| Some(Position { partition: p, offset: Offset(runs.first()?) }));
         let leaves_out = plan.levels.first() == Some(&LEAVES_ONE_OUT) && all.count() > 1;
         let left_out = Spans::covering(first.filter(|_| leaves_out));
         let at = At::first(planned);
@@ -101,7 +101,7 @@ impl Release {
     /// The records that a reader sees.
     pub(crate) fn records(&self) -> Records {
         let positions = |(p, runs): (Partition, &veilstream::model::release::runs::Runs)| {
-            runs.offsets().map(|offset| bit(Position::new(p.0, offset))).fold(0, |all, one| all | one)
+            runs.offsets().map(|offset| bit(Position { partition: p, offset: Offset(offset) })).fold(0, |all, one| all | one)
         };
         self.finished.iter().map(positions).fold(0, |all, one| all | one)
     }
@@ -198,7 +198,7 @@ impl Instance {
             let mut missing = *wanted;
             while missing > 0 {
                 let offset = progress.read_to(*partition).filter(|offset| *offset < records)?;
-                let position = Position::new(partition.0, offset);
+                let position = Position { partition: *partition, offset: Offset(offset) };
                 match progress.deliver(position) {
                     Delivered::Done => continue,
                     Delivered::Fresh => fresh.push(position),

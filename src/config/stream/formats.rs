@@ -205,7 +205,8 @@ pub(super) fn sink_format(
     // Derived for the formats with a registry too, because names that they do not take show up here.
     let placements = source.map_or(&[][..], |source| &source.placements);
     let schema = around.schema?;
-    let schema = placements.first().map_or(schema.clone(), |first| schema.placed(first)).also_at(placements);
+    let schema =
+        placements.first().map_or(schema.clone(), |first| schema.placed(first)).also_at(placements).with_added();
     let derived = PublishedSchema::derive(language, &schema, &writers);
     let built = derived.and_then(|derived| match (format, &derived) {
         (RawMessageFormat::Avro, _) => parse_schema(derived.text()).map(MessageFormat::Avro),

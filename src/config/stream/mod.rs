@@ -32,7 +32,9 @@ pub(super) use self::placement::{check_explode, parts as placement_parts};
 pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
-pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};
+pub(super) use self::window::{
+    check_changes, check_sliding, event_time_field, levels, max_records, publishes_changes, shown_max_records, windows,
+};
 
 /// As in the project's examples and dashboards.
 const DEFAULT_PORT: u16 = 9464;

@@ -152,7 +152,8 @@ pub fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
         held: spans(|part| &part.held),
         refused: spans(|part| &part.refused),
         shown: None,
-        classes: None,
+        row_levels: None,
+        changes: None,
         journal: part.journal,
     })
 }
