@@ -159,7 +159,8 @@ fn windows_that_hold_too_much_close_early_and_lose_nothing() {
         assert!(rows.len() == 4000 && rows.is_sorted_by(|a, b| a < b), "every record is in one window");
     }
     assert_eq!(held_within(10 << 20, tumbling(), Scope::Instance).0, 0);
-    let sliding = SlideRules { size: 100_000, slide: 50_000, time: None, max_hold: 1, warm_memory: 1 << 20 };
+    let sliding =
+        SlideRules { size: 100_000, slide: 50_000, time: None, max_hold: 1, changes: false, warm_memory: 1 << 20 };
     let (early, mut rows) = held_within(50_000, WindowRules::Sliding(sliding), Scope::Instance);
     rows.dedup();
     assert!(early > 2 && rows.len() == 4000, "every record was in a snapshot");
@@ -507,7 +508,7 @@ impl Books {
             for span in spans {
                 for offset in span.first.0..=span.last.0 {
                     here += 1;
-                    let position = Position::new(partition.0, offset);
+                    let position = Position { partition, offset: veilstream::model::event::Offset(offset) };
                     assert!(self.finished.insert(position), "{position} is finished twice");
                 }
             }

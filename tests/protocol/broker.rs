@@ -167,7 +167,9 @@ impl Broker {
         for (partition, Commit { offset, state }) in &self.commits {
             let is_finished = |at: &i64| at < offset || (*at < state.finished_to && !state.pending.contains(*at));
             let done = (0..self.records).filter(is_finished);
-            finished |= done.map(|at| bit(Position { partition: *partition, offset: Offset(at) })).fold(0, |all, one| all | one);
+            finished |= done
+                .map(|at| bit(Position { partition: *partition, offset: Offset(at) }))
+                .fold(0, |all, one| all | one);
         }
         finished
     }

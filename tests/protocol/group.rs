@@ -142,7 +142,10 @@ impl Group {
     fn target(&self, instance: usize) -> BTreeSet<Partition> {
         let members: Vec<usize> = (0..INSTANCES).filter(|at| self.members[*at].is_some()).collect();
         let owner = |partition: u32| members.get(partition as usize % members.len().max(1));
-        (0..self.partitions).filter(|partition| owner(*partition) == Some(&instance)).map(|number| Partition(number.into())).collect()
+        (0..self.partitions)
+            .filter(|partition| owner(*partition) == Some(&instance))
+            .map(|number| Partition(number.into()))
+            .collect()
     }
 
     /// The partitions that the member has to give back; KIP-848.

@@ -101,7 +101,9 @@ impl Release {
     /// The records that a reader sees.
     pub(crate) fn records(&self) -> Records {
         let positions = |(p, runs): (Partition, &veilstream::model::release::runs::Runs)| {
-            runs.offsets().map(|offset| bit(Position { partition: p, offset: Offset(offset) })).fold(0, |all, one| all | one)
+            runs.offsets()
+                .map(|offset| bit(Position { partition: p, offset: Offset(offset) }))
+                .fold(0, |all, one| all | one)
         };
         self.finished.iter().map(positions).fold(0, |all, one| all | one)
     }
