@@ -52,6 +52,8 @@
 //! - *sensitive field*: a field that the criteria protect; published as it is.
 //! - *kept field*: a field that passes through unchanged, unless it identifies people.
 //! - *hierarchy*: the values of one attribute on levels; level 0 is the value itself, the top is one value for everything.
+//! - *alternatives*: hierarchies of one attribute that do not nest in each other, such as weeks beside months; each is a *chain* of
+//!   levels, and a level has one number over all chains; [`Alternatives`](model::hierarchy::Alternatives).
 //! - *node*: one level per quasi-identifier; all nodes are the [`Lattice`](model::lattice::Lattice).
 //! - *cut*: one generalized value per leaf of a hierarchy, on levels that may differ.
 //! - *recoding*: how a release is generalized: by a node (`full-domain`), by one cut per quasi-identifier (`subtree`), or by a
@@ -71,6 +73,8 @@
 //! - *front*: the nodes that no other node beats in every objective. *Preferred point*: the one that is chosen from it.
 //! - *window*: the records that one release is made of. *Tumbling*: each record is in one window. *Sliding*: one window that
 //!   moves on; its releases are *snapshots*, and a slide is one move.
+//! - *changelog*: releases of a sliding window that say which rows come to its snapshot and which leave; *base*: the release whose
+//!   snapshot is changed. [`Accepted`](gate::Accepted): the rows of that snapshot, as the gate remembers them.
 //! - *draft*: a release before the gate. *Grouping*: the class of each of its rows. *Outcomes*: which of its rows are published,
 //!   held or suppressed.
 //! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.
@@ -80,6 +84,8 @@
 //! - *manifest*: the public description of a release. *Journal*: the operator's list of records that a release finished.
 //! - *plan*: the spans, recoding and seed of a release, committed before its first row is produced.
 //! - *replay*: making a planned release again after a crash, with the same bytes.
+//! - *progress topic*: in the output's cluster, the place of a topic of an input in another cluster: shared out by the group, without
+//!   messages.
 //! - *span*: consecutive offsets of one partition. *Runs*: a set of offsets of one partition, as spans. *Spans*: runs by
 //!   partition. *Fence*: stops the rows of a revoked partition.
 //! - *commit space*: the bytes of commit metadata that plans and waiting records must fit;

@@ -4,6 +4,8 @@
 //! their own. Data flows one way; only a stop and the pressure of full channels travel back. When a stage fails, its channel
 //! closes, the stages before it stop because their reader is gone, and the first error is the one that is reported.
 
+mod intake;
+mod memory;
 mod search_stage;
 mod summary;
 mod window_stage;
@@ -14,7 +16,7 @@ use std::thread::JoinHandle;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::codec::Decode;
+use crate::codec::RecordReader;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::audience::Audience;
@@ -28,6 +30,7 @@ use crate::window::{Scope, WindowRules};
 use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
+pub use memory::MemoryLimit;
 pub use summary::{PipelineError, Summary};
 
 /// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
@@ -52,6 +55,8 @@ pub struct Pipeline {
     pub name: String,
     /// Fixes shuffles and searches.
     pub seed: u64,
+    /// Bounds what is held.
+    pub memory: MemoryLimit,
     /// Counts and logs.
     pub telemetry: Arc<Telemetry>,
     /// The wall clock.
@@ -59,11 +64,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Runs until the source ends, a stop is asked for, or a stage fails.
+    /// Runs until the source ends, a stop is asked for, or a stage fails. `readers` read the events, by their placement.
     pub async fn run<S: Source + Send + 'static, K: Sink>(
         self,
         source: S,
-        decoder: Box<dyn Decode>,
+        readers: Vec<RecordReader>,
         sink: K,
         stop: Stop,
     ) -> Result<Summary, PipelineError> {
@@ -73,7 +78,7 @@ impl Pipeline {
         let this = Arc::new(self);
         let space = source.commit_space();
         let window = spawn("window", {
-            let stage = WindowStage::new(Arc::clone(&this), decoder, to_search, S::REREADS);
+            let stage = WindowStage::new(Arc::clone(&this), readers, to_search, S::REREADS);
             move |runtime| stage.run(&runtime, events)
         });
         let search = spawn("search", {
@@ -125,6 +130,8 @@ impl Pipeline {
                     self.telemetry.discarded(&release);
                 }
             }
+            drop(release);
+            self.memory.end();
         }
         sink.finish().await?;
         Ok(summary)

@@ -324,7 +324,7 @@ fn recodings_are_shown_side_by_side() {
         let mark = |name: &str| shown.lines().any(|line| line.trim_start().starts_with(&format!("{name} *")));
         assert!(mark(own) && shown.matches(" *").count() == 1, "{shown}");
         let levels = shown.lines().find(|line| line.starts_with("local: age "));
-        assert!(levels.is_some_and(|line| line.contains(" at best, ")) && shown.contains("  loss: age "), "{shown}");
+        assert!(levels.is_some_and(|line| line.contains("mostly ")) && shown.contains("  loss: age "), "{shown}");
         assert!(shown.contains("with a label, its cuts are chosen by `cm`"), "{shown}");
     }
 }
@@ -367,7 +367,7 @@ fn reports_tell_what_a_release_is_still_good_for() {
         "counts by two attributes",
         "classifier of the label",
         "With recoding: local.",
-        "at best, ",
+        "mostly ",
         "narrowed",
     ] {
         assert!(page.contains(wanted), "{wanted}");

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use veilstream::anonymizer::{Anonymizer, Closing};
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
-use veilstream::kafka::client::{OnGap, Start};
+use veilstream::kafka::client::{OnGap, Start, TopicRule};
 use veilstream::kafka::progress::Progress;
 use veilstream::kafka::progress::commit::{Commit, CommitState, MAX_BYTES};
 use veilstream::kafka::progress::found::FoundPartition;
@@ -77,7 +77,12 @@ struct Instance {
 
 impl Instance {
     fn start(table: &Table, policy: &Arc<Policy>, broker: &Broker, seed: u64) -> (Self, Option<ReleasePlan>) {
-        let session = Arc::new(Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default()));
+        let session = Arc::new(Session::new(
+            Topics::new([TopicRule { name: "t".into(), placement: 0 }]),
+            Start::Earliest,
+            OnGap::Stop,
+            Arc::default(),
+        ));
         let state = CommitState::parse(&broker.metadata, broker.offset).expect("ours");
         session.assigned(Ok(vec![FoundPartition { partition: P, committed: broker.offset, state: state.clone() }]));
         let (epoch, found) = session.take_up().expect("assigned").expect("without a fault");

@@ -369,14 +369,16 @@ fn protobuf() {
     let WriterSchema::Protobuf(message) = writer(SchemaLanguage::Protobuf, MESSAGE) else { panic!("a message") };
     let plan = MessagePlan::new(&schema(), &message);
     let words = ["\0", "\x08", "\x12", "\x0a\0", "\x31", "\x3b", "\x3c", "\x42\x02\x0a\0", "\x7f", "nurse", "\u{80}"];
-    fuzz("protobuf", &words, |bytes| match plan.decode(bytes, MAX_RECORD_BYTES) {
-        Ok(record) => {
-            let longer = [bytes, &[0xc0, 0x0c, 0x01]].concat();
-            let same = plan.decode(&longer, MAX_RECORD_BYTES + 3).as_ref() == Ok(&record);
-            assert!(same, "a field that nobody knows makes a difference");
-            sound(&record)
+    fuzz("protobuf", &words, |bytes| {
+        let longer = [bytes, &[0xc0, 0x0c, 0x01]].concat();
+        match plan.decode(bytes, MAX_RECORD_BYTES) {
+            Ok(record) => {
+                let same = plan.decode(&longer, MAX_RECORD_BYTES + 3).as_ref() == Ok(&record);
+                assert!(same, "a field that nobody knows makes a difference");
+                sound(&record)
+            }
+            Err(reject) => outcome((reject.code.as_str(), reject.field)),
         }
-        Err(reject) => outcome((reject.code.as_str(), reject.field)),
     });
 }
 

@@ -148,6 +148,11 @@ fn tls_is_checked_as_configured() {
     let (certificate, key) = (&broker()["CLIENT_CERT"], &broker()["CLIENT_KEY"]);
     connects("MTLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}"));
     refused("MTLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca} }}"), "a client certificate");
+    for name in ["CLIENT_EXPIRED", "CLIENT_STRANGER"] {
+        let (certificate, key) = (&broker()[&format!("{name}_CERT")], &broker()[&format!("{name}_KEY")]);
+        let own = format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}");
+        refused("MTLS_BOOTSTRAP", &own, "`tls.certificate`");
+    }
     refused("TLS_BOOTSTRAP", "", "whether the port wants `tls`");
 }
 
@@ -199,7 +204,9 @@ fn a_stop_does_not_wait_for_the_cluster() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("the cluster cannot be reached; trying again")), "it waits");
+    let away = "the cluster at 127.0.0.1:1 cannot be reached; trying again: check `brokers`";
+    let first = said.find(|line| line.contains(" WARN ")).unwrap();
+    assert!(first.contains(away), "it waits, and says so in one sentence: {first}");
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     // What it says is read to its end, so that it is not held up by us.
     said.for_each(drop);
@@ -238,6 +245,36 @@ fn topics_and_times_are_checked() {
     // Refused before anything connects.
     let (code, said) = validate("127.0.0.1:1", "", ", transaction_timeout: 16m");
     assert!(code == 2 && said.contains("write 15m or less"), "{said}");
+}
+
+/// Nothing spans two clusters by accident, and what the group needs in the other one is told or made.
+#[test]
+fn an_output_in_another_cluster_is_asked_for() {
+    let input = &broker()["BOOTSTRAP"];
+    let dir = dir("kafka-config-other");
+    let owner = std::process::id().to_string();
+    infra("kafka", &["up", "--dir", dir.to_str().unwrap(), "--owner", &owner]);
+    let output = names(&dir)["BOOTSTRAP"].clone();
+    let topics = ["safe", "safe-manifests", "safe-journal", "safe-dead-letters", "short-people"];
+    create(&output, &topics.map(|name| (name, [].as_slice())));
+    let elsewhere = |more: &str| format!(", brokers: '{output}'{more}");
+    let progress = |name: &str| elsewhere(&format!(", progress: {name}"));
+
+    let (code, said) = validate(input, "", &elsewhere(""));
+    assert!(code == 2 && said.contains("source and sink are two clusters"), "{code} {said}");
+    let (code, said) = with_config(&["run", "-c"], input, "", &elsewhere(""));
+    assert!(code == 2 && said.contains("source and sink are two clusters"), "{code} {said}");
+
+    assert_eq!(validate(input, "", &progress("short")).0, 0, "as many partitions as the input");
+    let (code, said) = validate(input, "", &progress("none"));
+    assert!(code == 3 && said.contains("--create --topic none-people --partitions 3"), "{code} {said}");
+    let (code, said) = validate(input, "", &progress("none, create_topics: true"));
+    assert_eq!(code, 0, "what will be made is not missing: {said}");
+    let (code, said) = with_config(&["run", "-c"], input, "", &progress("none"));
+    assert!(code == 2 && said.contains("none-people has 0 partitions"), "{code} {said}");
+    // A group of the output's cluster is not asked for in the input's.
+    let (code, said) = validate("127.0.0.1:1", "", &progress("short"));
+    assert!(code == 3 && said.contains("the cluster at 127.0.0.1:1 cannot be used"), "{code} {said}");
 }
 
 /// The first output of a new pipeline: nobody has made its topics.
@@ -330,6 +367,58 @@ impl Drop for RealRegistry {
     }
 }
 
+/// A gate before a registry: TLS with a client certificate, and a bearer token. Ends with its input.
+struct Gate(std::process::Child, String);
+
+impl Gate {
+    fn before(registry: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/infra/gate.py");
+        let tls = |name: &str| dir("kafka-config").join("tls").join(name);
+        let mut gate = Command::new("python3");
+        gate.arg(script).arg(registry).args([tls("broker.pem"), tls("broker.key"), tls("ca.pem")]);
+        gate.arg(&broker()["SASL_PASSWORD"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut gate = gate.spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(gate.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self(gate, format!("https://127.0.0.1:{}", port.trim()))
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_registry_may_ask_for_a_certificate_and_a_token() {
+    let names = broker();
+    let (_real, url) = RealRegistry::up("kafka-config-gated");
+    let gate = Gate::before(&url);
+    let registry = |token: &str, ca: &str, own: &str| {
+        let own = if own.is_empty() {
+            String::new()
+        } else {
+            format!(", certificate: {}, key: {}", names[&format!("{own}_CERT")], names[&format!("{own}_KEY")])
+        };
+        let tls = format!("{{ ca: {}{own} }}", names[ca]);
+        let registry = format!("{{ url: '{}', token: '${{{token}}}', tls: {tls} }}", gate.1);
+        validate(&names["BOOTSTRAP"], &format!(", format: confluent-avro, registry: {registry}"), "")
+    };
+    let (code, said) = registry("RIGHT", "CA", "CLIENT");
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = registry("WRONG", "CA", "CLIENT");
+    assert!(
+        code == 3 && said.contains("it denies access: check user name and password, or the token"),
+        "{code} {said}"
+    );
+    for (ca, own) in [("CA", ""), ("CA", "CLIENT_EXPIRED"), ("CA", "CLIENT_STRANGER"), ("WRONG_CA", "CLIENT")] {
+        let (code, said) = registry("RIGHT", ca, own);
+        assert!(code == 3 && said.contains("the schema registry is unavailable"), "{ca} {own}: {code} {said}");
+    }
+}
+
 const PERSON: &str = r#"{"type":"record","name":"Person","fields":[{"name":"user_id","type":"string"},
     {"name":"age","type":"int"},{"name":"diagnosis","type":"int"}]}"#;
 const WIDER: &str = r#"{"type":"record","name":"Person","fields":[{"name":"note","type":["null","string"],"default":null},
@@ -404,7 +493,8 @@ fn the_registry_may_come_and_go() {
         transactional_id: String::new(),
         transaction_timeout: PATIENCE,
         format: MessageFormat::Confluent(SchemaLanguage::Avro),
-        registry: Some(RegistryConfig { url: url.clone(), credentials: None }),
+        registry: Some(RegistryConfig { url: url.clone(), credentials: None, token: None, tls: Default::default() }),
+        progress: None,
         input: None,
         create_topics: false,
         audiences: Vec::new(),

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use veilstream::codec::json::JsonDecoder;
+use veilstream::codec::RecordReader;
 use veilstream::config::{Config, Purpose};
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis, Position};
 use veilstream::model::release::manifest::Manifest;
-use veilstream::pipeline::{Pipeline, Summary};
+use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{Source, SourceError, SourceItem};
@@ -32,7 +32,7 @@ impl Source for Batches {
 fn event(partition: u32, offset: i64, age: u32, who: u32) -> Event {
     let json = format!(r#"{{"age":{age},"job":"j{}","id":"p{who}"}}"#, who % 5);
     let position = Position::new(partition, offset);
-    Event { position, timestamp: None, key: None, payload: Some(json.into_bytes().into()) }
+    Event { position, placement: 0, timestamp: None, key: None, payload: Some(json.into_bytes().into()) }
 }
 
 fn config(more: &str) -> Config {
@@ -57,12 +57,13 @@ async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<V
         audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
+        memory: MemoryLimit::default(),
         telemetry,
         clock: now,
     };
-    let decoder = Box::new(JsonDecoder::new(&policy.schema, 1 << 20));
+    let readers = vec![RecordReader::json(&policy.schema, 1 << 20)];
     let (_stopper, stop) = shutdown::channel();
-    pipeline.run(Batches(batches.into_iter()), decoder, sink, stop).await.expect("runs to its end")
+    pipeline.run(Batches(batches.into_iter()), readers, sink, stop).await.expect("runs to its end")
 }
 
 /// Keeps the manifests. Before the first release is published, waits until so many records were read into windows.
@@ -126,7 +127,7 @@ fn partitions() -> Vec<Vec<Event>> {
     (0..10).map(batch).collect()
 }
 
-fn partitions_of(manifest: &Manifest) -> BTreeSet<u32> {
+fn partitions_of(manifest: &Manifest) -> BTreeSet<u64> {
     manifest.provenance.offsets.iter().map(|spans| spans.partition).collect()
 }
 
@@ -144,7 +145,7 @@ async fn partitions_share_windows_or_are_kept_apart() {
         let (summary, apart) = manifests(&window("partition"), partitions(), 0).await;
         assert!(summary.adds_up(), "{summary:?}");
         assert!(apart.iter().all(|manifest| partitions_of(manifest).len() <= 1));
-        let mut published: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut published: BTreeMap<u64, u64> = BTreeMap::new();
         for manifest in apart.iter().filter(|m| m.k_achieved.is_some()) {
             *published.entry(*partitions_of(manifest).first().unwrap()).or_default() +=
                 manifest.provenance.records_published;

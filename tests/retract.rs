@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use veilstream::codec::json::JsonDecoder;
+use veilstream::codec::RecordReader;
 use veilstream::config::{Config, Purpose};
 use veilstream::gate::Release;
 use veilstream::generalize::Lineage;
 use veilstream::model::event::{Event, Key, Millis, Position};
-use veilstream::pipeline::{Pipeline, Summary};
+use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
 use veilstream::shutdown;
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{NewAssignment, Replay, Source, SourceError, SourceItem};
@@ -70,7 +70,7 @@ fn record(at: (u32, i64), key: Option<&str>, who: &str, age: u32, number: i64) -
 
 fn tombstone((partition, offset): (u32, i64), key: Option<&str>) -> Event {
     let key = key.map(|key| Key::from_slice(key.as_bytes()));
-    Event { position: Position::new(partition, offset), timestamp: None, key, payload: None }
+    Event { position: Position::new(partition, offset), placement: 0, timestamp: None, key, payload: None }
 }
 
 fn now() -> Millis {
@@ -94,14 +94,15 @@ async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
         audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
+        memory: MemoryLimit::default(),
         telemetry: Arc::clone(&telemetry),
         clock: now,
     };
-    let decoder = Box::new(JsonDecoder::new(&policy.schema, 1 << 20));
+    let readers = vec![RecordReader::json(&policy.schema, 1 << 20)];
     let (_stopper, stop) = shutdown::channel();
     let reader = Reader::default();
     let summary =
-        pipeline.run(Script(script.into_iter()), decoder, reader.clone(), stop).await.expect("runs to its end");
+        pipeline.run(Script(script.into_iter()), readers, reader.clone(), stop).await.expect("runs to its end");
     assert!(summary.adds_up(), "{summary:?}");
     let text = telemetry.metrics_text(now()).unwrap();
     let retracted = text.lines().find_map(|line| line.strip_prefix("veilstream_records_retracted_total "));

@@ -19,7 +19,9 @@ use veilstream::model::record::{Record, Value};
 use veilstream::privacy::Rules;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseReason, CloseRules, ClosedWindow, EventTime, Tumbling};
+use veilstream::window::{
+    CloseReason, CloseRules, ClosedWindow, EventTime, Lanes, Scope, SlideRules, Tumbling, WindowRules,
+};
 
 /// An assignment.
 const EPOCH: u64 = 7;
@@ -122,6 +124,46 @@ fn offsets(window: &ClosedWindow) -> Vec<i64> {
     let mut offsets: Vec<i64> = positions(window).iter().map(|position| position.offset.0).collect();
     offsets.sort_unstable();
     offsets
+}
+
+/// What closes before its rules say so because open windows may hold only so much, and the positions of all its rows.
+fn held_within(bytes: usize, rules: WindowRules, scope: Scope) -> (usize, Vec<Position>) {
+    let (mut stream, line) = plain(by_count(1));
+    let counting = Arc::new(Rules::new(&stream.table.policy(&[Rule::K(2)], 0.2, Loss::Glm)).counting());
+    let mut lanes = Lanes::new(rules, scope, counting).holding(bytes);
+    let (mut early, mut rows) = (0, Vec::new());
+    for record in 0..4000u32 {
+        let encoded = stream.encoder.encode(&stream.table.record(&line), None);
+        let position = Position::new(record % 3, i64::from(record / 3));
+        lanes.add(&stream.encoder, position, Millis(NOW), encoded).unwrap();
+        while let Some(window) = lanes.due(Millis(NOW), &stream.encoder).unwrap() {
+            assert_eq!(window.reason, CloseReason::Memory);
+            assert!(window.rows.bytes() < 2 * bytes, "{} bytes", window.rows.bytes());
+            early += 1;
+            rows.extend_from_slice(window.rows.positions());
+        }
+    }
+    while let Some(window) = lanes.drain(Millis(NOW), &stream.encoder).unwrap() {
+        rows.extend_from_slice(window.rows.positions());
+    }
+    rows.sort_unstable();
+    (early, rows)
+}
+
+#[test]
+fn windows_that_hold_too_much_close_early_and_lose_nothing() {
+    let tumbling = || WindowRules::Tumbling(by_count(1_000_000));
+    for scope in [Scope::Instance, Scope::Partition] {
+        let (early, rows) = held_within(50_000, tumbling(), scope);
+        assert!(early > 2, "{scope:?}: {early}");
+        assert!(rows.len() == 4000 && rows.is_sorted_by(|a, b| a < b), "every record is in one window");
+    }
+    assert_eq!(held_within(10 << 20, tumbling(), Scope::Instance).0, 0);
+    let sliding =
+        SlideRules { size: 100_000, slide: 50_000, time: None, max_hold: 1, changes: false, warm_memory: 1 << 20 };
+    let (early, mut rows) = held_within(50_000, WindowRules::Sliding(sliding), Scope::Instance);
+    rows.dedup();
+    assert!(early > 2 && rows.len() == 4000, "every record was in a snapshot");
 }
 
 #[test]
@@ -466,7 +508,7 @@ impl Books {
             for span in spans {
                 for offset in span.first.0..=span.last.0 {
                     here += 1;
-                    let position = Position::new(partition.0, offset);
+                    let position = Position { partition, offset: veilstream::model::event::Offset(offset) };
                     assert!(self.finished.insert(position), "{position} is finished twice");
                 }
             }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
-use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _, RecordReader};
 use veilstream::encode::Encoder;
 use veilstream::frequency::counter;
 use veilstream::model::batch::Rows;
 use veilstream::model::event::{Event, Millis};
-use veilstream::pipeline::Pipeline;
+use veilstream::pipeline::{MemoryLimit, Pipeline};
 use veilstream::shutdown;
 use veilstream::sink::file::{FilePaths, FileSink};
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
@@ -44,6 +44,7 @@ pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
         audiences: Vec::new(),
         name: "bench".into(),
         seed: 1,
+        memory: MemoryLimit::default(),
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
         clock,
     }
@@ -56,14 +57,14 @@ pub(crate) fn run(case: &Case, windows: usize) {
     let batches: Vec<Vec<Event>> = events.chunks(BATCH).map(<[Event]>::to_vec).collect();
     let close = CloseRules { max_records: WINDOW, max_age: Duration::from_secs(3600), event_time: None };
     let pipeline = pipeline(case, WindowRules::Tumbling(close));
-    let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
+    let readers = vec![RecordReader::json(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES)];
     let encoder = Box::new(JsonEncoder::new(&case.policy.schema));
     let sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder, Vec::new()).expect("a stream");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = shutdown::channel();
     let (started, busy) = (Instant::now(), ProcessTime::now());
     let source = Memory { batches: batches.into_iter() };
-    let summary = runtime.block_on(pipeline.run(source, decoder, sink, stop)).expect("a run");
+    let summary = runtime.block_on(pipeline.run(source, readers, sink, stop)).expect("a run");
     let (elapsed, busy) = (started.elapsed(), busy.elapsed());
     assert_eq!(summary.records_in, records as u64);
     assert_eq!(summary.releases, windows as u64);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use veilstream::codec::json::JsonDecoder;
-use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _, RecordReader};
 use veilstream::encode::Encoder;
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis};
@@ -67,7 +67,7 @@ struct Side {
 
 impl Side {
     fn new(case: &Case, slide: usize, warm_memory: usize) -> Self {
-        let rules = SlideRules { size: SLIDING, slide, time: None, max_hold: 1, warm_memory };
+        let rules = SlideRules { size: SLIDING, slide, time: None, max_hold: 1, warm_memory, changes: false };
         Self {
             decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
             encoder: Encoder::new(Arc::clone(&case.policy)),
@@ -140,7 +140,8 @@ pub(crate) fn endure(name: &str) {
         true => {
             let slide = SLIDING_SMALL / 100;
             let warm_memory = DEFAULT_WARM_MEMORY;
-            let rules = SlideRules { size: SLIDING_SMALL, slide, time: None, max_hold: 100, warm_memory };
+            let rules =
+                SlideRules { size: SLIDING_SMALL, slide, time: None, max_hold: 100, warm_memory, changes: false };
             (WindowRules::Sliding(rules), SLIDING_SMALL + WINDOWS * slide)
         }
         false => {
@@ -149,12 +150,12 @@ pub(crate) fn endure(name: &str) {
         }
     };
     let pipeline = pipeline(&case, rules);
-    let decoder = Box::new(JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES));
+    let readers = vec![RecordReader::json(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES)];
     let mut seen = Vec::new();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (_stopper, stop) = veilstream::shutdown::channel();
     let source = Endless { case, next: 0, end: records };
-    runtime.block_on(pipeline.run(source, decoder, Watching(&mut seen), stop)).expect("a run");
+    runtime.block_on(pipeline.run(source, readers, Watching(&mut seen), stop)).expect("a run");
     let most = |windows: &[usize]| *windows.iter().max().expect("windows") as f64 / 1e6;
     let (early, late) = (most(&seen[SETTLED..2 * SETTLED]), most(&seen[seen.len() - SETTLED..]));
     println!(

@@ -248,7 +248,7 @@ impl Case {
         let slice = |(number, text): &(usize, String)| {
             at += text.len();
             let payload = Some(all.slice(at - text.len()..at));
-            Event { position: Position::new(0, *number as i64), timestamp: None, key: None, payload }
+            Event { position: Position::new(0, *number as i64), placement: 0, timestamp: None, key: None, payload }
         };
         texts.iter().map(slice).collect()
     }

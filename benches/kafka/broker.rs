@@ -67,6 +67,7 @@ impl Broker {
             format: MessageFormat::Json,
             registry: None,
             input: None,
+            progress: None,
             create_topics: false,
             audiences: Vec::new(),
         }

@@ -8,7 +8,7 @@ use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use veilstream::kafka::client::{KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+use veilstream::kafka::client::{KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer, producer};
 
 use super::broker::{Broker, PARTITIONS, PATIENCE, Service, at, commit, send};
 
@@ -63,7 +63,9 @@ fn pass_through(broker: &Broker, records: usize, window: usize, name: &str) -> R
         rebalance: Default::default(),
         member: None,
         cluster: broker.cluster(),
-        topics: vec!["people".into()],
+        topics: vec![TopicRule { name: "people".into(), placement: 0 }],
+        placements: Vec::new(),
+        progress: None,
         group: format!("pass-{name}"),
         format: MessageFormat::Json,
         registry: None,

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use comfy_table::Table as Printed;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use veilstream::model::hierarchy::Hierarchy;
@@ -15,10 +14,10 @@ use veilstream::search::front::archive::{FrontQuality, Point, quality};
 use veilstream::search::front::frontier::exact;
 use veilstream::search::front::objectives::{Objective, Objectives};
 
-use crate::data::{Table, folder, mean, policy};
+use crate::data::{Effort, Sheet, Table, folder, mean, people, policy, texts, verdict};
 
 const SEEDS: u64 = 20;
-const QUASI: [&str; 8] =
+static QUASI: [&str; 8] =
     ["age", "workclass", "education", "marital-status", "race", "sex", "native-country", "salary-class"];
 const GLM: Objective = Objective::Loss(Loss::Glm);
 /// The smallest box that tells any two values apart which the paper's figures could: one person, one cell.
@@ -109,15 +108,9 @@ impl Boxes {
     }
 }
 
-/// Prints the tables; false if ours miss the paper's.
-pub fn run() -> Option<bool> {
-    println!("\nProperty-based generalizations (Dewri et al. 2010), Adult, mean of {SEEDS} seeds");
-    let Some(folder) = folder() else {
-        println!("skipped: no Adult data; set VEILSTREAM_DATA to the folder that holds adult/ and adult-pbg/");
-        return None;
-    };
-    let mut printed = Printed::new();
-    printed.set_header([
+/// The rows of Table 2 beside ours. In the short form the same rows of another table, which are compared with nothing.
+pub fn sheets(effort: &Effort) -> Vec<Sheet> {
+    let head = [
         "objectives",
         "front",
         "RR paper",
@@ -129,31 +122,61 @@ pub fn run() -> Option<bool> {
         "variances paper",
         "variances",
         "",
-    ]);
-    let mut reached = true;
-    let table = adult(&folder, &QUASI, &[("occupation", Role::Sensitive)]);
-    let evaluator = Evaluator::new(&table.policy, &table.rules, table.sets.clone());
-    assert_eq!((evaluator.records(), evaluator.allowed()), (30_162, 301));
-    assert_eq!(table.policy.lattice().size(), 17_920);
+    ];
+    let seeds = effort.seeds.min(SEEDS);
+    let title =
+        |table: &str| format!("Property-based generalizations (Dewri et al. 2010), {table}, mean of {seeds} seeds");
+    let mut sheet = Sheet::new(title(if effort.adult { "Adult" } else { "made-up people" }), &head);
+    let table: Box<dyn Fn(bool) -> Table> = match (effort.adult, folder()) {
+        (true, None) => {
+            return vec![sheet.note(
+                "not measured: no Adult data; set VEILSTREAM_DATA to the folder that holds adult/ and adult-pbg/",
+            )];
+        }
+        (true, Some(folder)) => Box::new(move |labelled| adult(&folder, labelled)),
+        (false, _) => Box::new(|labelled| made_up(effort.people, labelled)),
+    };
+    let own = table(false);
+    let evaluator = Evaluator::new(&own.policy, &own.rules, own.sets.clone());
+    if effort.adult {
+        assert_eq!((evaluator.records(), evaluator.allowed()), (30_162, 301));
+        assert_eq!(own.policy.lattice().size(), 17_920);
+    }
     let boxes = BOXES.map(|boxes| boxes.case());
     for (set, boxes) in [&boxes[..3], &boxes[3..], &[], &[]].into_iter().enumerate() {
         let cases: Vec<&Case> = SETS[set..=set].iter().chain(boxes).collect();
-        reached &= rows(&cases, &table, &evaluator, &mut printed);
+        rows(&cases, &own, &evaluator, effort, &mut sheet);
     }
     // The salary is the class label here, and no quasi-identifier.
-    let table = adult(&folder, &QUASI[..7], &[("occupation", Role::Sensitive), ("salary-class", Role::Label)]);
-    let evaluator = Evaluator::new(&table.policy, &table.rules, table.sets.clone());
-    assert_eq!(table.policy.lattice().size(), 8_960);
-    reached &= rows(&[&CLASSIFIED], &table, &evaluator, &mut printed);
-    println!("{printed}");
-    println!("front: nodes of the exact front. RR: share of its boxes that were found. nodes: mean number counted.");
-    println!(
-        "CE: sum over the nodes found of the distance to the exact front. variances: of CE and of RR over the seeds."
-    );
-    Some(reached)
+    let labelled = table(true);
+    let evaluator = Evaluator::new(&labelled.policy, &labelled.rules, labelled.sets.clone());
+    rows(&[&CLASSIFIED], &labelled, &evaluator, effort, &mut sheet);
+    vec![
+        sheet
+            .note("front: nodes of the exact front. RR: share of its boxes that were found. nodes: mean number counted.")
+            .note("CE: sum over the nodes found of the distance to the exact front. variances: of CE and of RR over the seeds."),
+    ]
 }
 
-fn adult(folder: &Path, quasi: &[&str], others: &[(&str, Role)]) -> Table {
+/// People that are no Adult data.
+fn made_up(records: usize, labelled: bool) -> Table {
+    let (mut quasi, rows) = people(&["age", "workclass", "race", "sex", "occupation"], records);
+    let occupation = quasi.pop().map_or("", |column| column.0);
+    if labelled {
+        quasi.pop();
+    }
+    let others: Vec<(&str, Role)> =
+        [(occupation, Role::Sensitive)].into_iter().chain(labelled.then_some(("sex", Role::Label))).collect();
+    let policy = policy(quasi, &others, 2, 0.01, Loss::Glm);
+    let facets: Vec<_> = Objective::L.facets(&policy).collect();
+    Table::new(policy, &facets, &["age", "workclass", "race", "sex", "occupation"], texts(&rows))
+}
+
+fn adult(folder: &Path, labelled: bool) -> Table {
+    let (quasi, others): (&[&str], &[(&str, Role)]) = match labelled {
+        true => (&QUASI[..7], &[("occupation", Role::Sensitive), ("salary-class", Role::Label)]),
+        false => (&QUASI, &[("occupation", Role::Sensitive)]),
+    };
     let read = |path: &str| std::fs::read(folder.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
     let hierarchy = |name: &str| {
         Hierarchy::parse_csv(&read(&format!("adult-pbg/{name}.csv"))).unwrap_or_else(|e| panic!("{name}: {e:?}"))
@@ -168,20 +191,20 @@ fn adult(folder: &Path, quasi: &[&str], others: &[(&str, Role)]) -> Table {
 }
 
 /// The rows of cases that differ in their boxes only.
-fn rows(cases: &[&Case], table: &Table, evaluator: &Evaluator<'_>, printed: &mut Printed) -> bool {
+fn rows(cases: &[&Case], table: &Table, evaluator: &Evaluator<'_>, effort: &Effort, sheet: &mut Sheet) {
     let objectives = Objectives::new(cases[0].objectives, evaluator);
     let truth = exact(&objectives, &table.policy.lattice(), evaluator, &Budget::unlimited()).expect("no limit");
-    cases.iter().fold(true, |reached, case| row(case, table, evaluator, &objectives, &truth, printed) & reached)
+    cases.iter().for_each(|case| row(case, table, (evaluator, &objectives), &truth, effort, sheet));
 }
 
 fn row(
     case: &Case,
     table: &Table,
-    evaluator: &Evaluator<'_>,
-    objectives: &Objectives,
+    (evaluator, objectives): (&Evaluator<'_>, &Objectives),
     truth: &[Point<Measured>],
-    printed: &mut Printed,
-) -> bool {
+    effort: &Effort,
+    sheet: &mut Sheet,
+) {
     let lattice = table.policy.lattice();
     let records = evaluator.records() as f64;
     // From the paper's units to those of our values: sums over records become means.
@@ -195,7 +218,7 @@ fn row(
         epsilon: case.objectives.iter().zip(case.sides).map(side).collect(),
         ..PbgEa::default()
     };
-    let runs: Vec<(FrontQuality, f64)> = (0..SEEDS)
+    let runs: Vec<(FrontQuality, f64)> = (0..effort.seeds.min(SEEDS))
         .map(|seed| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let evolved = ea.evolve(&lattice, evaluator, objectives, &Budget::unlimited(), &mut rng);
@@ -212,8 +235,9 @@ fn row(
     let reached = case.ratio.is_none_or(|paper| ratio >= paper - 0.005)
         && case.nodes.is_none_or(|paper| nodes <= paper)
         && error <= case.error;
+    let reached = effort.adult.then_some(reached);
     let paper = |figure: Option<f64>, decimals: usize| figure.map_or("-".into(), |f| format!("{f:.decimals$}"));
-    printed.add_row([
+    let cells = [
         case.name.to_string(),
         truth.len().to_string(),
         paper(case.ratio, 2),
@@ -224,7 +248,7 @@ fn row(
         format!("{error:.1e}"),
         case.variances.map_or("-".into(), |(ce, rr)| format!("{ce:.1e}, {rr:.1e}")),
         format!("{errors:.1e}, {ratios:.1e}"),
-        if reached { "reached" } else { "missed" }.into(),
-    ]);
-    reached
+        verdict(reached),
+    ];
+    sheet.row(cells, reached);
 }

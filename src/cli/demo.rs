@@ -112,7 +112,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
         seed: args.seed,
         subjects: Some(subjects.max(1)),
     };
-    let decoder = Preamble::Json.decoder(&policy.schema, max_record_bytes(config))?;
+    let readers = vec![Preamble::Json.reader(&policy.schema, max_record_bytes(config))?];
     let (mut releases, mut sample) = (Vec::new(), Vec::new());
     let sink = TableSink {
         policy: &policy,
@@ -132,7 +132,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
             }
         }
     });
-    let summary = pipeline.run(GeneratorSource::new(settings), decoder, sink, stop).await;
+    let summary = pipeline.run(GeneratorSource::new(settings), readers, sink, stop).await;
     refresh.abort();
     line.finish_and_clear();
     Ok((summary?, releases, sample))
@@ -247,7 +247,7 @@ fn figures(manifest: &Manifest) -> Value {
 
 /// The first rows in the form in which they would be published.
 fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> {
-    let mut encoder = JsonEncoder::new(&policy.schema);
+    let mut encoder = JsonEncoder::new(&policy.schema.with_added());
     let mut rows = Vec::new();
     release.rows(|quasi, values| {
         if rows.len() < SAMPLE {

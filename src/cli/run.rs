@@ -10,13 +10,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime};
-use crate::codec::Decode;
 use crate::codec::avro::AvroDecoder;
 use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
 use crate::codec::protobuf::ProtobufDecoder;
-use crate::codec::registry::Registry;
+use crate::codec::{Decode, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
@@ -25,7 +24,7 @@ use crate::kafka::session::Session;
 use crate::kafka::sink::KafkaSink;
 use crate::kafka::source::{self as kafka_source, KafkaSource, Left};
 use crate::kafka::topics::Topics;
-use crate::model::schema::Schema;
+use crate::model::schema::{Placement, Schema};
 use crate::pipeline::Summary;
 use crate::shutdown::Stop;
 use crate::sink::SinkError;
@@ -34,9 +33,11 @@ use crate::source::generator::{GeneratorSettings, GeneratorSource};
 use crate::source::{Input, Preamble, ReaderSource, Source, SourceError, SourceItem, file};
 use crate::telemetry::http;
 
-/// The default of `limits.memory`, a quarter of which is fetched ahead. Larger: more memory. Smaller: the window waits for
-/// the network.
-const DEFAULT_MEMORY: u64 = 256 << 20;
+/// The bytes of messages that are fetched ahead if there is no `limits.memory`. Larger: more memory. Smaller: the window waits for the
+/// network.
+const FETCHED_AHEAD: u64 = 64 << 20;
+/// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
+const FETCHED_PART: u64 = 8;
 /// How long leaving the group may take. Longer: an unreachable broker delays the end. Shorter: other instances wait for the
 /// session timeout although a busy broker would have answered.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,11 +87,11 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     }
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
         let schemas = schemas(source, &policy.schema);
-        let decoder = message_decoder(config, source, schemas.as_ref(), &policy.schema)?;
+        let readers = message_readers(config, source, &schemas, &policy.schema)?;
         let meter = Arc::clone(telemetry.meter());
         let opened = kafka(config, source, sink, &policy.schema, schemas, meter, &mut stop).await?;
         let Some((source, sink, left)) = opened else { return Ok(Summary::default()) };
-        let ended = pipeline.run(source, decoder, sink, stop).await;
+        let ended = pipeline.run(source, readers, sink, stop).await;
         leave(left).await;
         return Ok(ended?);
     }
@@ -100,10 +101,10 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
         () = stop.asked() => None,
     };
     let Some((source, preamble)) = opened else { return Ok(Summary::default()) };
-    let decoder = preamble.decoder(&policy.schema, max_record_bytes(config))?;
+    let readers = vec![preamble.reader(&policy.schema, max_record_bytes(config))?];
     let Some(sink) = file_sink(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
     telemetry.set_ready(true);
-    Ok(pipeline.run(source, decoder, sink, stop).await?)
+    Ok(pipeline.run(source, readers, sink, stop).await?)
 }
 
 /// The first part of every release id. All instances of a group use the same: one may carry out a release that another one
@@ -122,21 +123,18 @@ async fn kafka(
     source: &KafkaSourceConfig,
     sink: &KafkaSinkConfig,
     schema: &Schema,
-    schemas: Option<Arc<SchemaCache>>,
+    schemas: Vec<Arc<SchemaCache>>,
     meter: Arc<Meter>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let session = Arc::new(Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter));
-    let memory = usize::try_from(config.limits.memory.unwrap_or(DEFAULT_MEMORY) / 4).unwrap_or(usize::MAX);
+    let session = Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter);
+    let session = Arc::new(session.sharing(sink.progress.as_deref()));
+    let memory = config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize;
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
-    let (events, consumer, left) = kafka_source::open(
-        source.named(&sink.transactional_id),
-        Arc::clone(&session),
-        schemas.clone(),
-        memory,
-        journal,
-    )?;
-    let (sink, schema, shared) = (sink.clone(), Arc::new(schema.clone()), Arc::clone(&session));
+    let (events, consumer, left) =
+        kafka_source::open(source.published_by(sink), Arc::clone(&session), schemas.clone(), memory, journal)?;
+    let schema = Arc::new(schema.clone().also_at(&source.placements));
+    let (sink, shared) = (sink.clone(), Arc::clone(&session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));
@@ -173,26 +171,34 @@ async fn leave(left: Left) {
     }
 }
 
-/// The schemas of the registry, shared by source, decoder and sink.
-pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Option<Arc<SchemaCache>> {
-    let (Some(config), MessageFormat::Confluent(language)) = (&source.registry, &source.format) else { return None };
-    let registry = Registry::new(&config.url, config.credentials.as_ref());
-    Some(Arc::new(SchemaCache::new(registry, *language, schema)))
+/// The schemas of the registry by placement, shared by source, readers and sink; none without a registry.
+pub(super) fn schemas(source: &KafkaSourceConfig, schema: &Schema) -> Vec<Arc<SchemaCache>> {
+    let (Some(config), MessageFormat::Confluent(language)) = (&source.registry, &source.format) else {
+        return Vec::new();
+    };
+    let cache = |placement| Arc::new(SchemaCache::new(config.client(), *language, &schema.placed(placement)));
+    source.placements.iter().map(cache).collect()
 }
 
-pub(super) fn message_decoder(
+/// A reader of messages for each placement.
+pub(super) fn message_readers(
     config: &Config,
     source: &KafkaSourceConfig,
-    schemas: Option<&Arc<SchemaCache>>,
+    schemas: &[Arc<SchemaCache>],
     schema: &Schema,
-) -> Result<Box<dyn Decode>, Failure> {
+) -> Result<Vec<RecordReader>, Failure> {
     let most = max_record_bytes(config);
-    Ok(match (&source.format, schemas) {
-        (MessageFormat::Avro(writer), _) => Box::new(AvroDecoder::new(schema, writer, most)?),
-        (MessageFormat::Protobuf(message), _) => Box::new(ProtobufDecoder::new(schema, message, most)?),
-        (MessageFormat::Confluent(_), Some(schemas)) => Box::new(schemas.decoder(most)),
-        _ => Box::new(JsonDecoder::new(schema, most)),
-    })
+    let reader = |(number, placement): (usize, &Placement)| {
+        let schema = schema.placed(placement);
+        let decoder: Box<dyn Decode> = match (&source.format, schemas.get(number)) {
+            (MessageFormat::Avro(writer), _) => Box::new(AvroDecoder::new(&schema, writer, most)?),
+            (MessageFormat::Protobuf(message), _) => Box::new(ProtobufDecoder::new(&schema, message, most)?),
+            (MessageFormat::Confluent(_), Some(schemas)) => Box::new(schemas.decoder(most)),
+            _ => Box::new(JsonDecoder::new(&schema, most)),
+        };
+        Ok(RecordReader::new(decoder, &schema, most))
+    };
+    source.placements.iter().enumerate().map(reader).collect()
 }
 
 /// The sources that need no broker.
@@ -206,7 +212,7 @@ impl AnySource {
         let max_record_bytes = max_record_bytes(config);
         let input = |format, delimiter, encoding| Input { format, likely: None, delimiter, encoding, max_record_bytes };
         Ok(match &config.source {
-            SourceConfig::File { path, format, delimiter, encoding } => {
+            SourceConfig::File { path, format, delimiter, encoding, .. } => {
                 let (source, preamble) = file::open(path, input(*format, *delimiter, *encoding)).await?;
                 (Self::Reader(source), preamble)
             }
@@ -249,7 +255,7 @@ async fn file_sink(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Res
         // The configuration allows it with a Kafka source only.
         SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
     };
-    let schema = &config.policy.schema;
+    let schema = &config.policy.schema.with_added();
     let encoder = preamble.encoder(schema, format, Compression::of_path(&paths.rows))?;
     let mut audiences = Vec::new();
     for table in tables {

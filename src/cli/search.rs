@@ -10,7 +10,7 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use self::recodings::Comparison;
+use self::recodings::{Comparison, ruled_out};
 use super::shared::{Batch, Failure, InputArgs, ReleaseReport, algorithm, print};
 use crate::config::Config;
 use crate::model::policy::RecodingKind;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &SearchArgs) -> Result<(), Failure> {
         Some(Algorithms::All) => Algorithm::ALL.to_vec(),
         None => return compare_recodings(args, &config, &batch, seed),
     };
-    let mut reports = Vec::new();
+    let (mut reports, mut left_out) = (Vec::new(), Vec::new());
     for algorithm in algorithms {
         batch.working(format!("searching, {}", algorithm.as_str()));
         let mut choice = config.choice.clone();
@@ -78,10 +78,17 @@ pub(super) fn run(args: &SearchArgs) -> Result<(), Failure> {
             choice.time_budget = choice.time_budget.min(TIME_OF_EACH);
         }
         let recoding = kind_of(algorithm);
+        if let Some(reason) = ruled_out(recoding, &config) {
+            left_out.push((algorithm, reason));
+            continue;
+        }
         let (release, insight) = batch.searched(recoding, choice, seed)?;
         reports.push((recoding, ReleaseReport::new(&batch, &release).with_insight(&batch, insight.as_ref())));
     }
     batch.finish();
+    if let (true, Some((algorithm, reason))) = (reports.is_empty(), left_out.first()) {
+        return Err(Failure::Usage(format!("`{}` does not go with this policy: {reason}", algorithm.as_str())));
+    }
     let mut objects = reports.iter().map(|(recoding, report)| {
         let mut object = report.exact_json();
         object["recoding_kind"] = json!(recoding.as_str());
@@ -90,7 +97,11 @@ pub(super) fn run(args: &SearchArgs) -> Result<(), Failure> {
     let text = match (args.json, args.algorithm) {
         (true, Some(Algorithms::All)) => json!({ "searches": objects.collect::<Vec<_>>() }).to_string(),
         (true, _) => objects.next().unwrap_or(Value::Null).to_string(),
-        (false, _) => table(config.policy.loss.as_str(), &reports),
+        (false, _) => {
+            let reason =
+                |(algorithm, reason): &(Algorithm, String)| format!("\n{}: left out, {reason}", algorithm.as_str());
+            table(config.policy.loss.as_str(), &reports) + &left_out.iter().map(reason).collect::<String>()
+        }
     };
     print(&text)?;
     let unmet = reports.iter().find(|(_, report)| !report.satisfies);

@@ -44,10 +44,10 @@ pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
         Config::load(&args.config, Purpose::Policy).map_err(|problems| with_references(problems, &args.config))?;
     let policy = &config.policy;
     print(&format!(
-        "{} is fine: {} quasi-identifiers, {} criteria, {} possible generalizations, policy {}",
+        "{} is fine: {}, {}, {} possible generalizations, policy {}",
         args.config.display(),
-        policy.quasi.len(),
-        policy.criteria.len(),
+        numbered(policy.quasi.len(), "quasi-identifier", "quasi-identifiers"),
+        numbered(policy.criteria.len(), "criterion", "criteria"),
         policy.lattice().size(),
         policy.fingerprint
     ))?;
@@ -58,6 +58,11 @@ pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
         sample::run(&config, &InputArgs::of(&args.config, input))?;
     }
     if args.connect { connect(&config) } else { Ok(()) }
+}
+
+/// A number with its word.
+fn numbered(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
 }
 
 /// Every problem with the part of the configuration reference that is about its line.

@@ -80,6 +80,9 @@ pub(crate) struct CsvDecoder {
 impl CsvDecoder {
     /// A decoder of the fields of `schema` from files with this header. Lists every column that is needed and missing.
     pub(crate) fn new(schema: &Schema, header: &CsvHeader, max_record_bytes: usize) -> Result<Self, CodecError> {
+        if schema.array.is_some() {
+            return Err(CodecError::NoArrays);
+        }
         let columns: Vec<Path> = header.columns.iter().map(|column| Path::of(column)).collect();
         missing_fields(schema, &columns, |path| header.columns.iter().any(|column| *column == **path.column()))?;
         let slot = |column: &String| schema.attributes().iter().position(|a| **a.path.column() == **column);

@@ -47,6 +47,11 @@ impl JsonDecoder {
         }
     }
 
+    /// A decoder of the elements of an array that holds a record in each.
+    pub(super) fn of_elements(schema: &Schema, max_record_bytes: usize) -> Self {
+        Self { fields: schema.element(), envelope: Envelope::None, ..Self::new(schema, max_record_bytes) }
+    }
+
     /// Reads an object in any shape.
     fn general<'a>(&self, text: &'a str) -> Result<Record<'a>, Reject> {
         let mut record = Record::new(self.envelope.slots(self.width));

@@ -86,9 +86,10 @@ impl Kind {
 pub(in crate::codec) fn value_kinds(schema: &Schema, kinds_at: impl Fn(&Path) -> Vec<Kind>) -> ValueKinds {
     let mut values = Vec::new();
     for slot in schema.published().skip(schema.quasi.len()) {
-        let path = schema.envelope.row_place(&schema.attributes()[slot].path);
-        let kinds = kinds_at(&path).into_iter().reduce(Kind::merged);
-        values.push((Arc::clone(schema.name(slot)), kinds.unwrap_or(Kind::Any)));
+        let attribute = &schema.attributes()[slot];
+        let path = schema.envelope.row_place(&attribute.path);
+        let kinds = [&path].into_iter().chain(&attribute.elsewhere).flat_map(&kinds_at);
+        values.push((Arc::clone(schema.name(slot)), kinds.reduce(Kind::merged).unwrap_or(Kind::Any)));
     }
     values
 }

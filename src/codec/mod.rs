@@ -8,6 +8,7 @@ pub mod avro;
 pub mod compress;
 pub mod confluent;
 pub(crate) mod csv;
+mod elements;
 pub mod encoding;
 pub mod json;
 mod kind;
@@ -27,6 +28,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use compress::Compression;
+pub use elements::RecordReader;
 use survey::nearest;
 
 use crate::model::event::{Reject, RejectCode};
@@ -107,6 +109,9 @@ impl FromStr for Format {
 /// What keeps a decoder or encoder from being made. Names in it are configured ones, never read from records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
+    /// Records cannot be elements of an array in this format.
+    #[error("a csv file has no arrays: remove `explode`")]
+    NoArrays,
     /// Not the name of a format.
     #[error("unknown format: use csv, jsonl, avro or parquet")]
     UnknownFormat,

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use openssl::pkey::PKey;
+use openssl::x509::X509;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem};
 
 use super::schemas::{SchemaLanguage, WriterSchema};
 
@@ -61,6 +63,57 @@ pub struct Registry {
     registered: Mutex<HashMap<(String, String), u32>>,
 }
 
+/// How a registry is reached by TLS: whom it must be signed by (the machine's own authorities, if nothing is said), and our own
+/// certificate, if it asks for one.
+#[derive(Clone, Default)]
+pub struct RegistryTls {
+    roots: Option<Vec<Certificate<'static>>>,
+    own: Option<ClientCert>,
+}
+
+impl fmt::Debug for RegistryTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegistryTls({} roots, certificate {})", self.roots.iter().flatten().count(), self.own.is_some())
+    }
+}
+
+impl RegistryTls {
+    /// Trusts the authorities in this PEM; `None` if there is none in it.
+    #[must_use]
+    pub fn trusting(self, pem: &[u8]) -> Option<Self> {
+        certificates(pem).map(|roots| Self { roots: Some(roots), ..self })
+    }
+
+    /// Shows the first certificate of this PEM, with the others behind it. `None` if the key is not its key, or not readable.
+    #[must_use]
+    pub fn showing(self, pem: &[u8], key: &[u8], password: Option<&SecretString>) -> Option<Self> {
+        let chain = certificates(pem)?;
+        let password = password.map_or("", |password| password.expose_secret());
+        let key = PKey::private_key_from_pem_passphrase(key, password.as_bytes()).ok()?;
+        let public = X509::from_der(chain.first()?.der()).ok()?.public_key().ok()?;
+        let plain = PrivateKey::from_pem(&key.private_key_to_pem_pkcs8().ok()?).ok()?;
+        let own = ClientCert::new_with_certs(&chain, plain);
+        public.public_eq(&key).then_some(Self { own: Some(own), ..self })
+    }
+
+    fn agent(&self) -> ureq::Agent {
+        // OpenSSL is here for Kafka already.
+        let roots = self.roots.clone().map_or(RootCerts::PlatformVerifier, RootCerts::from);
+        let tls = TlsConfig::builder().provider(TlsProvider::NativeTls).root_certs(roots).client_cert(self.own.clone());
+        let agent = ureq::Agent::config_builder().timeout_global(Some(CALL)).http_status_as_error(false);
+        agent.tls_config(tls.build()).build().into()
+    }
+}
+
+fn certificates(pem: &[u8]) -> Option<Vec<Certificate<'static>>> {
+    let certificate = |item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    };
+    let all: Vec<_> = parse_pem(pem).filter_map(certificate).collect();
+    (!all.is_empty()).then_some(all)
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Registry({})", self.url)
@@ -70,20 +123,24 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// The registry at `url`. Nothing is sent yet.
     pub fn new(url: &str, credentials: Option<&(String, SecretString)>) -> Self {
-        // OpenSSL is here for Kafka already; the machine's own certificates are trusted.
-        let tls = TlsConfig::builder().provider(TlsProvider::NativeTls).root_certs(RootCerts::PlatformVerifier);
-        let agent = ureq::Agent::config_builder().timeout_global(Some(CALL)).http_status_as_error(false);
         let authorization = credentials.map(|(username, password)| {
             let pair = format!("{username}:{}", password.expose_secret());
             format!("Basic {}", BASE64_STANDARD.encode(pair)).into()
         });
         Self {
-            agent: agent.tls_config(tls.build()).build().into(),
+            agent: RegistryTls::default().agent(),
             url: url.trim_end_matches('/').to_owned(),
             authorization,
             schemas: Mutex::default(),
             registered: Mutex::default(),
         }
+    }
+
+    /// The same registry, reached with a bearer token, if there is one, and by this TLS.
+    #[must_use]
+    pub fn secured(self, token: Option<&SecretString>, tls: &RegistryTls) -> Self {
+        let bearer = token.map(|token| format!("Bearer {}", token.expose_secret()).into());
+        Self { authorization: bearer.or(self.authorization), agent: tls.agent(), ..self }
     }
 
     /// The schema with this id, which must be in this language.
@@ -271,7 +328,7 @@ impl Answer {
     /// What the status means, without the address: it may be long, and the user knows it.
     fn reason(&self) -> String {
         match self.status {
-            401 | 403 => "it denies access: check user name and password".into(),
+            401 | 403 => "it denies access: check user name and password, or the token".into(),
             404 => "it answers 404: check the url".into(),
             200 => "its answer cannot be read".into(),
             status => format!("it answers {status}"),

@@ -4,11 +4,10 @@
 //! input's own: an object that serves as a map has people's names for keys, so a name is told only if at least half of the records
 //! have it, and only the names of so many fields are counted at all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::Decode;
-use crate::model::event::RejectCode;
+use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
 use crate::model::schema::{Path, Role, Schema};
 
@@ -34,6 +33,7 @@ pub struct Survey {
     counts: Vec<FieldCounts>,
     records: u64,
     unread: u64,
+    rejected: BTreeMap<(Option<usize>, RejectCode), u64>,
     listed: u64,
     names: HashMap<Path, u64>,
 }
@@ -44,11 +44,11 @@ impl Survey {
         let fields: Vec<_> =
             schema.attributes().iter().map(|a| (Arc::clone(&a.name), a.path.clone(), a.roles.clone())).collect();
         let counts = vec![FieldCounts::default(); fields.len()];
-        Self { fields, counts, records: 0, unread: 0, listed: 0, names: HashMap::new() }
+        Self { fields, counts, records: 0, unread: 0, rejected: BTreeMap::new(), listed: 0, names: HashMap::new() }
     }
 
-    /// Takes in a record that was decoded, and the payload it was decoded from.
-    pub fn add(&mut self, record: &Record<'_>, payload: &[u8], decoder: &dyn Decode) {
+    /// Takes in a record, and the places of all values that it was read from.
+    pub fn add(&mut self, record: &Record<'_>, fields: impl FnOnce() -> Vec<Path>) {
         self.records += 1;
         for (counts, value) in self.counts.iter_mut().zip(&record.values) {
             match value {
@@ -57,23 +57,41 @@ impl Survey {
                 _ => {}
             }
         }
-        self.list(payload, decoder);
+        self.list(fields);
     }
 
     /// Takes in a payload that could not be decoded, for this reason.
-    pub fn add_unread(&mut self, code: RejectCode, payload: &[u8], decoder: &dyn Decode) {
+    pub fn add_unread(&mut self, code: RejectCode, fields: impl FnOnce() -> Vec<Path>) {
         if !matches!(code, RejectCode::Tombstone | RejectCode::NoRow) {
             self.unread += 1;
-            self.list(payload, decoder);
+            self.list(fields);
         }
     }
 
-    fn list(&mut self, payload: &[u8], decoder: &dyn Decode) {
+    /// Notes why a message was turned away.
+    pub fn reject(&mut self, reject: &Reject) {
+        *self.rejected.entry((reject.field, reject.code)).or_default() += 1;
+    }
+
+    /// What to tell about messages that were turned away, and about null values: shares by field; `None` if there is nothing to tell.
+    pub fn troubles(&self) -> Option<String> {
+        let share = |count: u64| format!("{:.1} %", 100.0 * count as f64 / self.records.max(count) as f64);
+        let name = |slot: Option<usize>| slot.map_or(String::new(), |slot| format!(" in `{}`", self.fields[slot].0));
+        let rejected = self.rejected.iter();
+        let rejected = rejected
+            .map(|((slot, code), count)| format!("{} rejected as {}{}", share(*count), code.as_str(), name(*slot)));
+        let null = self.counts.iter().enumerate().filter(|(_, counts)| counts.null > 0);
+        let null = null.map(|(slot, counts)| format!("{} null{}", share(counts.null), name(Some(slot))));
+        let told: Vec<String> = rejected.chain(null).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+
+    fn list(&mut self, fields: impl FnOnce() -> Vec<Path>) {
         if self.listed == LISTED {
             return;
         }
         self.listed += 1;
-        for name in decoder.fields(payload) {
+        for name in fields() {
             if self.names.len() < MAX_NAMES || self.names.contains_key(&name) {
                 *self.names.entry(name).or_default() += 1;
             }
@@ -103,6 +121,11 @@ impl Survey {
         present
     }
 
+    /// True if the policy names a field at `path`, or one around it.
+    pub fn knows(&self, path: &Path) -> bool {
+        self.fields.iter().any(|(_, field, _)| field.contains(path))
+    }
+
     /// The slots of fields with one of these roles that no record has.
     pub fn absent(&self, of: impl Fn(Role) -> bool) -> Vec<usize> {
         let absent = |slot: &usize| self.counts[*slot].missing == self.records;
@@ -115,6 +138,7 @@ impl Survey {
         let present = self.present();
         let missing = absent.iter().map(|slot| {
             let (name, path, _) = &self.fields[*slot];
+            let name = if name == path.text() { name.to_string() } else { format!("{path}` for `{name}") };
             match nearest(path, present.iter().copied()) {
                 Some(near) => format!("no record has `{name}`: did you mean `{near}`?"),
                 None => format!("no record has `{name}`"),
@@ -162,6 +186,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Decode as _;
     use crate::codec::json::JsonDecoder;
 
     fn survey(fields: &[(&str, Role)], texts: &[&str]) -> Survey {
@@ -171,8 +196,8 @@ mod tests {
         for text in texts {
             let record = decoder.decode(text.as_bytes()).map_err(|reject| reject.code);
             match record {
-                Ok(record) => survey.add(&record, text.as_bytes(), &JsonDecoder::new(&schema, 10_000)),
-                Err(code) => survey.add_unread(code, text.as_bytes(), &decoder),
+                Ok(record) => survey.add(&record, || JsonDecoder::new(&schema, 10_000).fields(text.as_bytes())),
+                Err(code) => survey.add_unread(code, || decoder.fields(text.as_bytes())),
             }
         }
         survey
@@ -190,6 +215,16 @@ mod tests {
         );
         assert_eq!(survey.counts()[2], FieldCounts { missing: 0, null: 2 });
         assert!(survey.absent(|role| role == Role::Sensitive).is_empty(), "null is a value that is there");
+    }
+
+    #[test]
+    fn values_that_are_not_as_expected_are_told_by_field() {
+        let mut survey = survey(&[("age", Role::Quasi), ("job", Role::Sensitive)], &[r#"{"age":1,"job":null}"#; 4]);
+        survey.reject(&Reject::field(RejectCode::UnknownValue, 0));
+        assert_eq!(
+            survey.troubles().as_deref(),
+            Some("25.0 % rejected as unknown_value in `age`, 100.0 % null in `job`")
+        );
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn values_cannot_be_printed() {
     for text in json {
         let event = Event {
             position: Position::new(0, 7),
+            placement: 0,
             timestamp: None,
             key: Some(Key::from_slice(b"CANARY")),
             payload: Some(Bytes::copy_from_slice(text.as_bytes())),

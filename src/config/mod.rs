@@ -31,6 +31,7 @@ use crate::codec::encoding::TextEncoding;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig};
 use crate::model::policy::Policy;
 use crate::model::release::audience::{Audience, AudienceTable};
+use crate::model::schema::Placement;
 use crate::search::choose::Choice;
 use crate::window::{Scope, WindowRules};
 
@@ -91,6 +92,8 @@ pub enum SourceConfig {
         delimiter: Option<u8>,
         /// The encoding of text; by its byte order mark, or UTF-8, if there is none.
         encoding: Option<TextEncoding>,
+        /// Where its records have the fields of the policy.
+        placement: Placement,
     },
     /// Standard input.
     Stdio {
@@ -110,6 +113,17 @@ pub enum SourceConfig {
     },
     /// Kafka topics; then the sink is Kafka too.
     Kafka(Box<KafkaSourceConfig>),
+}
+
+impl SourceConfig {
+    /// Where its records have the fields of the policy, if it says so for all of them.
+    fn placement(&self) -> Option<&Placement> {
+        match self {
+            Self::File { placement, .. } => Some(placement),
+            Self::Kafka(kafka) => kafka.placements.first(),
+            Self::Stdio { .. } | Self::Generator { .. } => None,
+        }
+    }
 }
 
 /// Where releases go. Paths are ready to open.
@@ -279,12 +293,15 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         event_time: stream::event_time_field(&raw.window, at.key("window")),
         audiences: (&raw.audiences, at.key("audiences")),
         envelope: stream::envelope(raw.source.as_ref(), at.key("source")),
+        placements: stream::placement_parts(raw.source.as_ref()),
+        changelog: purpose == Purpose::Pipeline && stream::publishes_changes(&raw.window),
     };
     let policy = policy::build(&raw.policy, at.key("policy"), &around);
     let levels = stream::levels(&raw.window, at.key("window"), &policy);
     let choice = stream::choice(raw, purpose, levels, at.key("search"));
     stream::check_search(&raw.search, &raw.policy, at);
     stream::check_recoding(raw, at);
+    stream::check_alternatives(raw, at);
     let windows = stream::windows(&raw.window, raw.search.warm_memory, at.key("window"));
     let around = stream::StreamSurroundings {
         root: at,
@@ -304,19 +321,25 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
     stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
     stream::check_sliding(raw, at);
+    stream::check_explode(raw, at);
+    stream::check_changes(raw, policy.policy.as_ref(), at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
     let limits = stream::limits(&raw.limits, at.key("limits"));
+    let (mut policy, audiences, source) = (policy.policy?, policy.audiences, source?);
+    if let Some(placement) = source.placement() {
+        policy.schema = policy.schema.placed(placement);
+    }
     Some(Config {
         path: path.to_owned(),
-        policy: policy.policy?,
+        policy,
         choice,
         seed: raw.search.seed,
         windows: windows?,
         scope: raw.window.scope,
-        source: source?,
+        source,
         sink: sink?,
-        audiences: policy.audiences,
+        audiences,
         http,
         limits,
         warnings: Vec::new(),

@@ -66,6 +66,8 @@ pub struct Encoder {
     profiler: Profiler,
     hasher: RandomState,
     row: Row,
+    /// The rows before the last one of the message that is being read.
+    earlier: Vec<(Encoded, Row)>,
     scratch: String,
 }
 
@@ -80,6 +82,7 @@ impl Encoder {
             profiler: Profiler::new(policy.sentences()),
             hasher: RandomState::new(),
             row: Row::default(),
+            earlier: Vec::new(),
             scratch: String::new(),
             policy,
         }
@@ -92,6 +95,42 @@ impl Encoder {
             Ok(false) => Encoded::Suppressed,
             Err(reject) => Encoded::Rejected(reject),
         }
+    }
+
+    /// Encodes the records of a message and gives each to `take`, as the row that was encoded last. `read` hands the records out. A
+    /// message has one outcome at one position: if a record of it is turned away, the whole message is.
+    pub fn message<E>(
+        &mut self,
+        timestamp: Option<Millis>,
+        key: Option<&[u8]>,
+        read: impl FnOnce(&mut dyn FnMut(&Record<'_>)) -> Result<(), Reject>,
+        mut take: impl FnMut(&Self, Encoded) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut last, mut refused) = (None, None);
+        let read = read(&mut |record| {
+            if refused.is_none() {
+                self.earlier.extend(last.take().map(|encoded| (encoded, std::mem::take(&mut self.row))));
+                match self.encode(record, timestamp) {
+                    Encoded::Rejected(reject) => refused = Some(reject),
+                    encoded => {
+                        self.set_key(key);
+                        last = Some(encoded);
+                    }
+                }
+            }
+        });
+        let mut earlier = std::mem::take(&mut self.earlier);
+        if let Some(reject) = read.err().or(refused) {
+            return take(self, Encoded::Rejected(reject));
+        }
+        if !earlier.is_empty() {
+            earlier.extend(last.take().map(|encoded| (encoded, std::mem::take(&mut self.row))));
+        }
+        for (encoded, row) in earlier {
+            self.row = row;
+            take(self, encoded)?;
+        }
+        last.map_or(Ok(()), |encoded| take(self, encoded))
     }
 
     /// Gives the row that was encoded last its message's key.

@@ -10,6 +10,7 @@
 //!
 //!  any state ──stop──▶ Stopped
 //! ```
+//! `GivenUp` outlives a fence: where only some partitions are taken away, the membership goes on, and a commit of it may still come.
 //! With an incremental [`Rebalance`](super::client::Rebalance), partitions are added to `Consuming` and removed from it one by one:
 //! neither ends the right to publish what the other partitions have.
 //!
@@ -23,7 +24,7 @@ use super::progress::found::{AssignmentFault, FoundPartition};
 use crate::model::event::Partition;
 
 /// The state of this instance's assignment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub enum Assignment {
     /// No partition belongs to this instance, and no release is under way.
     #[default]
@@ -35,14 +36,14 @@ pub enum Assignment {
     /// The partitions are taken away. No release begins; one that is under way may still end.
     Draining(Progress),
     /// This instance has given its membership up, because a commit may be delivered twice. As `Draining`, and the poller has to
-    /// leave the group and join it anew, so that the coordinator refuses the second copy.
+    /// leave the group and join it anew, so that the coordinator refuses the second copy. A new assignment ends this state as well.
     GivenUp(Progress),
     /// No release will be published any more: the consumer may leave the group.
     Stopped,
 }
 
 /// The assignment of this instance with its number.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Membership {
     epoch: u64,
     assignment: Assignment,
@@ -88,20 +89,21 @@ impl Membership {
         self.epoch += 1;
         self.added.clear();
         self.change(|assignment| match assignment {
-            Assignment::Consuming(progress) | Assignment::Draining(progress) | Assignment::GivenUp(progress) => {
-                Assignment::Draining(progress)
-            }
+            Assignment::Consuming(progress) | Assignment::Draining(progress) => Assignment::Draining(progress),
             Assignment::Unassigned | Assignment::Assigned(_) => Assignment::Unassigned,
-            Assignment::Stopped => Assignment::Stopped,
+            other @ (Assignment::GivenUp(_) | Assignment::Stopped) => other,
         });
     }
 
     /// The release that was under way when the fence rose has ended.
     pub fn drained(&mut self) {
-        if let Assignment::Draining(progress) = &self.assignment {
+        if let Assignment::Draining(progress) | Assignment::GivenUp(progress) = &self.assignment {
             self.committed.extend(progress.committed());
-            self.assignment = Assignment::Unassigned;
         }
+        self.change(|assignment| match assignment {
+            Assignment::Draining(_) => Assignment::Unassigned,
+            other => other,
+        });
     }
 
     /// The group has assigned partitions, with these commits. The assignment before it is drained.
@@ -138,6 +140,11 @@ impl Membership {
             found.retain(|found| !gone.contains(&found.partition));
         }
         match &mut self.assignment {
+            // The poller takes the others up before it gives these back.
+            Assignment::Assigned(Ok(found)) => {
+                found.retain(|found| !gone.contains(&found.partition));
+                !found.is_empty()
+            }
             Assignment::Consuming(progress) => {
                 let waiting = self.added.iter().flatten().flatten().map(|found| found.partition);
                 progress.partitions().chain(waiting).any(|partition| !gone.contains(&partition))
@@ -169,7 +176,7 @@ impl Membership {
         }))
     }
 
-    /// The sink gives the membership up: no release begins. A fence that has risen meanwhile ends the membership as well.
+    /// The sink gives the membership up: no release begins. A fence that has risen before ends the membership as well.
     pub fn give_up(&mut self) {
         self.epoch += 1;
         self.change(|assignment| match assignment {
@@ -178,7 +185,7 @@ impl Membership {
         });
     }
 
-    /// True once after [`Membership::give_up`], unless a fence has ended the membership: the poller leaves the group.
+    /// True once after [`Membership::give_up`], unless there is a new assignment already: the poller leaves the group.
     pub fn leave(&mut self) -> bool {
         let given_up = matches!(self.assignment, Assignment::GivenUp(_));
         self.change(|assignment| match assignment {
@@ -267,6 +274,14 @@ mod tests {
         let (mut membership, _) = consuming();
         membership.give_up();
         membership.fence();
+        membership.drained();
+        membership.added(Ok(vec![found()]));
+        assert!(membership.leave(), "partitions that were not taken away would be read by nobody");
+        let (mut membership, _) = consuming();
+        membership.give_up();
+        membership.fence();
+        membership.drained();
+        membership.assigned(Ok(vec![found()]));
         assert!(!membership.leave(), "a rebalance has ended the old membership already");
         let (mut membership, _) = consuming();
         membership.fence();
@@ -297,6 +312,21 @@ mod tests {
         membership.added(Ok(vec![found()]));
         membership.fence();
         assert!(membership.take_added().is_none());
+    }
+
+    #[test]
+    fn partitions_that_go_before_the_others_are_taken_up_leave_those() {
+        let other = FoundPartition { partition: Partition(1), ..found() };
+        let mut membership = Membership::default();
+        membership.added(Ok(vec![found(), other.clone()]));
+        assert!(membership.is_partial(&BTreeSet::from([P])));
+        let (_, taken) = membership.take_up().unwrap().unwrap();
+        assert_eq!(taken, [other]);
+        membership.added(Ok(vec![found()]));
+        assert_eq!(membership.take_added(), Some(Ok(vec![found()])));
+        let mut membership = Membership::default();
+        membership.added(Ok(vec![found()]));
+        assert!(!membership.is_partial(&BTreeSet::from([P])), "nothing is left to read");
     }
 
     #[test]

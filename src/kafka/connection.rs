@@ -1,11 +1,14 @@
 //! Connections to the cluster: patience with one that does not answer, and what librdkafka says about them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientContext;
+use rdkafka::client::Client;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use super::client::Cluster;
 use super::progress::found::AssignmentFault;
 
 /// The time limit of one question to a broker. Larger: a broker that is gone is noticed late. Smaller: a busy one counts as gone.
@@ -44,9 +47,20 @@ pub fn code(error: &KafkaError) -> Option<RDKafkaErrorCode> {
     }
 }
 
-/// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record.
+/// The advice for an output that turns out to be in another cluster than the input.
+pub const TWO_CLUSTERS: &str = "source and sink are two clusters, and a transaction cannot span them: use one, or name the progress \
+                                topics in the output's cluster by `progress` under `sink.kafka`";
+
+/// True if these clients are known to be in two clusters.
+pub fn are_two<A: ClientContext, B: ClientContext>(one: &Client<A>, other: &Client<B>) -> bool {
+    one.fetch_cluster_id(ASK).zip(other.fetch_cluster_id(ASK)).is_some_and(|(one, other)| one != other)
+}
+
+/// Writes librdkafka's log lines to ours. They speak of brokers, topics and offsets, never of a record. Connections that fail are
+/// reported by [`Voice`], once in a while and with advice.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
+        _ if facility == "FAIL" => tracing::debug!(facility, message, "librdkafka"),
         RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
             tracing::warn!(facility, message, "librdkafka");
         }
@@ -71,7 +85,7 @@ pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
     use RDKafkaErrorCode as Code;
     match code {
         Some(Code::SSL) => {
-            "check `tls.ca`, the host names in `brokers`, and that the brokers' certificates have not expired"
+            "check `tls.ca`, `tls.certificate`, the host names in `brokers`, and that no certificate has expired"
         }
         Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
             "check user name, password and mechanism under `sasl`, and that the port takes them"
@@ -81,34 +95,60 @@ pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
     }
 }
 
-/// The errors that a client has reported of late.
+/// The errors that clients have reported of late, by the addresses of their cluster.
 #[derive(Debug, Default)]
-pub struct Complaints(Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>);
+pub struct Complaints(Mutex<Vec<(String, Option<RDKafkaErrorCode>, Instant)>>);
 
 impl Complaints {
-    /// Reports an error of a client, unless it was reported of late. A cluster that cannot be reached is one error, whichever client
-    /// notices it.
-    pub fn say(&self, error: &KafkaError, client: &str) {
-        if !self.is_news(error, Instant::now()) {
-            return;
-        }
-        match code(error).filter(|code| is_unreachable(*code)) {
-            Some(_) => tracing::warn!(%error, "the cluster cannot be reached; trying again"),
-            None => tracing::warn!(%error, client, "a client reports an error"),
-        }
-    }
-
-    /// True if this error was not reported of late; then it counts as reported.
-    pub fn is_news(&self, error: &KafkaError, now: Instant) -> bool {
+    /// True if this error was not reported of late; then it counts as reported. A cluster that cannot be reached is one error,
+    /// whichever client notices it.
+    fn is_news(&self, brokers: &str, error: &KafkaError, now: Instant) -> bool {
         let code = code(error);
         let code = if code.is_some_and(is_unreachable) { Some(RDKafkaErrorCode::AllBrokersDown) } else { code };
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|(_, at)| now.saturating_duration_since(*at) < QUIET);
-        let news = said.iter().all(|(said, _)| *said != code);
+        said.retain(|(_, _, at)| now.saturating_duration_since(*at) < QUIET);
+        let news = said.iter().all(|(whose, said, _)| (whose.as_str(), *said) != (brokers, code));
         if news {
-            said.push((code, now));
+            said.push((brokers.to_owned(), code, now));
         }
         news
+    }
+}
+
+/// Reports the errors of one client.
+#[derive(Debug)]
+pub struct Voice {
+    complaints: Arc<Complaints>,
+    client: &'static str,
+    brokers: String,
+}
+
+impl Voice {
+    /// For a client of a cluster.
+    pub fn new(complaints: &Arc<Complaints>, client: &'static str, cluster: &Cluster) -> Self {
+        Self { complaints: Arc::clone(complaints), client, brokers: cluster.brokers.clone() }
+    }
+
+    /// The addresses of its cluster.
+    pub fn brokers(&self) -> &str {
+        &self.brokers
+    }
+
+    /// Reports an error, with its reason if there is more to say than its name, unless it was reported of late.
+    pub fn say(&self, error: &KafkaError, reason: &str) {
+        let (brokers, client) = (&self.brokers, self.client);
+        if !self.complaints.is_news(brokers, error, Instant::now()) {
+            return;
+        }
+        match code(error) {
+            Some(code) if is_unreachable(code) => {
+                tracing::warn!("the cluster at {brokers} cannot be reached; trying again: {}", remedy(None));
+            }
+            Some(code) if is_decided(code) => {
+                tracing::warn!(reason, "the cluster at {brokers} turns us away; trying again: {}", remedy(Some(code)));
+            }
+            _ => tracing::warn!(%error, client, "a client reports an error"),
+        }
     }
 }
 
@@ -120,11 +160,15 @@ mod tests {
     fn an_error_that_goes_on_is_said_once_in_a_while() {
         let complaints = Complaints::default();
         let start = Instant::now();
-        let said = |code, after: u64| complaints.is_news(&KafkaError::Global(code), start + Duration::from_secs(after));
+        let at = |brokers, code, after: u64| {
+            complaints.is_news(brokers, &KafkaError::Global(code), start + Duration::from_secs(after))
+        };
+        let said = |code, after| at("one:9092", code, after);
         let (down, tls) = (RDKafkaErrorCode::AllBrokersDown, RDKafkaErrorCode::SSL);
         assert!(said(down, 0) && said(tls, 1), "each by itself");
         assert!((1..30).all(|after| !said(down, after)));
         assert!(said(down, 31) && !said(down, 32));
         assert!(!said(RDKafkaErrorCode::BrokerTransportFailure, 33), "the same cluster is away");
+        assert!(at("two:9092", down, 34), "another cluster is away");
     }
 }

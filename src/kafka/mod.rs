@@ -41,8 +41,31 @@
 //! sent a request that could still be under way, waits for the heartbeats; if its membership stands, it makes a new producer with the
 //! same id, once for each such request (`sink/publisher.rs`). Without a name of ours in the group there is no telling, and it ends.
 //!
+//! # Two clusters
+//! A transaction is in one cluster, so plan and offsets are where the rows are. With `sink.kafka.progress` that is another cluster than
+//! the input's, and the group moves with them:
+//! ```text
+//!   input's cluster                      output's cluster
+//!   ───────────────                      ────────────────
+//!   people  [0] [1] [2] [3]              NAME-people [0] [1] [2] [3]   no messages; shared out by the group
+//!      │     no group, no offsets             │   offsets of `people`, plans, generation
+//!      ▼                                      ▼
+//!   a consumer assigned by hand ◀── group's consumer ──▶ plan, transaction {rows + offsets}
+//! ```
+//! The group's members subscribe to *progress topics*: one for each topic of the input, with as many partitions. Who is given partition
+//! 2 of `NAME-people` reads partition 2 of `people`, and the offset that is committed for the former is the next one needed of the latter.
+//! So the generation that shares partitions out is the one that fences plans and transactions, as in one cluster, and everything above
+//! and below holds word for word; a group in the input's cluster could not fence a transaction of the output's. What differs:
+//! - Only the records come from the input's cluster. When it is away, nothing is read and the membership stands. When the output's is away,
+//!   the session ends as ever.
+//! - A partition of the input is read once its progress topic has it. The group is joined when they agree, and what is added later is
+//!   made or reported ([`source`], `progress_topics`).
+//! - The output's cluster does not see that a topic of the input is deleted. A new one of its name is noticed by an offset behind its
+//!   end, or by its consumer; one that has grown past the offset while nobody read it is not, so the progress topic has to go with it.
+//!
 //! # The seven statements
-//! Checked under faults by `tests/kafka/faults.py` with an oracle that shares no code with the service.
+//! Checked under faults by `tests/kafka/faults.py` with an oracle that shares no code with the service. `tests/protocol` visits every state
+//! that two instances can reach in a model of the protocol, and finds its mended defects again.
 //! - I1, nothing lost: every input offset is published, suppressed, held or rejected, exactly one of them. The offsets move in the
 //!   transaction of the release, never past a record that is still needed; the journal lets an operator check it.
 //! - I2, nothing twice: a reader with `read_committed` sees each record at most once. The transactional id and the group's

@@ -23,9 +23,10 @@ use tokio::runtime::Handle;
 
 use super::client::login::{self, Login};
 use super::client::{self, Cluster, KafkaSinkConfig, KafkaSourceConfig, MessageFormat, RegistryConfig};
-use super::connection::{is_decided, remedy};
+use super::connection::{TWO_CLUSTERS, are_two, is_decided, remedy};
 use super::progress::commit::MAX_BYTES;
 use super::sink::output::value_subject;
+use super::topics::{self, Topics};
 use crate::codec::registry::Registry;
 use crate::codec::schemas::SchemaLanguage;
 use crate::model::schema::Schema;
@@ -63,6 +64,7 @@ pub struct Finding {
 /// Everything that would keep the pipeline from running. Blocks; the runtime behind `handle` does the rest.
 pub fn probe(source: &KafkaSourceConfig, sink: &KafkaSinkConfig, schema: &Schema, handle: &Handle) -> Vec<Finding> {
     let mut probe = Probe { findings: Vec::new(), handle };
+    let source = &source.published_by(sink);
     let input = probe.input(source);
     let same = sink.cluster.brokers == source.cluster.brokers;
     if input.is_some() || !same {
@@ -92,23 +94,47 @@ impl Probe<'_> {
     fn input(&mut self, config: &KafkaSourceConfig) -> Option<Asker> {
         let asker = self.connect(&config.cluster, &client::plain_consumer(config))?;
         let mut list = TopicPartitionList::new();
-        for topic in &config.topics {
+        for topic in &self.topics_of(config, &asker) {
             if self.partitions(&asker, topic, "the source reads", &config.cluster).is_some() {
                 // From the end on: whether we may read is the question, not what.
                 let _ = list.add_partition_offset(topic, 0, Offset::End);
             }
         }
         if list.count() > 0 {
-            if let Err(error) = committed(&asker, &list) {
-                self.outside(format!(
-                    "the offsets of the group `{}` cannot be read ({}): allow this user to read the group",
-                    config.group,
-                    told(&error)
-                ));
+            if config.progress.is_none() {
+                self.group(&asker, &list, config);
             }
             self.read(&asker, &list);
         }
         Some(asker)
+    }
+
+    /// Whether the group's offsets can be read.
+    fn group(&mut self, asker: &Asker, list: &TopicPartitionList, config: &KafkaSourceConfig) {
+        if let Err(error) = committed(asker, list) {
+            self.outside(format!(
+                "the offsets of the group `{}` cannot be read ({}): allow this user to read the group",
+                config.group,
+                told(&error)
+            ));
+        }
+    }
+
+    /// The topics to read, and those that are there now for a pattern. A pattern that finds none may find one later.
+    fn topics_of(&mut self, config: &KafkaSourceConfig, asker: &Asker) -> Vec<String> {
+        let topics = Topics::new(config.topics.iter().cloned());
+        if topics.has_patterns() {
+            let there = asker.fetch_metadata(None, ASK).map(|there| {
+                let there: Vec<String> = there.topics().iter().map(|topic| topic.name().to_owned()).collect();
+                topics.find(there.iter().map(String::as_str))
+            });
+            match there {
+                Ok(Ok(_)) => {}
+                Ok(Err(same)) => self.configuration(same.to_string()),
+                Err(error) => self.outside(format!("the topics of the cluster cannot be listed ({})", told(&error))),
+            }
+        }
+        topics.names().into_iter().map(str::to_owned).collect()
     }
 
     /// Reads from the end of each topic: access is only checked when something is fetched.
@@ -142,19 +168,53 @@ impl Probe<'_> {
 
     /// Whether the output can be written in transactions.
     fn output(&mut self, source: &KafkaSourceConfig, config: &KafkaSinkConfig, input: Option<&Asker>) {
-        let Some(asker) = self.connect(&config.cluster, &config.cluster.client(&[])) else { return };
-        if source.cluster.brokers != config.cluster.brokers
-            && let Some(input) = input
-            && let (Some(a), Some(b)) = (input.client().fetch_cluster_id(ASK), asker.client().fetch_cluster_id(ASK))
-            && a != b
+        let settings = match &source.progress {
+            Some(_) => client::journal_consumer(source),
+            None => config.cluster.client(&[]),
+        };
+        let Some(asker) = self.connect(&config.cluster, &settings) else { return };
+        if source.progress.is_some() {
+            self.progress(source, input, &asker);
+        } else if let Some(input) = input
+            && source.cluster.brokers != config.cluster.brokers
+            && are_two(input.client(), asker.client())
         {
-            self.configuration("source and sink are two clusters, and a transaction cannot span them: use one");
+            self.configuration(TWO_CLUSTERS);
         }
         let role = if config.create_topics { MADE } else { "the sink writes" };
         let there: Vec<&str> =
             config.topics().filter(|topic| self.partitions(&asker, topic, role, &config.cluster).is_some()).collect();
         self.settings(&asker, config, &there);
         self.transactions(config);
+    }
+
+    /// Whether the progress topics have the partitions of the input, and the group's offsets can be read.
+    fn progress(&mut self, source: &KafkaSourceConfig, input: Option<&Asker>, asker: &Asker) {
+        let (Some(place), Some(input)) = (&source.progress, input) else { return };
+        let inputs = Topics::new(source.topics.clone());
+        let shared = inputs.progress(&place.prefix);
+        let count = |asker: &Asker, topic: &str| {
+            let found = asker.fetch_metadata(Some(topic), ASK).ok();
+            found.and_then(|found| found.topics().first().map(|topic| topic.partitions().len())).unwrap_or(0)
+        };
+        let mut list = TopicPartitionList::new();
+        for (topic, progress) in inputs.names().into_iter().zip(shared.names()) {
+            let (wanted, there) = (count(input, topic), count(asker, progress));
+            if there > 0 {
+                list.add_partition(progress, 0);
+            }
+            if wanted > 0 && wanted != there && (there > wanted || !place.creates) {
+                let change = if there == 0 { "create" } else { "alter" };
+                self.outside(format!(
+                    "the progress topic `{progress}` has {there} partitions and `{topic}` has {wanted}: make them as many, for example \
+                     by kafka-topics.sh --bootstrap-server {} --{change} --topic {progress} --partitions {wanted}",
+                    place.cluster.brokers
+                ));
+            }
+        }
+        if list.count() > 0 {
+            self.group(asker, &list, source);
+        }
     }
 
     /// What the broker and the topics are set to. Not everybody may ask, and clients that log in by token cannot; then the producer
@@ -311,8 +371,9 @@ impl Probe<'_> {
         if let (Some(config), MessageFormat::Confluent(language)) = (reads, &source.format)
             && let Some(registry) = self.registry(config)
         {
-            for topic in &source.topics {
-                self.input_schema(&registry, topic, *language, schema);
+            for rule in source.topics.iter().filter(|rule| !topics::is_pattern(&rule.name)) {
+                let placed = source.placements.get(rule.placement).map(|placement| schema.placed(placement));
+                self.input_schema(&registry, &rule.name, *language, placed.as_ref().unwrap_or(schema));
             }
         }
         if let Some(config) = writes.filter(|w| reads.is_none_or(|r| r.url != w.url)) {
@@ -321,7 +382,7 @@ impl Probe<'_> {
     }
 
     fn registry(&mut self, config: &RegistryConfig) -> Option<Registry> {
-        let registry = Registry::new(&config.url, config.credentials.as_ref());
+        let registry = config.client();
         let answer = self.handle.block_on(registry.check()).map(|()| registry);
         answer.map_err(|error| self.outside(format!("{error}: {} does not serve", config.url))).ok()
     }

@@ -2,6 +2,9 @@
 //!
 //! librdkafka calls them from within `poll`, on the poller's thread, so the poller never runs at the same time.
 //!
+//! Where the group is in another cluster than the records ([`two clusters`](super)), it shares the progress topics out, and a second
+//! consumer, which is in no group, reads the same partitions of the input ([`reader`]).
+//!
 //! Where partitions come and go one by one ([`Rebalance::is_incremental`]), those that stay are not touched. A partition that goes is
 //! only noted here ([`GroupContext::take_leaving`]): the poller sends a mark through the pipeline, behind all of the partition's records,
 //! and acknowledges when the mark has come out at the sink ([`give_back`](super::source)). Everything that was read before the mark is
@@ -21,8 +24,8 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Statistics};
 
 use super::client::login::{self, Login};
-use super::client::{KafkaSourceConfig, Rebalance};
-use super::connection::{ASK, log, patiently};
+use super::client::{Cluster, KafkaSourceConfig, Rebalance};
+use super::connection::{ASK, Voice, log, patiently};
 use super::progress::found::{AssignmentFault, FoundPartition, OnBroker};
 use super::session::Session;
 use crate::failpoint::step;
@@ -30,10 +33,18 @@ use crate::failpoint::step;
 /// The group's consumer.
 pub type GroupConsumer = BaseConsumer<GroupContext>;
 
-/// The consumer's callbacks.
+/// The consumer that reads the records: the group's own, or where the group is in another cluster, one of the input's.
+pub fn reader(group: &GroupConsumer) -> &GroupConsumer {
+    group.context().reader.as_deref().unwrap_or(group)
+}
+
+/// The callbacks of the group's consumer, and of the one beside it that reads the records.
 pub struct GroupContext {
     session: Arc<Session>,
     rebalance: Rebalance,
+    /// The consumer of the records, if it is another one.
+    reader: Option<Arc<GroupConsumer>>,
+    voice: Voice,
     /// True while the poller gives partitions back by itself.
     gives_back: AtomicBool,
     leaving: Mutex<Option<TopicPartitionList>>,
@@ -43,11 +54,22 @@ pub struct GroupContext {
 }
 
 impl GroupContext {
-    /// The callbacks for a session's consumer.
-    pub fn new(session: Arc<Session>, config: &KafkaSourceConfig) -> Self {
+    /// The callbacks for a session's consumer of `cluster`. The group's gets the `reader` of the records, if that is another one.
+    pub fn new(
+        session: Arc<Session>,
+        config: &KafkaSourceConfig,
+        cluster: &Cluster,
+        reader: Option<Arc<GroupConsumer>>,
+    ) -> Self {
         let (gives_back, leaving) = Default::default();
-        let login = config.cluster.login.clone();
-        Self { session, rebalance: config.rebalance, notices: config.notices(), gives_back, leaving, login }
+        let voice = Voice::new(&session.complaints, "kafka consumer", cluster);
+        let (login, rebalance, notices) = (cluster.login.clone(), config.rebalance, config.notices());
+        Self { session, rebalance, reader, voice, notices, gives_back, leaving, login }
+    }
+
+    /// Reports the errors of the consumer.
+    pub(super) fn voice(&self) -> &Voice {
+        &self.voice
     }
 
     /// Tells whether the poller gives partitions back that are read together with others.
@@ -68,7 +90,7 @@ impl GroupContext {
         if self.rebalance.is_incremental()
             && self.gives_back.load(Ordering::SeqCst)
             && !consumer.assignment_lost()
-            && self.session.is_partial(&self.session.topics.numbers(partitions))
+            && self.session.is_partial(&self.session.shared.numbers(partitions))
         {
             *self.leaving() = Some(partitions.clone());
             return;
@@ -82,15 +104,19 @@ impl GroupContext {
     /// Acknowledges that partitions are taken away.
     pub(super) fn release(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         tracing::info!(partitions = partitions.count(), "partitions revoked");
+        let read = self.session.topics.list(self.session.shared.numbers(partitions));
         // In librdkafka a pause outlives the assignment: a partition that comes back would stand still for ever.
-        if let Err(error) = consumer.resume(partitions) {
+        if let Err(error) = reader(consumer).resume(&read) {
             tracing::warn!(%error, "cannot resume what is given up");
         }
-        let released = match self.rebalance.is_incremental() {
+        let release = |consumer: &GroupConsumer, partitions: &TopicPartitionList| match self.rebalance.is_incremental()
+        {
             true => consumer.incremental_unassign(partitions),
             false => consumer.unassign(),
         };
-        if let Err(error) = released {
+        let read = self.reader.as_ref().map_or(Ok(()), |reader| release(reader, &read));
+        // The group is told last: then nobody reads them here any more.
+        if let Err(error) = read.and_then(|()| release(consumer, partitions)) {
             tracing::warn!(%error, "cannot give partitions up");
         }
     }
@@ -117,11 +143,17 @@ impl GroupContext {
     }
 
     fn start(&self, consumer: &BaseConsumer<Self>, starts: &TopicPartitionList) {
-        let started = match self.rebalance.is_incremental() {
+        let start = |consumer: &GroupConsumer, starts: &TopicPartitionList| match self.rebalance.is_incremental() {
             true => consumer.incremental_assign(starts),
             false => consumer.assign(starts),
         };
-        if let Err(error) = started {
+        let shared = self.reader.as_ref().map_or(Ok(()), |_| {
+            // The group learns that they are taken. There is nothing to fetch in progress topics.
+            let mut shared = self.session.shared.list(self.session.topics.numbers(starts));
+            shared.set_all_offsets(KafkaOffset::End)?;
+            start(consumer, &shared).and_then(|()| consumer.pause(&shared))
+        });
+        if let Err(error) = shared.and_then(|()| start(reader(consumer), starts)) {
             tracing::warn!(%error, "cannot take partitions up");
         }
     }
@@ -148,12 +180,15 @@ impl ClientContext for GroupContext {
         log(level, facility, message);
     }
 
-    fn error(&self, error: KafkaError, _reason: &str) {
-        self.session.complaints.say(&error, "kafka consumer");
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.voice.say(&error, reason);
     }
 
     /// Measures how far the readable end of each partition is ahead of the poller.
     fn stats(&self, statistics: Statistics) {
+        if self.reader.is_some() {
+            return;
+        }
         let partitions =
             statistics.topics.iter().flat_map(|(name, topic)| topic.partitions.values().map(move |p| (name, p)));
         let behind = self.session.progress(|progress| {
@@ -168,19 +203,19 @@ impl ClientContext for GroupContext {
 }
 
 /// The group's commits of some partitions as the broker has them, judged.
-pub(super) fn commits<C: ConsumerContext>(
+pub(super) fn commits(
     session: &Session,
-    consumer: &BaseConsumer<C>,
+    group: &GroupConsumer,
     partitions: &TopicPartitionList,
 ) -> Result<Vec<FoundPartition>, AssignmentFault> {
     if partitions.count() == 0 {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for element in patiently(|| consumer.committed_offsets(partitions.clone(), ASK))?.elements() {
-        let (topic, partition) = (element.topic(), element.partition());
-        let Some(number) = session.topics.number(topic, partition) else { continue };
-        let (oldest, end) = patiently(|| consumer.fetch_watermarks(topic, partition, ASK))?;
+    for element in patiently(|| group.committed_offsets(partitions.clone(), ASK))?.elements() {
+        let Some(number) = session.shared.number(element.topic(), element.partition()) else { continue };
+        let Some((topic, partition)) = session.topics.place(number) else { continue };
+        let (oldest, end) = patiently(|| reader(group).fetch_watermarks(topic, partition, ASK))?;
         let commit = match element.offset() {
             KafkaOffset::Offset(offset) => Some((offset, element.metadata())),
             _ => None,

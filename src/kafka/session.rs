@@ -21,8 +21,11 @@ use crate::model::release::spans::Spans;
 
 /// Shared by the consumer's callbacks, the polling thread and the sink.
 pub struct Session {
-    /// The numbers of partitions.
+    /// The topics of the records, and the numbers of their partitions.
     pub topics: Topics,
+    /// The topics that the group shares out and commits offsets of: the same, or where the output is in another cluster, the progress
+    /// topics there. Their partitions have the same numbers.
+    pub shared: Topics,
     /// The place to start at where nothing was committed.
     pub start: Start,
     /// The reaction to records that retention has deleted.
@@ -41,7 +44,15 @@ impl Session {
     /// A session without an assignment.
     pub fn new(topics: Topics, start: Start, on_gap: OnGap, meter: Arc<Meter>) -> Self {
         let (complaints, membership, epoch, publishing) = Default::default();
-        Self { topics, start, on_gap, meter, complaints, membership, epoch, publishing }
+        let shared = topics.clone();
+        Self { topics, shared, start, on_gap, meter, complaints, membership, epoch, publishing }
+    }
+
+    /// Names the topics that the group shares out, where they are not those of the records.
+    #[must_use]
+    pub fn sharing(self, progress: Option<&str>) -> Self {
+        let shared = progress.map_or_else(|| self.shared.clone(), |prefix| self.topics.progress(prefix));
+        Self { shared, ..self }
     }
 
     /// The number of the current assignment.
@@ -158,10 +169,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::kafka::client::TopicRule;
 
     #[test]
     fn a_revocation_fences_at_once_and_waits_for_the_release_under_way() {
-        let session = Session::new(Topics::new(["t".into()]), Start::Earliest, OnGap::Stop, Arc::default());
+        let session = Session::new(
+            Topics::new([TopicRule { name: "t".into(), placement: 0 }]),
+            Start::Earliest,
+            OnGap::Stop,
+            Arc::default(),
+        );
         session.assigned(Ok(Vec::new()));
         let (epoch, _) = session.take_up().unwrap().unwrap();
         assert!(session.consuming(epoch, |_| ()).is_some());

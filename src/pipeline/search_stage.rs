@@ -59,8 +59,9 @@ impl SearchStage {
         to_sink: mpsc::Sender<SinkItem>,
         space: Option<Arc<dyn CommitSpace>>,
     ) -> Self {
-        let Pipeline { policy, choice, name, seed, .. } = &*pipeline;
-        let anonymizers = Anonymizers::new(Arc::clone(policy), choice.clone(), name.clone(), *seed).within(space);
+        let Pipeline { policy, choice, name, seed, memory, .. } = &*pipeline;
+        let anonymizers = Anonymizers::new(Arc::clone(policy), choice.clone(), name.clone(), *seed);
+        let anonymizers = anonymizers.within(space).holding(memory.share());
         Self { pipeline, anonymizers, to_sink, searched: Searched::default() }
     }
 
@@ -73,7 +74,11 @@ impl SearchStage {
         loop {
             let item = runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await });
             let closing = match item {
-                Ok(Some(SearchItem::Window(window))) => Some(self.window(*window)?),
+                Ok(Some(SearchItem::Window(window))) => {
+                    let closing = self.window(*window)?;
+                    self.pipeline.memory.end();
+                    Some(closing)
+                }
                 Ok(Some(SearchItem::Reset(assignment))) => self.reset(assignment),
                 Ok(Some(SearchItem::Added(assignment))) => self.add(assignment),
                 Ok(Some(SearchItem::GivenUp(given_up))) => {
@@ -171,6 +176,7 @@ impl SearchStage {
     fn send(&self, closing: Option<Closing>) -> Result<bool, PipelineError> {
         match closing {
             Some(Closing::Release(release)) => {
+                self.pipeline.memory.begin();
                 let release = SinkItem::Release(Box::new(self.with_views(*release)));
                 Ok(self.to_sink.blocking_send(release).is_ok())
             }

@@ -1,4 +1,4 @@
-//! The window stage: Event -> Record -> Row -> window. It decodes, encodes and gathers records until a window closes.
+//! The window stage: gathers the rows that the intake makes of messages, until a window closes.
 //!
 //! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`SearchItem`]s to the search
 //! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. Partitions that come or
@@ -11,17 +11,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::intake::Intake;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
-use crate::codec::Decode;
-use crate::codec::survey::Survey;
-use crate::encode::{Encoded, Encoder};
+use crate::codec::RecordReader;
+use crate::encode::Encoded;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
-use crate::model::schema::Role;
 use crate::source::{GivenUp, NewAssignment, Recalled, Replay, SourceItem};
 use crate::window::{
     CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, TooWide, WindowId, WindowKind, WindowRules,
@@ -67,8 +66,7 @@ enum Taken {
 /// The state of the window stage.
 pub(super) struct WindowStage {
     pipeline: Arc<Pipeline>,
-    decoder: Box<dyn Decode>,
-    encoder: Encoder,
+    intake: Intake,
     counting: Arc<Counting>,
     windows: Lanes,
     /// Records held before a restart, until a window of their lane closes.
@@ -78,27 +76,23 @@ pub(super) struct WindowStage {
     rereads: bool,
     to_search: mpsc::Sender<SearchItem>,
     windowed: Windowed,
-    /// The fields of the records so far, until the first window closes.
-    survey: Option<Survey>,
 }
 
 impl WindowStage {
     /// No window open yet.
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
-        decoder: Box<dyn Decode>,
+        readers: Vec<RecordReader>,
         to_search: mpsc::Sender<SearchItem>,
         rereads: bool,
     ) -> Self {
         let counting = Arc::new(pipeline.choice.rules(&pipeline.policy).counting());
         Self {
-            encoder: Encoder::new(Arc::clone(&pipeline.policy)),
+            intake: Intake::new(readers, &pipeline.policy, &pipeline.telemetry),
             windows: no_windows(&pipeline, &counting, rereads),
             held: no_rows(&pipeline),
-            survey: Some(Survey::new(&pipeline.policy.schema)),
             counting,
             pipeline,
-            decoder,
             epoch: 0,
             rereads,
             to_search,
@@ -137,11 +131,12 @@ impl WindowStage {
 
     /// Puts events into windows, and closes the windows that are due.
     fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, PipelineError> {
+        self.pipeline.memory.wait();
         self.windowed.read += batch.len() as u64;
         let mut taken = Taken::Yes;
         for event in batch {
-            let encoded = self.read(event);
-            self.windows.add(&self.encoder, event.position, now, encoded)?;
+            let (windows, position) = (&mut self.windows, event.position);
+            self.intake.read(event, |encoder, encoded| windows.add(encoder, position, now, encoded))?;
             if self.close_due(now)? == Taken::No {
                 taken = Taken::No;
             }
@@ -156,12 +151,14 @@ impl WindowStage {
         self.pipeline.telemetry.read(batch.len());
         let sliding = matches!(self.pipeline.windows, WindowRules::Sliding(_));
         for (event, since) in batch {
-            match self.read(event) {
+            let (windows, held, position) = (&mut self.windows, &mut self.held, event.position);
+            self.intake.read(event, |encoder, encoded| match encoded {
                 Encoded::Row if !sliding => {
-                    self.held.push(event.position, waiting_since(event, *since, now), self.encoder.row());
+                    held.push(position, waiting_since(event, *since, now), encoder.row());
+                    Ok(())
                 }
-                other => self.windows.add(&self.encoder, event.position, now, other)?,
-            }
+                other => windows.add(encoder, position, now, other),
+            })?;
         }
         Ok(Taken::Yes)
     }
@@ -186,7 +183,7 @@ impl WindowStage {
     fn give_up(&mut self, given_up: GivenUp) -> Result<Taken, TooWide> {
         let (partitions, held) = (&given_up.partitions, self.held.len());
         self.held = self.held.filtered(|i| !partitions.contains(&self.held.position(i).partition));
-        let gone = self.windows.give_up(partitions, &self.encoder)? + held - self.held.len();
+        let gone = self.windows.give_up(partitions, self.intake.encoder())? + held - self.held.len();
         self.windowed.returned += gone as u64;
         Ok(self.send(SearchItem::GivenUp(given_up)))
     }
@@ -213,7 +210,7 @@ impl WindowStage {
             self.check_fields()?;
         }
         while !self.rereads
-            && let Some(window) = self.windows.drain(now, &self.encoder)?
+            && let Some(window) = self.windows.drain(now, self.intake.encoder())?
         {
             if self.send(SearchItem::Window(Box::new(window))) == Taken::No {
                 break;
@@ -225,7 +222,7 @@ impl WindowStage {
 
     /// Sends every window that is due, each with the held records of its lane.
     fn close_due(&mut self, now: Millis) -> Result<Taken, PipelineError> {
-        while let Some(mut window) = self.windows.due(now, &self.encoder)? {
+        while let Some(mut window) = self.windows.due(now, self.intake.encoder())? {
             self.check_fields()?;
             window.epoch = self.epoch;
             let (held, scope) = (&self.held, self.pipeline.scope);
@@ -242,9 +239,7 @@ impl WindowStage {
 
     /// Before the first window is released: a quasi-identifier that no record has is a mistake in the policy.
     fn check_fields(&mut self) -> Result<(), PipelineError> {
-        let Some(survey) = self.survey.take() else { return Ok(()) };
-        let absent = survey.absent(|role| role == Role::Quasi);
-        if absent.is_empty() { Ok(()) } else { Err(PipelineError::NoSuchField(survey.told(&absent))) }
+        self.intake.absent_fields().map_or(Ok(()), |told| Err(PipelineError::NoSuchField(told)))
     }
 
     /// Counts the records of open windows, and the held ones, as given back to the log.
@@ -253,50 +248,21 @@ impl WindowStage {
     }
 
     fn send(&self, item: SearchItem) -> Taken {
-        if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
-    }
-
-    /// Event -> Record -> Row.
-    fn read(&mut self, event: &Event) -> Encoded {
-        let key = event.key.as_deref();
-        let encoded = match (&event.payload, key) {
-            (Some(payload), _) => match self.decoder.decode(payload) {
-                Ok(record) => {
-                    if let Some(survey) = &mut self.survey {
-                        survey.add(&record, payload, &*self.decoder);
-                    }
-                    self.encoder.encode(&record, event.timestamp)
-                }
-                Err(reject) => match key.filter(|_| reject.code == RejectCode::Tombstone) {
-                    Some(key) => self.encoder.tombstone(key),
-                    None => Encoded::Rejected(reject),
-                },
-            },
-            (None, Some(key)) => self.encoder.tombstone(key),
-            (None, None) => Encoded::Rejected(Reject::record(RejectCode::Tombstone)),
-        };
-        let telemetry = &self.pipeline.telemetry;
-        match &encoded {
-            Encoded::Row => self.encoder.set_key(key),
-            Encoded::Rejected(reject) => telemetry.rejected(event.position, reject),
-            Encoded::Tombstone(_) => telemetry.rejected(event.position, &Reject::record(RejectCode::Tombstone)),
-            Encoded::Suppressed => {}
+        if matches!(item, SearchItem::Window(_)) {
+            self.pipeline.memory.begin();
         }
-        encoded
+        if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
     }
 
     /// The rows of an earlier release. Its records were read before, so they are neither counted nor rejected again.
     fn past(&mut self, recalled: &Recalled) -> Past {
         let policy = &self.pipeline.policy;
         let mut rows = no_rows(&self.pipeline);
-        let mut classes = Vec::new();
+        let mut read = Vec::new();
         for (at, event) in recalled.events.iter().enumerate() {
-            let record = event.payload.as_ref().map(|payload| self.decoder.decode(payload));
-            if let Some(Ok(record)) = record
-                && self.encoder.encode(&record, event.timestamp) == Encoded::Row
-            {
-                rows.push(event.position, Millis(0), self.encoder.row());
-                classes.extend(recalled.classes.as_ref().map(|classes| classes[at]));
+            if self.intake.read_again(event) {
+                rows.push(event.position, Millis(0), self.intake.encoder().row());
+                read.push(at);
             }
         }
         if rows.len() < recalled.events.len() {
@@ -310,11 +276,11 @@ impl WindowStage {
         Past {
             lanes,
             later: recalled.later,
-            // Cuts and schedules do not tell the classes of some of the rows that they were made for.
+            // What cuts and schedules make of a row follows from all rows that they were made for.
             node: if own && policy.recoding == RecodingKind::FullDomain { node() } else { None },
-            classes: recalled.classes.is_some().then_some(classes),
+            row_levels: recalled.row_levels.as_ref().filter(|_| own).and_then(|of_shown| of_shown.of(read)),
             rows,
-            dictionaries: self.encoder.dictionaries(),
+            dictionaries: self.intake.encoder().dictionaries(),
         }
     }
 
@@ -323,22 +289,26 @@ impl WindowStage {
         let Replay { plan, events } = replay;
         let closed = plan.closed.unwrap_or_else(|| (self.pipeline.clock)());
         let lane = events.first().map(|event| self.pipeline.scope.lane(event.position.partition));
-        let mut window = OpenWindow::new(WindowId(0), closed, &self.encoder, Arc::clone(&self.counting))?;
+        let mut window = OpenWindow::new(WindowId(0), closed, self.intake.encoder(), Arc::clone(&self.counting))?;
         let mut held = no_rows(&self.pipeline);
         // A plan of another policy is not repeated, so only the records that were read for it matter.
         let obsolete = plan.fingerprint != self.pipeline.policy.fingerprint;
         for event in events.iter().filter(|event| !obsolete || plan.is_read(event.position)) {
-            let encoded = match plan.refused.contains(event.position) {
-                true => Encoded::Rejected(Reject::record(RejectCode::UnknownSchema)),
-                false => self.read(event),
-            };
-            if encoded == Encoded::Row && plan.held.contains(event.position) {
-                held.push(event.position, closed, self.encoder.row());
-            } else {
-                window.add(&self.encoder, event.position, closed, encoded)?;
+            let position = event.position;
+            if plan.refused.contains(position) {
+                let refused = Encoded::Rejected(Reject::record(RejectCode::UnknownSchema));
+                window.add(self.intake.encoder(), position, closed, refused)?;
+                continue;
             }
+            self.intake.read(event, |encoder, encoded| {
+                if encoded == Encoded::Row && plan.held.contains(position) {
+                    held.push(position, closed, encoder.row());
+                    return Ok(());
+                }
+                window.add(encoder, position, closed, encoded)
+            })?;
         }
-        let mut window = window.close(closed, CloseReason::Replayed, &self.encoder)?;
+        let mut window = window.close(closed, CloseReason::Replayed, self.intake.encoder())?;
         window.epoch = self.epoch;
         window.lane = lane.unwrap_or(Partition(0));
         window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
@@ -349,6 +319,7 @@ impl WindowStage {
 /// Lanes without an open window. A log that delivers records again bounds how scattered open records may be.
 fn no_windows(pipeline: &Pipeline, counting: &Arc<Counting>, rereads: bool) -> Lanes {
     let windows = Lanes::new(pipeline.windows.clone(), pipeline.scope, Arc::clone(counting));
+    let windows = pipeline.memory.share().into_iter().fold(windows, Lanes::holding);
     if rereads { windows.within(MOST_SCATTERED) } else { windows }
 }
 

@@ -133,8 +133,8 @@ pub(crate) struct Steps {
     pub name: String,
     /// The level in words.
     pub shown: String,
-    /// The finest level that occurs.
-    pub finest: u8,
+    /// The level up to which most rows are coarsened; the level itself where there is only one.
+    pub typical: u8,
     /// Its level, the coarsest one where several occur.
     pub level: u8,
     /// The coarsest level that is permitted.
@@ -153,7 +153,7 @@ fn draw_steps(rows: &[Steps], area: &Area<'_>) -> Result<(), PlotError> {
         for step in 0..height {
             let (left, right) = (NAMES + room * step / height, NAMES + room * (step + 1) / height - 3);
             let colour = match step {
-                step if step < i32::from(row.finest) => BLUE,
+                step if step < i32::from(row.typical) => BLUE,
                 step if step < i32::from(row.level) => PALE_BLUE,
                 _ => GRID,
             };
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn steps_are_filled_up_to_the_level() {
         let row =
-            Steps { name: "zip".into(), shown: "in 2 groups".into(), finest: 1, level: 2, max_level: 4, height: 5 };
+            Steps { name: "zip".into(), shown: "in 2 groups".into(), typical: 1, level: 2, max_level: 4, height: 5 };
         let text = steps(&caption(), &[row]).unwrap();
         assert_eq!(text.matches("fill=\"#1F5CA0\"").count(), 1);
         assert_eq!(text.matches("fill=\"#A9C4E2\"").count(), 1, "the levels that only some records have");

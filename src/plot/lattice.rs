@@ -47,11 +47,11 @@ pub(crate) struct Dot {
     pub chosen: bool,
 }
 
-/// Every node as a dot.
+/// Every node as a dot; `ordered` if levels that are one apart generalize each other, so that lines may say so.
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError> {
+pub(crate) fn dots(caption: &Caption, dots: &[Dot], ordered: bool) -> Result<String, PlotError> {
     let height = |dot: &Dot| dot.levels.iter().map(|&l| usize::from(l)).sum::<usize>();
     let (Some(low), Some(high)) = (dots.iter().map(height).min(), dots.iter().map(height).max()) else {
         return Err(PlotError("it takes a node".into()));
@@ -71,7 +71,7 @@ pub(crate) fn dots(caption: &Caption, dots: &[Dot]) -> Result<String, PlotError>
             let style = LABEL.into_font().color(&INK);
             area.draw(&Text::new((low + row).to_string(), (8, y - 8), style)).map_err(failed)?;
         }
-        if dots.len() <= MAX_WITH_EDGES {
+        if ordered && dots.len() <= MAX_WITH_EDGES {
             edges(&places, area)?;
         }
         places.sort_by_key(|(dot, _)| dot.chosen);
@@ -201,11 +201,11 @@ mod tests {
             chosen: *mark == Mark::Satisfies,
         };
         let all: Vec<Dot> = marks.iter().enumerate().map(dot).collect();
-        let text = dots(&caption(), &all).unwrap();
+        let text = dots(&caption(), &all, true).unwrap();
         assert_eq!(text.matches("<circle").count(), 11, "five dots, one ring, five places to point at");
         assert!(text.contains("<title>node &lt;3&gt;</title>") && text.contains("role=\"img\""));
         assert_eq!(text.matches("<polyline").count(), 4, "each generalizes the one before");
-        assert!(dots(&caption(), &[]).is_err());
+        assert!(dots(&caption(), &[], true).is_err());
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl RawSample {
         }
         // A slice would keep the whole buffer that was read.
         let payload = event.payload.as_deref().map(Bytes::copy_from_slice);
-        let event = Event { position: event.position, timestamp: None, key: None, payload };
+        let event = Event { position: event.position, placement: 0, timestamp: None, key: None, payload };
         match self.events.get_mut(place) {
             Some(old) => *old = event,
             None => self.events.push(event),

@@ -12,7 +12,7 @@ use crate::model::release::manifest::{JournalEntry, PartitionSpans};
 use crate::model::release::runs::Runs;
 
 /// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
-pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u32)) -> JournalEntry {
+pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u64)) -> JournalEntry {
     let manifest = release.manifest();
     let from = &manifest.provenance;
     let part = |(partition, runs): (Partition, &Runs)| {
@@ -75,6 +75,9 @@ pub enum SinkError {
     /// The release cannot be written in the sink's format.
     #[error(transparent)]
     Output(Box<dyn std::error::Error + Send + Sync>),
+    /// Source and sink are in two clusters, and are not configured for it.
+    #[error("{0}")]
+    TwoClusters(&'static str),
     /// A topic of the output is not there.
     #[error(
         "the topic {0} does not exist or has no partitions; create it first, or write `create_topics: true` under `sink.kafka`"

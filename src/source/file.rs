@@ -1,6 +1,6 @@
 //! Files and standard input as sources: JSON lines, CSV, an Avro container or a Parquet file.
 //!
-//! [`open`] and [`stdin`] are for the pipeline. [`for_each_record`] reads a whole input at once, for the commands that make
+//! [`open`] and [`stdin`] are for the pipeline. [`for_each_message`] reads a whole input at once, for the commands that make
 //! or check one release; a file of published rows is read with a schema of the published fields.
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::reader::{BatchReader, InputBytes, ReaderSource};
 use super::{Input, Preamble, SourceError};
-use crate::codec::Decode;
+use crate::codec::RecordReader;
 use crate::model::event::{Event, Position, Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
@@ -39,41 +39,38 @@ pub(crate) fn for_each_batch(
     Ok(reader.preamble)
 }
 
+/// Hands out every message of an input, in order, with the reader for it, until `each` answers false. Returns the header or schema of
+/// the input.
+pub(crate) fn for_each_message(
+    from: InputBytes,
+    input: Input,
+    schema: &Schema,
+    mut each: impl FnMut(&Event, &mut RecordReader) -> bool,
+) -> Result<Preamble, SourceError> {
+    let mut messages = BatchReader::open(from, input)?;
+    let mut reader = messages.preamble.reader(schema, input.max_record_bytes)?;
+    while let Some(events) = messages.next_batch()? {
+        if !events.iter().all(|event| each(event, &mut reader)) {
+            break;
+        }
+    }
+    Ok(messages.preamble)
+}
+
 /// Decodes every record of an input, in order. Returns the header or schema of the input.
 pub(crate) fn for_each_record(
     from: InputBytes,
     input: Input,
     schema: &Schema,
-    mut each: impl FnMut(Position, Result<Record<'_>, Reject>),
+    mut each: impl FnMut(Position, Result<&Record<'_>, Reject>),
 ) -> Result<Preamble, SourceError> {
-    let mut reader = BatchReader::open(from, input)?;
-    let mut decoder = reader.preamble.decoder(schema, input.max_record_bytes)?;
-    while let Some(events) = reader.next_batch()? {
-        for Event { position, payload, .. } in &events {
-            match payload {
-                Some(payload) => each(*position, decoder.decode(payload)),
-                None => each(*position, Err(Reject::record(RejectCode::Tombstone))),
-            }
+    for_each_message(from, input, schema, |Event { position, payload, .. }, reader| {
+        let tombstone = Err(Reject::record(RejectCode::Tombstone));
+        let read =
+            payload.as_ref().map_or(tombstone, |payload| reader.each(payload, |record, _| each(*position, Ok(record))));
+        if let Err(reject) = read {
+            each(*position, Err(reject));
         }
-    }
-    Ok(reader.preamble)
-}
-
-/// Hands every payload of an input to `each`, with the decoder for it, until it answers false.
-pub(crate) fn for_each_payload(
-    from: InputBytes,
-    input: Input,
-    schema: &Schema,
-    mut each: impl FnMut(&[u8], &mut dyn Decode) -> bool,
-) -> Result<(), SourceError> {
-    let mut reader = BatchReader::open(from, input)?;
-    let mut decoder = reader.preamble.decoder(schema, input.max_record_bytes)?;
-    while let Some(events) = reader.next_batch()? {
-        for payload in events.iter().filter_map(|event| event.payload.as_ref()) {
-            if !each(payload, &mut *decoder) {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
+        true
+    })
 }

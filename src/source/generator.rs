@@ -260,6 +260,7 @@ impl Source for GeneratorSource {
             event.write_json(&mut self.text);
             events.push(Event {
                 position: Position::new(0, offset),
+                placement: 0,
                 timestamp: Some(event.time()),
                 key: None,
                 payload: Some(Bytes::copy_from_slice(self.text.as_bytes())),

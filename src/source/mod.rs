@@ -28,10 +28,11 @@ use crate::codec::csv::{CsvDecoder, CsvEncoder, CsvHeader};
 use crate::codec::encoding::TextEncoding;
 use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::parquet::{ParquetEncoder, ParquetFileError};
-use crate::codec::{CodecError, Decode, Encode, Format};
+use crate::codec::{CodecError, Decode, Encode, Format, RecordReader};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
 use crate::model::release::plan::{CommitSpace, ReleasePlan};
+use crate::model::release::row_levels::RowLevels;
 use crate::model::schema::Schema;
 
 /// The most events in one batch. Larger: the first record of a batch waits for more others. Smaller: more trips
@@ -100,8 +101,8 @@ pub struct Recalled {
     pub later: usize,
     /// Level per quasi-identifier.
     pub levels: Vec<u8>,
-    /// The class of each record, where it is known and the levels do not tell.
-    pub classes: Option<Vec<u32>>,
+    /// The levels of each record, where every record has its own.
+    pub row_levels: Option<RowLevels>,
     /// The fingerprint of the policy that it was made by.
     pub fingerprint: String,
     /// The records that it shows.
@@ -174,6 +175,19 @@ pub enum SourceError {
         /// The name.
         id: String,
     },
+    /// A progress topic does not have the partitions of its topic of the input.
+    #[error(
+        "the progress topic {topic} has {there} partitions and its topic of the input {wanted}: make them as many, or write \
+         `create_topics: true` under `sink.kafka`"
+    )]
+    Progress {
+        /// The progress topic.
+        topic: String,
+        /// The number of its partitions.
+        there: usize,
+        /// That of the input.
+        wanted: usize,
+    },
     /// The log does not hold the next record any more.
     #[error(
         "the next record is not in the log any more ({0}): was the topic recreated? if retention has deleted it, start again, \
@@ -223,6 +237,11 @@ impl Preamble {
             Self::Csv(header) => Box::new(CsvDecoder::new(schema, header, max_record_bytes)?),
             Self::Avro(writer) | Self::Parquet(writer) => Box::new(AvroDecoder::new(schema, writer, max_record_bytes)?),
         })
+    }
+
+    /// The reader of records of this input, with [`Preamble::decoder`].
+    pub fn reader(&self, schema: &Schema, max_record_bytes: usize) -> Result<RecordReader, CodecError> {
+        Ok(RecordReader::new(self.decoder(schema, max_record_bytes)?, schema, max_record_bytes))
     }
 
     /// The format of this input.

@@ -224,7 +224,7 @@ impl BatchReader {
         while let Some(payload) = record {
             let position = Position::new(0, self.next_offset);
             self.next_offset += 1;
-            events.push(Event { position, timestamp: None, key: None, payload: Some(payload) });
+            events.push(Event { position, placement: 0, timestamp: None, key: None, payload: Some(payload) });
             record = if events.len() < BATCH { self.records.ready_record() } else { None };
         }
         Ok(Some(events))

@@ -360,7 +360,7 @@ fn seconds(since: i64, now: Millis) -> f64 {
 }
 
 /// The resident set of this process; unknown where there is no `/proc`.
-pub(super) fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;

@@ -24,6 +24,7 @@ use crate::privacy::Rules;
 use crate::search::insight::Insight;
 use crate::window::ClosedWindow;
 use history::{History, Look};
+pub(crate) use metrics::resident_bytes;
 use metrics::{Asked, Metrics};
 use view::{RecordTotals, View, Wanted};
 
@@ -237,7 +238,7 @@ impl Telemetry {
             window_age: self.opened().map_or(0.0, |opened| (now.0 - opened.0).max(0) as f64 / 1e3),
             lag: self.meter.lag(),
             partitions: self.meter.partitions().0,
-            memory: metrics::resident_bytes().unwrap_or(0),
+            memory: resident_bytes().unwrap_or(0),
             moments: history.moments.into(),
             recent: history.recent.into(),
             recoding: history.recoding,

@@ -97,17 +97,18 @@ pub(crate) fn levels(policy: &Policy, recoding: &[AttributeLevel]) -> Result<Str
         name: quasi.name.to_string(),
         shown: match level.finest() == level.level {
             true => level.words(&quasi.hierarchy),
-            false => "mixed".into(),
+            false => {
+                level.typical.map_or("mixed".into(), |typical| format!("mostly {}", quasi.hierarchy.words(typical)))
+            }
         },
-        finest: level.finest(),
+        typical: level.typical(),
         level: level.level,
         max_level: quasi.max_level,
         height: quasi.hierarchy.height(),
     };
     let all: Vec<Steps> = policy.quasi.iter().zip(recoding).map(row).collect();
     let said = policy.recoding_words(recoding);
-    let description =
-        format!("{said}. The more steps are filled, the less is told; pale steps are taken by some records only.");
+    let description = format!("{said}. The more steps are filled, the less is told; pale steps are taken by few.");
     steps(&caption("levels", "Generalization level of each attribute", description), &all)
 }
 
@@ -195,7 +196,11 @@ pub(crate) fn lattice(policy: &Policy, insight: &Insight) -> Result<String, Plot
                 many(Status::Unchecked),
                 insight.checks
             );
-            dots(&caption("lattice", title, description), &nodes.iter().map(dot).collect::<Vec<_>>())
+            dots(
+                &caption("lattice", title, description),
+                &nodes.iter().map(dot).collect::<Vec<_>>(),
+                !policy.branches(),
+            )
         }
         Seen::Bands(heights) => {
             let chosen = insight.chosen.height().saturating_sub(insight.lattice.bottom().height());

@@ -47,8 +47,8 @@ def engine():
     os.environ["CONTAINERS_STORAGE_CONF"] = str(home / "storage.conf")
 
 
-def run(*command, check=True, **options):
-    done = subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=300, **options)
+def run(*command, check=True, patience=300, **options):
+    done = subprocess.run([str(part) for part in command], text=True, capture_output=True, timeout=patience, **options)
     if check and done.returncode:
         raise AssertionError(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done

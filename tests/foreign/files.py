@@ -255,6 +255,61 @@ def text_in(tool, rows, base):
     print("text in and out: gzip, zstd, arrays, UTF-16, Latin-1")
 
 
+HOUSEHOLDS = """
+policy:
+  quasi_identifiers:
+    - { name: zip, hierarchy: { prefix: { length: 5 } } }
+    - { name: members.age, hierarchy: { intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 } } }
+    - { name: members.born, hierarchy: { date: [day, month, year, decade] } }
+  sensitive: [{ name: members.job }]
+  keep: [{ name: members.fit, reviewed: true }]
+  subject: members.id
+  privacy: [{ k-anonymity: 5 }]
+  suppression: { limit: 0.1 }
+source: { file: { path: unused.jsonl, explode: members } }
+"""
+
+
+def elements(tool, rows):
+    """Households with their members: a row of each, alike in every format that has arrays; some households have none."""
+    policy = tool.folder / "households.yaml"
+    policy.write_text(HOUSEHOLDS)
+    fields = ["age", "born", "job", "fit", "note"]
+    member = lambda i: {"id": i, **{name: rows[i][name] for name in fields}}
+    houses, at = [], 0
+    while at < len(rows):
+        size = at % 4
+        houses.append({"zip": rows[at]["home-zip"], "note": CANARY, "members": [member(i) for i in range(at, min(at + size, len(rows)))]})
+        at += max(size, 1)
+    empty = sum(not house["members"] for house in houses)
+    plain_json = lambda value: value.isoformat() if isinstance(value, datetime.date) else value
+    sources = [tool.folder / name for name in ("houses.jsonl", "houses.parquet", "houses.avro")]
+    sources[0].write_text("".join(json.dumps(house, default=plain_json) + "\n" for house in houses))
+    inner = [("id", pa.int64()), ("age", pa.int32()), ("born", pa.date32()), ("job", pa.string()), ("fit", pa.bool_()), ("note", pa.string())]
+    schema = pa.schema([("zip", pa.string()), ("note", pa.string()), ("members", pa.list_(pa.struct(inner)))])
+    pq.write_table(pa.Table.from_pylist(houses, schema), sources[1])
+    inner = [{"name": "id", "type": "long"}, *(f for f in AVRO["fields"] if f["name"] in fields)]
+    avro = {"type": "record", "name": "House", "fields": [
+        {"name": "zip", "type": "string"}, {"name": "note", "type": "string"},
+        {"name": "members", "type": {"type": "array", "items": {"type": "record", "name": "Member", "fields": inner}}}]}
+    with open(sources[2], "wb") as out:
+        fastavro.writer(out, fastavro.parse_schema(avro), houses)
+    seen = set()
+    for source in sources:
+        for name in ("houses.out.jsonl", "houses.out.avro"):
+            report = tool.folder / "houses.json"
+            out = tool.anonymize(source, name, "--report", report, policy=policy)
+            read = fastavro.reader(io.BytesIO(out.read_bytes())) if name.endswith(".avro") else map(json.loads, out.read_text().splitlines())
+            found = sorted(json.dumps(row, sort_keys=True) for row in read)
+            seen.add("\n".join(found))
+            counts = json.loads(report.read_text())
+            expect(counts["records_in"] == len(houses) and counts["records_rejected"] == empty, f"{source}: households are counted: {counts}")
+            expect(len(found) > counts["records_published"] > 0.7 * (len(houses) - empty), f"{source}: {len(found)} rows")
+            expect(all(set(json.loads(row)) == {"zip", "members"} for row in found), f"{source}: other fields")
+    expect(len(seen) == 1, "rows of elements differ by format")
+    print("elements of arrays: JSON, Parquet and Avro alike")
+
+
 def piped(tool, base):
     data = (tool.folder / "a.csv.gz").read_bytes()
     done = subprocess.run([tool.binary, "anonymize", "-c", tool.policy, "-", "-o", tool.folder / "piped.csv", "--seed", "1"],
@@ -324,6 +379,7 @@ def main():
         parquet_out(tool, source, base)
         nested(tool, rows)
         avro_in(tool, rows, base)
+        elements(tool, rows)
         text_in(tool, rows, base)
         piped(tool, base)
         not_read(tool, rows)

@@ -17,7 +17,7 @@ QUASI = ["age", "sex", "zip", "country", "education"]
 POLICY = """
 policy:
   quasi_identifiers:
-    - { name: age, hierarchy: { intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 } } }
+    - { name: age, hierarchy: { %(age)s } }
     - { name: sex, hierarchy: trivial }
     - { name: zip, hierarchy: { prefix: { length: 5 } } }
     - { name: country, hierarchy: trivial }
@@ -33,14 +33,14 @@ search: { time_budget: %(time_budget)s }
 window: %(windows)s
 source:
   kafka:
-    brokers: %(bootstrap)s
+    brokers: %(origin)s
     topics: [%(source)s]
     group: %(group)s
     rebalance: %(rebalance)s
     properties: { %(timing)smax.poll.interval.ms: "%(poll)d"%(extra)s }
     %(more)s
 sink:
-  kafka: { topic: %(sink)s, transactional_id: %(id)s, transaction_timeout: %(timeout)s%(sink_more)s }
+  kafka: { topic: %(sink)s, transactional_id: %(id)s, transaction_timeout: %(timeout)s%(elsewhere)s%(sink_more)s }
 http: { listen: "127.0.0.1:%(port)d" }
 %(end)s
 """
@@ -88,10 +88,12 @@ class Cluster:
 
 
 class Space:
-    """Topics, a group and instances that no other scenario uses. Without a name: `people` and `safe`."""
+    """Topics, a group and instances that no other scenario uses. Without a name: `people` and `safe`. The input may be in another
+    cluster: `origin`."""
 
-    def __init__(self, cluster, name, partitions=4):
+    def __init__(self, cluster, name, partitions=4, origin=None):
         self.cluster, self.name, self.partitions = cluster, name, partitions
+        self.origin, self.apart = origin or cluster, origin is not None
         self.bootstrap = cluster.bootstrap
         end = f"-{name}" if name else ""
         self.source, self.sink, self.group = f"people{end}", f"safe{end}", f"veil{end}"
@@ -101,18 +103,20 @@ class Space:
             old.unlink()
         self.instances = {}
         self.people = None
-        wanted = [(self.source, partitions), (self.sink, 3), (f"{self.sink}-manifests", 1), (f"{self.sink}-dead-letters", 1),
-                  (f"{self.sink}-journal", 1)]
+        # Of the group's offsets.
+        self.shared = f"progress-{self.source}" if self.apart else self.source
+        wanted = [(cluster, self.sink, 3), *((cluster, f"{self.sink}-{end}", 1) for end in ("manifests", "dead-letters", "journal")),
+                  *((place, topic, partitions) for place, topic in {(self.origin, self.source), (cluster, self.shared)})]
         threads = [threading.Thread(target=self.create, args=topic) for topic in wanted]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def create(self, topic, partitions):
+    def create(self, cluster, topic, partitions):
         def created():
             try:
-                self.cluster.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", partitions)
+                cluster.tool("topics", "--create", "--if-not-exists", "--topic", topic, "--partitions", partitions)
                 return True
             except subprocess.SubprocessError:
                 return False  # a busy machine: not what is tested here
@@ -145,7 +149,7 @@ class Space:
 
     def send(self, lines):
         """Evenly over the partitions: a batch that sticks to one may leave an instance without a record."""
-        subprocess.run(["kcat", "-P", "-b", self.bootstrap, "-t", self.source, "-X", "linger.ms=20",
+        subprocess.run(["kcat", "-P", "-b", self.origin.bootstrap, "-t", self.source, "-X", "linger.ms=20",
                         "-X", "sticky.partitioning.linger.ms=0"],
                        input=lines, check=True, timeout=300)
 
@@ -153,14 +157,18 @@ class Space:
         """Sum over all partitions, or None while it cannot be told."""
         try:
             text = self.cluster.tool("consumer-groups", "--describe", "--group", self.group)
+            ends = self.origin.tool("get-offsets", "--topic", self.source) if self.apart else ""
         except subprocess.SubprocessError:
             return None
         lag, seen = 0, set()
+        ends = dict(line.split(":")[1:] for line in ends.splitlines() if line.startswith(f"{self.source}:"))
         for line in text.splitlines():
             parts = line.split()
-            if len(parts) > 5 and parts[1] == self.source:
+            if len(parts) > 5 and parts[1] == self.shared:
                 # Nothing is committed where nothing came: then all that is there is still to be read.
                 behind = parts[5] if parts[5] != "-" else parts[4]
+                if self.apart and parts[2] in ends:
+                    behind = str(int(ends[parts[2]]) - (int(parts[3]) if parts[3] != "-" else 0))
                 if not behind.isdigit():
                     return None
                 lag += int(behind)
@@ -190,7 +198,12 @@ class Instance:
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
                        "sink_more": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
-                       "subject": "subject: user_id", "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+                       "age": "intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 }", "subject": "subject: user_id",
+                       "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
+        # `bootstrap` is the way to the output; to the input too, unless that is in another cluster.
+        apart = ", brokers: '%(bootstrap)s', progress: progress" % self.values if space.apart else ""
+        self.values.setdefault("elsewhere", apart)
+        self.values.setdefault("origin", space.origin.bootstrap if space.apart else self.values["bootstrap"])
         # By the new group protocol the brokers decide.
         timing = 'session.timeout.ms: "%(session)d", heartbeat.interval.ms: "500", ' % self.values
         self.values.setdefault("timing", "" if self.values["rebalance"] == "consumer" else timing)
@@ -203,8 +216,8 @@ class Instance:
         self.process = None
         space.instances[number] = self
 
-    def start(self, **env):
-        self.process = subprocess.Popen([self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
+    def start(self, within=(), **env):
+        self.process = subprocess.Popen([*within, self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
                                         env={**os.environ, "RUST_LOG": "veilstream=info", **env})
         return self
 
@@ -247,6 +260,21 @@ class Instance:
         except OSError:
             return None
         return None
+
+
+class MemoryLimit:
+    """A control group with so much memory and no swap: the kernel kills what needs more."""
+
+    def __init__(self, name, limit):
+        old = pathlib.Path("/sys/fs/cgroup/memory")
+        self.dir = (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"veilstream-{name}-{os.getpid()}"
+        self.dir.mkdir()
+        (self.dir / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(str(limit))
+        self.command = ["bash", "-c", f'echo $$ >{self.dir}/cgroup.procs && exec "$@"', "_"]
+
+    def remove(self):
+        wait_for(lambda: not (self.dir / "cgroup.procs").read_text().strip(), 60, "the processes of a control group to end")
+        self.dir.rmdir()
 
 
 def wait_for(condition, seconds, what, dead=lambda: []):

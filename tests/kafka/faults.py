@@ -4,7 +4,8 @@
     tests/kafka/faults.py BINARY [NAME...]
 
 BINARY must be built with the `failpoints` feature. Scenarios that leave the brokers alone share one, each in topics of its
-own, some at a time. Controls that must turn red are part of the list: what a check has never been seen to catch, it does
+own, some at a time. Those whose names end with `_apart` have their input in another cluster than their output: the same
+scenario, judged by the same oracle. Controls that must turn red are part of the list: what a check has never been seen to catch, it does
 not check. VEILSTREAM_LONG=1 makes the slow ones longer.
 """
 
@@ -33,7 +34,7 @@ LONG = bool(os.environ.get("VEILSTREAM_LONG"))
 # Scenarios at a time. More: they wait for each other's JVMs. Fewer: they wait for their own timeouts one by one.
 AT_A_TIME = 3
 BINARY = None
-SHARED = None
+SHARED = ORIGIN = None
 OUTPUT = threading.local()
 
 
@@ -42,7 +43,7 @@ def say(*words):
 
 
 def judge(space, **options):
-    return oracle.judge(space.cluster.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2,
+    return oracle.judge(space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2, origin=space.origin.bootstrap,
                         **options)
 
 
@@ -156,8 +157,10 @@ def one_id_twice(space):
 
 def members_come_and_go(space):
     """F7: members join and leave; partitions are added."""
-    host = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
-    guest = c.Instance(space, BINARY, 1)
+    # What the input gets, the progress topics get too.
+    makes = {"sink_more": ", create_topics: true"} if space.apart else {}
+    host = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"', **makes).start()
+    guest = c.Instance(space, BINARY, 1, **makes)
     for turn in range(4):
         space.produce(BINARY, 1000)
         assigned = guest.said().count("partitions assigned")
@@ -165,7 +168,7 @@ def members_come_and_go(space):
         guest.says("partitions assigned", times=assigned + 1)
         guest.kill(signal.SIGTERM)
         assert guest.process.returncode == 0, f"a drain ended with {guest.process.returncode}"
-    space.cluster.tool("topics", "--alter", "--topic", space.source, "--partitions", "6")
+    space.origin.tool("topics", "--alter", "--topic", space.source, "--partitions", "6")
     space.partitions = 6
     space.produce(BINARY, 2000)
     host.says("partitions assigned partitions=6")
@@ -290,11 +293,11 @@ def topic_recreated(space):
     a = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
     space.produce(BINARY, 4000)
     space.drained()
-    space.cluster.tool("topics", "--delete", "--topic", space.source)
+    space.origin.tool("topics", "--delete", "--topic", space.source)
 
     def again():
         try:
-            space.cluster.tool("topics", "--create", "--topic", space.source, "--partitions", 4)
+            space.origin.tool("topics", "--create", "--topic", space.source, "--partitions", 4)
             return True
         except subprocess.SubprocessError:
             return False  # deletion takes a moment
@@ -325,7 +328,7 @@ def rebalanced_while_rereading(space):
 
 
 @contextlib.contextmanager
-def proxied(name):
+def proxied(name, origin=None):
     """A cluster that can also be reached through a proxy, and a space on it."""
     port = c.free_port()
     cluster = c.Cluster(f"fault-{name}", flags=["--proxied", port])
@@ -333,7 +336,7 @@ def proxied(name):
     try:
         host, real = cluster.env["PROXIED"].split(":")
         between = proxy.Proxy((host, int(real)), port)
-        space = c.Space(cluster, name)
+        space = c.Space(cluster, name, origin=origin)
         yield between, space, f"127.0.0.1:{port}"
     finally:
         if space:
@@ -366,10 +369,10 @@ def bad_network(_):
         assert a.process.returncode == 0, f"ended with {a.process.returncode}"
 
 
-def late_plan(_):
+def late_plan(origin):
     """F5: the commit of a plan is delivered when its release has long gone through: refused, or the release were published again."""
     offset_commit, refusals = 8, {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID"}
-    with proxied("late") as (between, space, address):
+    with proxied("late", origin) as (between, space, address):
         # The client sends the commit again when it is not answered; the session outlasts that.
         short = ', socket.timeout.ms: "4000"'
         for number, member in enumerate(("", ', group.instance.id: "veil"')):
@@ -394,10 +397,10 @@ def late_plan(_):
         assert answer in refusals
 
 
-def late_producer(_):
+def late_producer(origin):
     """F5: a request for the transactional id is delivered late and takes the id away from the very instance that has sent it."""
     init_producer_id = 22
-    with proxied("late-producer") as (between, space, address):
+    with proxied("late-producer", origin) as (between, space, address):
         between.hold(init_producer_id)
         short = ', socket.timeout.ms: "4000"'
         a = c.Instance(space, BINARY, 0, bootstrap=address, extra=short, session=30000).start()
@@ -506,7 +509,8 @@ def quick_restarts(space):
     try:
         both[0].says("release published")
         both[1].says("release published")
-        for turn in range(40 if LONG else 10):
+        turns_in_all = 40 if LONG else 10
+        for turn in range(turns_in_all):
             victim = both[turn % 2]
             time.sleep(turns.uniform(0, 1.5))
             if turn % 4 > 1:
@@ -514,7 +518,7 @@ def quick_restarts(space):
             victim.kill()
             mark = victim.said().count("release published")
             began = time.monotonic()
-            victim.start(**({"VEILSTREAM_DIE_AT": f"{turns.choice(STEPS)}:3"} if turn % 4 < 2 else {}))
+            victim.start(**({"VEILSTREAM_DIE_AT": f"{turns.choice(STEPS)}:3"} if turn % 4 < 2 and turn + 2 < turns_in_all else {}))
             while victim.said().count("release published") == mark:
                 assert time.monotonic() - began < 60, "nothing was published for a minute after a restart"
                 time.sleep(0.02)
@@ -556,6 +560,43 @@ def output_blocked(_):
         assert a.process.returncode == 0, f"ended with {a.process.returncode}"
 
 
+def memory(name, records=400_000, **options):
+    def scenario(space):
+        limit = 128
+        subprocess.run([BINARY, "generate", "--records", str(records), "--subjects", "200000", "--brokers", space.bootstrap,
+                        "--topic", space.source], check=True, timeout=300)
+        group = c.MemoryLimit(name, (limit + 32) << 20)
+        try:
+            options.setdefault("windows", "{ tumbling: { max_records: 2000000, max_age: 20m } }")
+            a = c.Instance(space, BINARY, 0, timeout="2m", end=f"limits: {{ memory: {limit}MiB }}", **options).start(group.command)
+            most, read = 0, lambda: a.metric("veilstream_records_read_total") or 0
+
+            def all_read():
+                nonlocal most
+                most = max(most, a.memory() if a.alive() else 0)
+                assert a.alive(), f"ended with {a.process.returncode} after {read():.0f} records"
+                return read() >= records
+
+            c.wait_for(all_read, 600, "everything to be read")
+            a.says("release published", times=2)
+            a.kill(signal.SIGTERM)
+            assert a.process.returncode == 0, f"a drain ended with {a.process.returncode}"
+            say(f"{a.said().count('release published')} releases, at most {most >> 20} MiB resident of {limit}")
+            assert most < limit << 20, f"{most >> 20} MiB"
+            if name == "tumbling":
+                b = c.Instance(space, BINARY, 1, timeout="2m", group=f"{space.group}-control", **options).start(group.command)
+                died(b, -signal.SIGKILL)
+                say("without `limits.memory` the kernel killed it, as it must")
+        finally:
+            for instance in space.instances.values():
+                instance.kill()
+            group.remove()
+
+    scenario.__name__ = f"memory_{name}"
+    scenario.__doc__ = f"F10: far more input than memory, in a control group: {name} windows go on, and nothing is killed."
+    return scenario
+
+
 def slow_search(space):
     """F8: a search is slower than max.poll.interval; the group is kept all the same."""
     a = c.Instance(space, BINARY, 0, poll=6000, session=6000)
@@ -592,7 +633,7 @@ def deleted_by_retention(space):
     spec = space.dir / "delete.json"
     parts = [{"topic": space.source, "partition": p, "offset": 2000} for p in range(4)]
     spec.write_text(json.dumps({"partitions": parts, "version": 1}))
-    space.cluster.tool("delete-records", "--offset-json-file", spec)
+    space.origin.tool("delete-records", "--offset-json-file", spec)
     a.start()
     died(a, 3)
     assert "on_gap" in a.said(), "the remedy is not named"
@@ -693,7 +734,7 @@ def held_records(space):
 def keyed(space, lines):
     """Messages of keys and values; without a value: tombstones. Without a key: anywhere."""
     text = b"".join(key.encode() + b"\t" + value + b"\n" for key, value in lines)
-    subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.source, "-K", "\t", "-Z"], input=text, check=True, timeout=60)
+    subprocess.run(["kcat", "-P", "-b", space.origin.bootstrap, "-t", space.source, "-K", "\t", "-Z"], input=text, check=True, timeout=60)
 
 
 def tombstones(space):
@@ -711,7 +752,7 @@ def tombstones(space):
     a.says("release published")
     a.kill(signal.SIGTERM)
     left = {(p, o) for p, runs in judge(space).left.items() for first, last in runs for o in range(first, last + 1)}
-    held = [json.loads(payload) for p, o, _, payload in oracle.read(space.bootstrap, space.source) if (p, o) in left]
+    held = [json.loads(payload) for p, o, _, payload in oracle.read(space.origin.bootstrap, space.source) if (p, o) in left]
     assert len(held) > 4, "too few are held to show anything"
     a.start(VEILSTREAM_DIE_AT="flushed:1")
     fresh = sent(people(300))
@@ -741,6 +782,60 @@ def tombstones(space):
     say(f"{len(gone)} records of {len(deleted)} deleted people were retracted; of {len(held)} held, {len(others)} were published later")
 
 
+def deletes(envelope):
+    debezium = envelope == "debezium"
+    row = (lambda message: message.get("after")) if debezium else (lambda message: message)
+
+    def scenario(space):
+        dice = random.Random(7)
+        known = []
+
+        def flow(count, deleted):
+            """People come, and some of them, and of those who came before, are deleted."""
+            lines = [json.loads(line) for line in space.generate(BINARY, count).splitlines()]
+            known.extend(record["user_id"] for record in lines)
+            wrap = (lambda record: {"before": None, "after": record, "op": "c"}) if debezium else (lambda record: record)
+            messages = [(record["user_id"], json.dumps(wrap(record)).encode()) for record in lines]
+            for user in dice.sample(known, deleted):
+                place = dice.randrange(len(messages) + 1)
+                change = {"before": {"user_id": user}, "after": None, "op": "d"}
+                gone = [(user, json.dumps(change).encode())] if debezium else []
+                messages[place:place] = gone + [(user, b"")]
+            keyed(space, messages)
+
+        instance = c.Instance(space, BINARY, 0, action="hold", max_age="1s", more="envelope: debezium" if debezium else "")
+        for step in ["closed", "planned", "begun", "flushed", "offsets-sent", "committed"]:
+            flow(700, 60)
+            instance.start(VEILSTREAM_DIE_AT=f"{step}:2")
+            until = time.monotonic() + 60
+            while instance.alive() and time.monotonic() < until:
+                flow(100, 10)
+                time.sleep(0.3)
+            died(instance)
+        instance.start()
+        flow(2000, 100)
+        # Those of whom nobody alike has come are held.
+        c.wait_for(lambda: judge(space, row=row).missing < 200, 120, "outcomes of all but a few held records")
+        instance.kill(signal.SIGTERM)
+        space.settle()
+        verdict = judge(space, row=row)
+        kept_back, releases = oracle.judge_deleted(verdict, space.bootstrap, [space.source], space.sink, row)
+        say(verdict.text())
+        assert verdict.ok, "a statement is violated"
+        assert verdict.figures["aborted copies"] > 0, "nothing was aborted: the faults did not hit"
+        assert verdict.figures["published"] > 0.5 * verdict.figures["records"], "too little was published to be a pass"
+        assert len(kept_back) > 100, "hardly anybody waited who was deleted: that shows nothing"
+        # A control: one of them in the last release must be seen.
+        subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.sink, "-H", f"veilstream-release={releases[-1]}"],
+                       input=json.dumps({"ts": kept_back[0]}).encode(), check=True, timeout=60)
+        oracle.judge_deleted(verdict, space.bootstrap, [space.source], space.sink, row)
+        red(verdict, "I3")
+
+    scenario.__name__ = f"deletes_{envelope}"
+    scenario.__doc__ = f"T33: deletes ({envelope}) flow while the process dies at one step after the other."
+    return scenario
+
+
 # So many candidates that who is not recalled is missed a hundred times, not now and then.
 CANDIDATES = 6
 RETURNING = f"subject: user_id\n  sequential: {{ releases: 4, candidates: {CANDIDATES} }}"
@@ -760,7 +855,7 @@ def restarts(space, recoding="full-domain", **env):
     space.settle()
     verdict = judge(space)
     oracle.judge_sequential(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 4,
-                            CANDIDATES)
+                            CANDIDATES, origin=space.origin.bootstrap)
     say(verdict.text())
     return verdict
 
@@ -779,11 +874,11 @@ def sequential(space):
 
 
 def sequential_local(space):
-    """T3 with local recoding: the next instance learns the classes that were published from the journal."""
+    """T3 with local recoding: the next instance learns the levels that were published from the journal."""
     verdict = restarts(space, "local")
     assert verdict.ok and verdict.missing < 500, f"{verdict.problems}"
     assert verdict.figures["returned"] > 0 and verdict.figures["aborted copies"] > 0, "the fault did not hit"
-    assert '"classes":[' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has classes"
+    assert '"packed":' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has levels of records"
 
 
 def local_recoding(space):
@@ -813,6 +908,20 @@ def subtree_recoding(space):
     accept(space, tail=499, aborted=True)
     manifests = oracle.raw(space.bootstrap, f"{space.sink}-manifests").decode()
     assert '"cut"' in manifests, "no release has cuts, so no plan had to hold them"
+
+
+def alternatives(space):
+    """Steps of 7 beside steps of 5, by one instance after the other, each of which dies at another step: the plan names levels of both."""
+    steps = "intervals: { widths: [%s], min: 0, max: 120 }"
+    age = f"any_of: [{{ {steps % '5, 20, 40'} }}, {{ {steps % '7, 21'} }}]"
+    a = c.Instance(space, BINARY, 0, age=age, max_age="10m", time_budget="5s")
+    for step in ["planned:2", "flushed:2", "committed:2", "offsets-sent:1"]:
+        space.produce(BINARY, 2000)
+        a.start(VEILSTREAM_DIE_AT=step)
+        died(a)
+    space.produce(BINARY, 1000)
+    a.start()
+    accept(space, tail=499, aborted=True)
 
 
 def audiences(space):
@@ -849,12 +958,15 @@ def control_forgetful(space):
 
 
 def snapshots(space, verdict):
-    oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2)
+    oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2,
+                           origin=space.origin.bootstrap)
 
 
-def sliding(space):
-    """Snapshots of a sliding window, by one instance after the other, each of which dies at another step."""
-    a = c.Instance(space, BINARY, 0, windows="{ sliding: { size: 1500, slide: 300 } }")
+def slides(space, recoding="full-domain", publish="snapshots"):
+    """Instances that die one after the other, each at another step, and the verdict on what they published."""
+    windows = f"{{ sliding: {{ size: 1500, slide: 300, publish: {publish} }} }}"
+    subject = f"subject: user_id\n  recoding: {recoding}"
+    a = c.Instance(space, BINARY, 0, windows=windows, subject=subject)
     for step in ["journalled:4", "planned:5", "flushed:6", "committed:4", "offsets-sent:1", "rereading:1"]:
         space.produce(BINARY, 3000, subjects=4000)
         a.start(VEILSTREAM_DIE_AT=step)
@@ -865,7 +977,7 @@ def sliding(space):
     a.says("release published", times=published + 3)
     a.kill(signal.SIGTERM)
     assert a.process.returncode == 0, f"a drain ended with {a.process.returncode}"
-    b = c.Instance(space, BINARY, 1, windows="{ sliding: { size: 1500, slide: 300 } }").start()
+    b = c.Instance(space, BINARY, 1, windows=windows, subject=subject).start()
     space.produce(BINARY, 3000)
     # What is in the window, or stays in snapshots after it, is not done: the lag says nothing here.
     b.says("release published", times=10)
@@ -877,6 +989,28 @@ def sliding(space):
     assert verdict.ok, "a statement is violated"
     assert verdict.figures["compared"] > 5 and verdict.figures["aborted copies"] > 0, "there was nothing to see"
     assert verdict.figures["published"] > 0.7 * verdict.figures["records"]
+    return verdict
+
+
+def sliding(space):
+    """Snapshots of a sliding window, by instances that die at every step."""
+    slides(space)
+
+
+def sliding_local(space):
+    """Snapshots by local recoding: the journal has the levels of each record, so that a planned snapshot is made again."""
+    slides(space, "local")
+    assert '"packed":' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has levels of records"
+
+
+def sliding_changes(space):
+    """A changelog instead of snapshots: a reader rebuilds every snapshot, also of releases that were made again."""
+    assert slides(space, publish="changes").figures["changes"] > 5, "nothing but whole snapshots"
+
+
+def sliding_local_changes(space):
+    """A changelog of snapshots by local recoding."""
+    assert slides(space, "local", "changes").figures["changes"] > 5, "nothing but whole snapshots"
 
 
 def control_no_difference(space):
@@ -894,11 +1028,11 @@ def control_no_difference(space):
 # --- F4: brokers -------------------------------------------------------------------------------------------------------
 
 
-def broker_loss(_):
+def broker_loss(origin):
     """F4: each of three brokers is killed and comes back while records flow; then a rolling restart."""
     cluster = c.Cluster("fault-brokers", brokers=3)
     try:
-        space = c.Space(cluster, "brokers", partitions=6)
+        space = c.Space(cluster, "brokers", partitions=6, origin=origin)
         instances = [c.Instance(space, BINARY, number).start() for number in range(2)]
         published = lambda: sum(instance.said().count("release published") for instance in instances)
         for broker in (1, 2, 3):
@@ -912,6 +1046,13 @@ def broker_loss(_):
             space.produce(BINARY, 1500)
             cluster.broker("stop", broker)
             cluster.broker("start", broker)
+        if origin:
+            before = published()
+            space.produce(BINARY, 6000)
+            c.wait_for(lambda: published() > before, 90, "a release, so that more are read when the input's broker dies")
+            origin.broker("kill", 1)
+            time.sleep(3)  # the length of the fault
+            origin.broker("start", 1)
         space.produce(BINARY, 1500)
         accept(space, 300)
         assert all(i.process.returncode == 0 for i in instances)
@@ -945,7 +1086,7 @@ def control_rows_as_subjects(space):
 
 def control_gate_open(space):
     """Control: a defect publishes what is too small. The gate refuses it; with the gate open too, I3 turns red."""
-    a = c.Instance(space, BINARY, 0)
+    a = c.Instance(space, BINARY, 0, time_budget="60s")  # a search that is cut short may take the top, where nobody is left out
     space.produce(BINARY, 2000)
     a.start(VEILSTREAM_DEFECT="publish-all")
     c.wait_for(lambda: not a.alive(), 90, "the refusal")
@@ -1004,24 +1145,40 @@ def control_random_id(space):
             say(f"I5 turned red, as it must: {verdict.missing} records wait behind a transaction that nobody ends")
 
 
+def apart(scenario):
+    def in_two_clusters(where):
+        scenario(where)
+
+    in_two_clusters.__name__ = f"{scenario.__name__}_apart"
+    in_two_clusters.__doc__ = f"{scenario.__doc__} Input and output are in two clusters."
+    in_two_clusters.apart = True
+    return in_two_clusters
+
+
 ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_logins, output_blocked]
 SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
-          rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, local_recoding,
-          subtree_recoding, audiences, control_forgetful,
+          memory("tumbling"), memory("hold", action="hold"), memory("local", subject="subject: user_id\n  recoding: local"),
+          memory("sliding", 150_000, windows="{ sliding: { size: 1000000, slide: 100000 } }"), rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
+          slow_transaction, deleted_by_retention, held_records, tombstones, *map(deletes, ["tombstones", "debezium"]), sequential, sequential_local, sliding,
+          sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
+SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,
+                      plan_beside_open_windows, come_and_go("consumer", "hold"), topic_recreated, deleted_by_retention,
+                      held_records, tombstones, sequential, sliding, control_fresh_id, control_offsets_outside])
+ALONE += map(apart, [broker_loss, late_plan, late_producer])
 
 
 def play(scenario, alone=False):
     """One scenario: its name if it failed, else None. What it says is printed in one piece."""
     OUTPUT.text = io.StringIO()
     started, space, problem = time.monotonic(), None, None
+    origin = ORIGIN if hasattr(scenario, "apart") else None
     try:
-        space = None if alone else c.Space(SHARED, scenario.__name__.replace("_", "-"))
-        scenario(space)
+        space = None if alone else c.Space(SHARED, scenario.__name__.replace("_", "-"), origin=origin)
+        scenario(origin if alone else space)
     except Exception as error:  # a check that breaks is a check that failed
         problem = f"{type(error).__name__}: {error}"
         if isinstance(error, subprocess.CalledProcessError):
@@ -1039,7 +1196,7 @@ def play(scenario, alone=False):
 
 
 def main():
-    global BINARY, SHARED
+    global BINARY, SHARED, ORIGIN
     BINARY = str(pathlib.Path(sys.argv[1]).resolve())
     wanted = sys.argv[2:]
     chosen = [[s for s in group if not wanted or s.__name__ in wanted] for group in (SPACES, ALONE)]
@@ -1047,14 +1204,18 @@ def main():
         print("no such scenario; there are: " + ", ".join(s.__name__ for s in SPACES + ALONE))
         return 2
     results = []
-    if chosen[0]:
-        SHARED = c.Cluster("faults")
-        try:
+    try:
+        if any(hasattr(scenario, "apart") for group in chosen for scenario in group):
+            ORIGIN = c.Cluster("faults-origin")
+        if chosen[0]:
+            SHARED = c.Cluster("faults")
             with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
                 results += pool.map(play, chosen[0])
-        finally:
             SHARED.down()
-    results += [play(scenario, alone=True) for scenario in chosen[1]]
+        results += [play(scenario, alone=True) for scenario in chosen[1]]
+    finally:
+        for cluster in filter(None, (SHARED, ORIGIN)):
+            cluster.down()
     failed = [name for name in results if name]
     print(f"{len(results) - len(failed)} passed, {len(failed)} failed {' '.join(failed)}")
     return 1 if failed else 0

@@ -134,17 +134,19 @@ def judge_manifests(verdict, bootstrap, output, published):
             verdict.fail("I7", f"release {name}: a loss has more than three digits")
 
 
-def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False):
+def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None, row=lambda record: record):
+    """`origin`: the cluster of the input, if it is another one. `row` finds the row in a message of the input."""
     verdict = Verdict()
+    origin = origin or bootstrap
     inputs = {}
     offsets = defaultdict(set)
     if opaque:
-        for partition, offset in offsets_of(bootstrap, source):
+        for partition, offset in offsets_of(origin, source):
             offsets[partition].add(offset)
-    for partition, offset, _, payload in [] if opaque else read(bootstrap, source):
+    for partition, offset, _, payload in [] if opaque else read(origin, source):
         offsets[partition].add(offset)
         try:
-            record = json.loads(payload)
+            record = row(json.loads(payload))
             inputs[record[key]] = record
         except (ValueError, KeyError, TypeError, RecursionError):
             pass  # garbage is covered by its offset alone
@@ -203,11 +205,11 @@ def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", 
 
 
 def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, releases, candidates, subject="user_id",
-                     key="ts"):
+                     key="ts", origin=None):
     """I3, for a reader who finds somebody in several of the last releases and intersects the values of their classes. The
     releases are in the order of their manifests: one instance at a time, one partition of manifests."""
     who = {}
-    for _, _, _, payload in read(bootstrap, source):
+    for _, _, _, payload in read(origin or bootstrap, source):
         record = json.loads(payload)
         who[record[key]] = record[subject]
     classes = defaultdict(lambda: defaultdict(list))
@@ -233,25 +235,59 @@ def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, relea
     verdict.figures["returned"] = returned
 
 
-def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts"):
+def header_of(headers, wanted):
+    for header in headers.split(","):
+        name, _, value = header.partition("=")
+        if name == wanted:
+            return value
+    return None
+
+
+def rebuilt(verdict, order, rows, bases, key):
+    """The snapshot after each release of a changelog, as a reader keeps it: whole ones begin anew, changes go on from their base."""
+    snapshots = {}
+    for name in (name for name in order if rows[name]):
+        whole = {record["change"] for record in rows[name]} == {"="}
+        if whole != (bases[name] is None):
+            verdict.fail("I4", "a release mixes a whole snapshot with changes")
+        if not whole and bases[name] not in snapshots:
+            verdict.fail("I4", "changes of a snapshot that nobody has")
+            continue
+        snapshot = {} if whole else dict(snapshots[bases[name]])
+        for record in sorted(rows[name], key=lambda record: record["change"] != "-"):
+            shown = {field: value for field, value in record.items() if field != "change"}
+            if record["change"] != "-":
+                if record[key] in snapshot:
+                    verdict.fail("I2", "a record comes that is there")
+                snapshot[record[key]] = shown
+            elif snapshot.pop(record[key], None) != shown:
+                verdict.fail("I4", "a row leaves that is not there, or reads otherwise")
+        snapshots[name] = snapshot
+    return snapshots
+
+
+def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", origin=None):
     """The statements for a sliding window, where a record may be in many snapshots: in each once, and if all snapshots are put side
     by side, record by record, every group that can be told apart has at least k people and l values. Snapshots are in the order of
     the journal: one instance at a time."""
     inputs = {}
     offsets = defaultdict(set)
-    for partition, offset, _, payload in read(bootstrap, source):
+    for partition, offset, _, payload in read(origin or bootstrap, source):
         offsets[partition].add(offset)
         record = json.loads(payload)
         inputs[record[key]] = record
-    snapshots = defaultdict(dict)
+    snapshots, sent, bases = defaultdict(dict), defaultdict(list), {}
     for _, _, headers, payload in read(bootstrap, output):
         record = json.loads(payload)
         if record[key] in snapshots[release_of(headers)]:
             verdict.fail("I2", "a record is in a snapshot twice")
         snapshots[release_of(headers)][record[key]] = record
-    copies = defaultdict(set)
+        sent[release_of(headers)].append(record)
+        bases[release_of(headers)] = header_of(headers, "veilstream-base")
+    copies, physical = defaultdict(set), 0
     for _, _, headers, payload in read(bootstrap, output, "read_uncommitted"):
         copies[release_of(headers), json.loads(payload)[key]].add(payload)
+        physical += 1
     if any(len(texts) > 1 for texts in copies.values()):
         verdict.fail("I4", "different generalizations of one record in one snapshot")
     unfinished = {name for name, _ in copies} - set(snapshots)
@@ -262,6 +298,9 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
     verdict.missing = sum(len(offsets[p] - covered[p]) for p in offsets)
     if sum(counts.values()) + verdict.missing != total:
         verdict.fail("I1", f"{dict(counts)} and {verdict.missing} open do not add up to {total}")
+    changelog = any("change" in record for records in sent.values() for record in records)
+    if changelog:
+        snapshots = defaultdict(dict, rebuilt(verdict, order, sent, bases, key))
     shown = {name for rows in snapshots.values() for name in rows}
     if counts["published"] != len(shown):
         verdict.fail("I1", f"{len(shown)} records were shown, the journal says {counts['published']}")
@@ -286,9 +325,55 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
             traces[n].append((number, *(r[q] for q in quasi)))
         compared += 0 < sum(n in rows for n in last) < min(len(last), len(rows))
         last = rows
+    for name, records in sent.items() if changelog else ():
+        check(records, lambda r: (r["change"], *(r[q] for q in quasi)), "rows that come or leave")
     check([r for rows in snapshots.values() for r in rows.values()], lambda r: tuple(traces[r[key]]), "snapshots side by side")
     verdict.figures = {"records": total, **counts, "open": verdict.missing, "snapshots": len(snapshots), "compared": compared,
-                       "aborted copies": sum(1 for _ in read(bootstrap, output, "read_uncommitted")) - sum(map(len, snapshots.values()))}
+                       "aborted copies": physical - sum(map(len, sent.values()))}
+    if changelog:
+        verdict.figures["changes"] = sum(base is not None for base in bases.values())
+
+
+def judge_deleted(verdict, bootstrap, sources, output, row=lambda record: record, key="ts"):
+    """No row of somebody deleted is in a release that was planned after the delete was read. A release has read everything that it
+    finishes, and a delete has its outcome with the first release after it: so a row stands in an earlier one, or nowhere. Releases
+    are in the order of the journal: one instance at a time. `sources` are topics in which a person has one partition. Returns the
+    rows that are nowhere because of a delete, and the releases."""
+    owner, deletes = {}, defaultdict(list)
+    for source in sources:
+        for line in consume(bootstrap, source, SEPARATOR.join(["%p", "%o", "%k", "%s"]) + "\n").decode().split("\n"):
+            if not line:
+                continue
+            partition, offset, person, payload = line.split(SEPARATOR, 3)
+            message = json.loads(payload) if payload else None
+            place = (source, int(partition), int(offset))
+            if message is None or message.get("op") == "d":
+                deletes[source, person].append(place)
+            elif row(message):
+                owner[row(message)[key]] = (place, (source, person))
+    when, order = {}, {}
+    entries = (json.loads(payload) for _, _, _, payload in read(bootstrap, f"{output}-journal"))
+    for entry in (entry for entry in entries if "finished" in entry):
+        order[entry["release_id"]] = len(order)
+        for part in entry["finished"]:
+            for first, last in part["spans"]:
+                for offset in range(first, last + 1):
+                    when[part["topic"], part["partition"], offset] = order[entry["release_id"]]
+    late, early = 0, 0
+    for _, _, headers, payload in read(bootstrap, output):
+        place, person = owner[json.loads(payload)[key]]
+        after = [when.get(delete, len(order)) for delete in deletes[person] if delete[2] > place[2]]
+        if after and order[release_of(headers)] >= min(after):
+            late += 1
+        early += bool(after)
+    if late:
+        verdict.fail("I3", f"{late} rows of deleted people are in releases that were planned after the delete was read")
+    verdict.figures.update({"deletes": sum(map(len, deletes.values())), "rows from before a delete": early})
+    published = {json.loads(payload)[key] for _, _, _, payload in read(bootstrap, output)}
+    gone = [name for name, (place, person) in owner.items() if any(d[2] > place[2] for d in deletes[person])]
+    kept_back = [name for name in gone if name not in published]
+    verdict.figures["rows that a delete kept back"] = len(kept_back)
+    return kept_back, list(order)
 
 
 def judge_reader(verdict, bootstrap, output, seen):

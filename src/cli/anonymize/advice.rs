@@ -71,7 +71,7 @@ impl Change {
 fn changes(policy: &Policy, report: &ReleaseReport) -> Vec<Change> {
     let mut changes = Vec::new();
     let learnt = !matches!(policy.loss, Loss::Ql | Loss::Score | Loss::Entropy);
-    if policy.recoding != RecodingKind::Local && learnt {
+    if policy.recoding != RecodingKind::Local && learnt && !policy.branches() {
         changes.push(Change::to(policy, "recoding: local".into(), false, |p| p.recoding = RecodingKind::Local));
     }
     let limit = policy.suppression.0;

@@ -205,6 +205,9 @@ impl<'a> Comparison<'a> {
 
 /// Why a recoding cannot be used with this configuration.
 pub(in crate::cli) fn ruled_out(kind: RecodingKind, config: &Config) -> Option<String> {
+    if kind != RecodingKind::FullDomain && config.policy.branches() {
+        return Some("it follows one hierarchy per attribute, and `any_of` has several".into());
+    }
     if kind != RecodingKind::Local {
         return None;
     }

@@ -11,10 +11,11 @@ use indicatif::ProgressBar;
 
 use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, working};
 use crate::anonymizer::{Anonymizer, Closing};
+use crate::codec::RecordReader;
 use crate::config::Config;
-use crate::encode::{Encoded, Encoder};
+use crate::encode::Encoder;
 use crate::gate::Release;
-use crate::model::event::{Event, Position, Reject, RejectCode};
+use crate::model::event::{Event, Reject, RejectCode};
 use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
@@ -23,6 +24,9 @@ use crate::search::choose::Choice;
 use crate::search::insight::Insight;
 use crate::source::{Preamble, file};
 use crate::window::{CloseReason, ClosedWindow, OpenWindow, TooWide, WindowId};
+
+/// Takes a message with the reader for it.
+type Take<'a> = dyn FnMut(&Event, &mut RecordReader) -> Result<(), TooWide> + 'a;
 
 /// The records of a file, encoded and counted.
 pub(in crate::cli) struct Batch {
@@ -41,45 +45,43 @@ impl Batch {
     pub(in crate::cli) fn read(config: &Config, args: &InputArgs) -> Result<Self, Failure> {
         let (read, input) = args.open(config)?;
         let (progress, read) = reading(&args.input, read);
-        Self::gather(config, progress, |schema, each| Ok(file::for_each_record(read, input, schema, each)?))
+        Self::gather(config, progress, |schema, each| {
+            Ok(file::for_each_message(read, input, schema, |event, reader| each(event, reader).is_ok())?)
+        })
     }
 
     /// Takes events that are in memory already.
     pub(in crate::cli) fn of_events(config: &Config, preamble: &Preamble, events: &[Event]) -> Result<Self, Failure> {
         Self::gather(config, spinning(), |schema, each| {
-            let mut decoder = preamble.decoder(schema, max_record_bytes(config))?;
-            for Event { position, payload, .. } in events {
-                let tombstone = || Err(Reject::record(RejectCode::Tombstone));
-                each(*position, payload.as_deref().map_or_else(tombstone, |payload| decoder.decode(payload)));
-            }
+            let mut reader = preamble.reader(schema, max_record_bytes(config))?;
+            events.iter().try_for_each(|event| each(event, &mut reader))?;
             Ok(preamble.clone())
         })
     }
 
-    /// Encodes and counts the records that `read` hands out.
+    /// Encodes and counts the records of the messages that `read` hands out.
     fn gather(
         config: &Config,
         progress: ProgressBar,
-        read: impl FnOnce(&Schema, &mut dyn FnMut(Position, Result<Record<'_>, Reject>)) -> Result<Preamble, Failure>,
+        read: impl FnOnce(&Schema, &mut Take<'_>) -> Result<Preamble, Failure>,
     ) -> Result<Self, Failure> {
         let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
         let mut encoder = Encoder::new(Arc::clone(&policy));
         let counting = Arc::new(Rules::new(&policy).counting());
         let at = now();
         let mut window = OpenWindow::new(WindowId(0), at, &encoder, counting)?;
-        let mut wide: Option<TooWide> = None;
-        let preamble = read(&policy.schema, &mut |position, record| {
-            let encoded = match record {
-                Ok(record) => encoder.encode(&record, None),
-                Err(reject) => Encoded::Rejected(reject),
+        let mut wide = Ok(());
+        let preamble = read(&policy.schema, &mut |Event { position, payload, .. }, reader| {
+            let records = |each: &mut dyn FnMut(&Record<'_>)| match payload {
+                Some(payload) => reader.each(payload, |record, _| each(record)),
+                None => Err(Reject::record(RejectCode::Tombstone)),
             };
-            if wide.is_none() {
-                wide = window.add(&encoder, position, at, encoded).err();
-            }
-        })?;
-        if let Some(wide) = wide {
-            return Err(wide.into());
-        }
+            let add = |encoder: &Encoder, encoded| window.add(encoder, *position, at, encoded);
+            wide = encoder.message(None, None, records, add);
+            wide
+        });
+        wide?;
+        let preamble = preamble?;
         let window = window.close(at, CloseReason::Drained, &encoder)?;
         Ok(Self { policy, window, preamble, progress })
     }
@@ -172,7 +174,10 @@ fn remedy(code: RejectCode) -> &'static str {
     match code {
         RejectCode::UnknownValue => ": extend the hierarchy, or write `unknown_value: suppress` or `top`",
         RejectCode::MissingField => ": check its name with `validate --sample FILE`",
-        RejectCode::NotAnObject => ": a path leads through objects only; keep a whole array, or name another field",
+        RejectCode::NotAnObject => {
+            ": a path leads through objects only; keep a whole array, take it apart with `explode`, or name another field"
+        }
+        RejectCode::NotAnArray => ": `explode` names an array of objects",
         RejectCode::NullField => ": or write `null_value: suppress` or `top`",
         RejectCode::InvalidUtf8 => ": give the encoding of the file, such as `--encoding latin-1`",
         RejectCode::Malformed => ": check quotes, the number of fields, and the delimiter",

@@ -102,7 +102,7 @@ impl From<SourceError> for Failure {
                 Self::Usage(format!("{}: check the path", chain(&error)))
             }
             SourceError::Codec(error) => error.into(),
-            SourceError::NotReadable(_) => Self::Usage(error.to_string()),
+            SourceError::NotReadable(_) | SourceError::Progress { .. } => Self::Usage(error.to_string()),
             SourceError::Container { records: 0, .. } | SourceError::Parquet { records: 0, .. } => {
                 Self::Usage(chain(&error))
             }
@@ -121,7 +121,7 @@ impl From<SinkError> for Failure {
             SinkError::File(error) => error.into(),
             SinkError::Codec(error) => error.into(),
             SinkError::Write(_) | SinkError::Encode(_) => Self::Outside(chain(&error)),
-            SinkError::NoTopic(_) => Self::Usage(error.to_string()),
+            SinkError::NoTopic(_) | SinkError::TwoClusters(_) => Self::Usage(error.to_string()),
             _ => Self::Outside(error.to_string()),
         }
     }

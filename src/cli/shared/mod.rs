@@ -23,7 +23,7 @@ pub(super) use report::ReleaseReport;
 
 use crate::config::Config;
 use crate::model::event::Millis;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{MemoryLimit, Pipeline};
 use crate::shutdown::{self, Stop};
 use crate::telemetry::Telemetry;
 
@@ -63,6 +63,7 @@ pub(super) fn pipeline(config: &Config, name: String, seed: u64) -> Result<(Pipe
         audiences: config.audiences.clone(),
         name,
         seed,
+        memory: MemoryLimit::new(config.limits.memory),
         telemetry: Arc::new(telemetry),
         clock: now,
     };

@@ -223,7 +223,9 @@ fn exposed(exposure: &Exposure) -> Value {
 fn level(attribute: &AttributeLevel) -> Value {
     match (&attribute.cut, attribute.finest) {
         (Some(cut), _) => json!(cut),
-        (None, Some(finest)) => json!({ "finest": finest, "coarsest": attribute.level }),
+        (None, Some(finest)) => {
+            json!({ "finest": finest, "typical": attribute.typical, "coarsest": attribute.level })
+        }
         (None, None) => json!(attribute.level),
     }
 }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use comfy_table::{Table, presets};
 
-use crate::cli::run::{message_decoder, schemas};
+use crate::cli::run::{message_readers, schemas};
 use crate::cli::shared::{Failure, InputArgs, print, runtime};
-use crate::codec::Decode;
+use crate::codec::RecordReader;
 use crate::codec::survey::Survey;
 use crate::config::{Config, SourceConfig};
 use crate::kafka::client::KafkaSourceConfig;
 use crate::kafka::probe::sample::sample;
+use crate::kafka::topics::matches;
 use crate::model::domain::Domain;
 use crate::model::policy::Policy;
 use crate::model::record::{Record, Value};
-use crate::model::schema::Path as FieldPath;
 use crate::source::file;
 
 /// The most records that are read. Larger: takes longer. Smaller: rare mistakes are not seen.
@@ -47,6 +47,13 @@ pub(super) fn run(config: &Config, args: &InputArgs) -> Result<(), Failure> {
     sample.report()
 }
 
+/// The placement of a topic's records; of a topic that the source does not read, the first one.
+fn placement_of(source: &KafkaSourceConfig, topic: &str) -> usize {
+    let named = source.topics.iter().find(|rule| rule.name == topic);
+    let rule = named.or_else(|| source.topics.iter().find(|rule| matches(&rule.name, topic)));
+    rule.map_or(0, |rule| rule.placement)
+}
+
 fn is_file(path: &Path) -> bool {
     path.as_os_str() == "-" || path.exists()
 }
@@ -54,8 +61,8 @@ fn is_file(path: &Path) -> bool {
 impl Sample<'_> {
     fn of_file(&mut self, config: &Config, args: &InputArgs) -> Result<(), Failure> {
         let (read, input) = args.open(config)?;
-        file::for_each_payload(read, input, &self.policy.schema, |payload, decoder| {
-            self.add(payload, decoder);
+        file::for_each_message(read, input, &self.policy.schema, |event, reader| {
+            event.payload.iter().for_each(|payload| self.add(payload, reader));
             self.survey.records() + self.survey.unread() < MOST as u64
         })?;
         Ok(())
@@ -63,17 +70,21 @@ impl Sample<'_> {
 
     fn of_topic(&mut self, config: &Config, source: &KafkaSourceConfig, topic: &str) -> Result<(), Failure> {
         let runtime = runtime()?;
+        let placement = placement_of(source, topic);
         let schemas = schemas(source, &self.policy.schema);
-        let mut decoder = message_decoder(config, source, schemas.as_ref(), &self.policy.schema)?;
+        let schemas_of = schemas.get(placement);
+        let mut readers = message_readers(config, source, &schemas, &self.policy.schema)?;
+        let Some(reader) = readers.get_mut(placement) else { return Ok(()) };
+        self.survey = reader.survey();
         let mut unavailable = None;
         let read = sample(source, topic, MOST, |payload| {
-            if let Some((schemas, id)) = schemas.as_ref().and_then(|s| s.needs(payload).map(|id| (s, id)))
+            if let Some((schemas, id)) = schemas_of.and_then(|s| s.needs(payload).map(|id| (s, id)))
                 && let Err(error) = runtime.block_on(schemas.resolve(id))
             {
                 unavailable = Some(error);
                 schemas.give_up(id);
             }
-            self.add(payload, &mut *decoder);
+            self.add(payload, reader);
         });
         read.map_err(|error| Failure::Outside(format!("cannot read the topic {topic}: {error}")))?;
         match unavailable.filter(|_| self.survey.records() == 0) {
@@ -82,13 +93,13 @@ impl Sample<'_> {
         }
     }
 
-    fn add(&mut self, payload: &[u8], decoder: &mut dyn Decode) {
-        match decoder.decode(payload) {
-            Ok(record) => {
-                self.look_up(&record);
-                self.survey.add(&record, payload, decoder);
-            }
-            Err(reject) => self.survey.add_unread(reject.code, payload, decoder),
+    fn add(&mut self, payload: &[u8], reader: &mut RecordReader) {
+        let read = reader.each(payload, |record, fields| {
+            self.look_up(record);
+            self.survey.add(record, fields);
+        });
+        if let Err(reject) = read {
+            self.survey.add_unread(reject.code, || reader.fields(payload));
         }
     }
 
@@ -115,9 +126,7 @@ impl Sample<'_> {
             table.add_row([name, share(counts.missing), share(counts.null), outside]);
         }
         print(&table.to_string())?;
-        let fields = self.policy.schema.attributes();
-        let named = |path: &FieldPath| fields.iter().any(|field| field.path.contains(path));
-        let dropped = self.survey.present().into_iter().filter(|path| !named(path));
+        let dropped = self.survey.present().into_iter().filter(|path| !self.survey.knows(path));
         let dropped: Vec<String> = dropped.map(|path| path.to_string()).collect();
         if !dropped.is_empty() {
             print(&format!("also there, and dropped: {}", dropped.join(", ")))?;

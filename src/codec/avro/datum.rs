@@ -90,7 +90,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
             }
             Type::Duration | Type::Array(_) | Type::Map(_) | Type::Record(_) => {
                 let mut json = String::new();
-                self.json(of, 1, &mut json)?;
+                self.json(of, iso, 1, &mut json)?;
                 Value::Nested(json.into())
             }
         })
@@ -137,7 +137,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
     }
 
     /// Appends a value as JSON: the only form in which nested values are carried.
-    fn json(&mut self, of: TypeId, depth: usize, out: &mut String) -> Result<(), RejectCode> {
+    fn json(&mut self, of: TypeId, iso: bool, depth: usize, out: &mut String) -> Result<(), RejectCode> {
         let types = self.types;
         let depth = self.deeper(depth)?;
         if out.len() > MAX_NESTED_JSON {
@@ -151,7 +151,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
             }
             Type::Union(variants) => {
                 let variant = self.index(variants.len())?;
-                self.json(variants[variant], depth, out)?;
+                self.json(variants[variant], iso, depth, out)?;
             }
             Type::Array(items) => {
                 out.push('[');
@@ -159,7 +159,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                 while let Some(count) = self.block()? {
                     for _ in 0..count {
                         separate(&mut first, out);
-                        self.json(*items, depth, out)?;
+                        self.json(*items, iso, depth, out)?;
                     }
                 }
                 out.push(']');
@@ -177,7 +177,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
                         separate(&mut first, out);
                         write_json_string(key, out);
                         out.push(':');
-                        self.json(*values, depth, out)?;
+                        self.json(*values, iso, depth, out)?;
                     }
                 }
                 out.push('}');
@@ -189,11 +189,11 @@ impl<'t, 'a> Cursor<'t, 'a> {
                     separate(&mut first, out);
                     write_json_string(name, out);
                     out.push(':');
-                    self.json(*of, depth, out)?;
+                    self.json(*of, iso, depth, out)?;
                 }
                 out.push('}');
             }
-            _ => self.value(of, false)?.write_json(out),
+            _ => self.value(of, iso)?.write_json(out),
         }
         Ok(())
     }

@@ -9,6 +9,15 @@ use super::container::{write_bytes, write_long};
 use crate::codec::json::unquote;
 use crate::codec::kind::Kind;
 
+/// The type of such a value in a record that is an element of an array: there, dates are read as text.
+pub(super) fn in_array(kind: Kind) -> Kind {
+    match kind {
+        Kind::Int(Some("date")) => Kind::String,
+        Kind::Long(Some(name)) if name.contains("timestamp") => Kind::String,
+        other => other,
+    }
+}
+
 /// The type of data of this schema.
 pub(super) fn kind_of(schema: &AvroSchema) -> Kind {
     match schema {

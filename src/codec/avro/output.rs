@@ -13,7 +13,7 @@ use apache_avro::schema::{Name, NamespaceRef};
 use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes};
-use super::kinds::{in_avro, kind_of, schema_of, write};
+use super::kinds::{in_array, in_avro, kind_of, schema_of, write};
 use crate::codec::kind::{self, Kind, ValueKinds};
 use crate::codec::layout::{RowLayout, RowPart};
 use crate::codec::{CodecError, Encode, EncodeError};
@@ -155,6 +155,12 @@ fn descend(
         }
         ([], AvroSchema::Null) => {}
         ([], _) => kinds.push(kind_of(schema)),
+        // The policy leads into an array only where each element is a record.
+        (_, AvroSchema::Array(array)) => {
+            let mut inside = Vec::new();
+            descend(&array.items, namespace, names, named, &mut inside);
+            kinds.extend(inside.into_iter().map(in_array));
+        }
         (_, AvroSchema::Union(union)) => {
             union.variants().iter().for_each(|variant| descend(variant, namespace, names, named, kinds));
         }

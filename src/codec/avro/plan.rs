@@ -19,6 +19,8 @@ pub struct Plan {
     root: TypeId,
     steps: Vec<Step>,
     envelope: Envelope,
+    /// The array that holds a record in each element.
+    array: Option<Path>,
     width: usize,
 }
 
@@ -45,22 +47,53 @@ impl Plan {
         let mut compiler = Compiler { types: Vec::new(), names: HashMap::new() };
         let root = compiler.compile(writer, None)?;
         let types = compiler.types;
-        let iso = |slot| schema.quasi.contains(&slot) || schema.event_time == Some(slot);
-        let (envelope, width) = (schema.envelope, schema.attributes().len());
+        let (envelope, array, width) = (schema.envelope, schema.array.clone(), schema.attributes().len());
+        // Of an array's elements nobody knows here which of their values are looked up.
+        let iso =
+            |slot| schema.quasi.contains(&slot) || schema.event_time == Some(slot) || slot >= width && array.is_some();
         match step(&types, root, &schema.input(), &iso) {
-            Step::Record(steps) => Ok(Self { types, root, steps, envelope, width }),
+            Step::Record(steps) => Ok(Self { types, root, steps, envelope, array, width }),
             _ => Err(CodecError::NotARecord),
         }
     }
 
     /// True if the writer's row has a field at `path`.
     pub fn has(&self, path: &Path) -> bool {
-        self.reach(self.root, self.envelope.row_place(path).names()) == Ok(true)
+        self.find(path) == Ok(true)
     }
 
     /// What `path` leads into, if it leads through anything but records.
     pub(crate) fn blocked(&self, path: &Path) -> Option<&'static str> {
-        self.reach(self.root, self.envelope.row_place(path).names()).err()
+        self.find(path).err()
+    }
+
+    /// Whether there is a field at `path` of the row; an error if the way is barred.
+    fn find(&self, path: &Path) -> Result<bool, &'static str> {
+        match self.array.as_ref().filter(|array| array.contains(path)) {
+            None => self.reach(self.root, self.envelope.row_place(path).names()),
+            Some(array) => match self.items(self.root, array.names()) {
+                Some(items) => self.reach(items, &path.names()[array.names().len()..]),
+                None => self.reach(self.root, array.names()).and_then(|there| match there {
+                    true => Err("something that is no array"),
+                    false => Ok(false),
+                }),
+            },
+        }
+    }
+
+    /// The type of the elements of the array at these names of a value of type `of`.
+    fn items(&self, of: TypeId, names: &[Arc<str>]) -> Option<TypeId> {
+        match (&self.types[of], names) {
+            (Type::Array(items), []) => Some(*items),
+            (Type::Union(variants), _) => {
+                let variants = variants.iter().filter(|v| !matches!(self.types[**v], Type::Union(_)));
+                variants.filter_map(|variant| self.items(*variant, names)).next()
+            }
+            (Type::Record(members), [name, rest @ ..]) => {
+                members.iter().find(|(member, _)| *member == **name).and_then(|(_, of)| self.items(*of, rest))
+            }
+            _ => None,
+        }
     }
 
     /// The places of the values in the writer's row, of a very large one only the first; arrays and maps are one value.
@@ -70,8 +103,13 @@ impl Plan {
         found.into_iter().filter_map(|names| self.envelope.row_path(names)).collect()
     }
 
-    /// Lists the values in a value of type `of`; `outer` are the names around it. A record inside itself is one value.
+    /// Lists the values in a value of type `of`; `outer` are the names around it. A record inside itself is one value, and so is an
+    /// array, but for the one that holds records.
     fn list(&self, of: TypeId, outer: &mut Vec<(TypeId, Arc<str>)>, found: &mut Vec<Vec<Arc<str>>>, left: &mut usize) {
+        let here = |array: &&Path| array.names().iter().eq(outer.iter().map(|(_, name)| name));
+        if let Some(items) = self.array.as_ref().filter(here).and_then(|_| self.items(of, &[])) {
+            return self.list(items, outer, found, left);
+        }
         let record = |of: TypeId| match &self.types[of] {
             Type::Record(members) => Some((of, members)),
             _ => None,

@@ -55,6 +55,7 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<Built
         RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![root.clone()] })),
         RawHierarchy::Tree(RawTree::Roots(roots)) => ("tree", Hierarchy::tree(TreeSpec { roots: roots.clone() })),
         RawHierarchy::Trivial => ("trivial", Ok(Hierarchy::trivial())),
+        RawHierarchy::AnyOf(raw) => return alternatives(raw, at.key("any_of"), base),
     };
     match built {
         Ok(hierarchy) => {
@@ -63,18 +64,39 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<Built
             Some(BuiltHierarchy { hierarchy, definition: definition.to_string().into_bytes() })
         }
         Err(errors) => {
-            let at = at.key(key);
-            for error in errors {
-                let message = if at.is_from_outside() {
-                    // The message may quote a value that came from a variable.
-                    format!("the values of `{key}` do not fit together: check what the variables hold")
-                } else {
-                    error.message.clone()
-                };
-                blamed(at, &error).refuse(message);
-            }
+            refuse(&errors, key, at.key(key));
             None
         }
+    }
+}
+
+/// Hierarchies of the same values.
+fn alternatives(raw: &[RawHierarchy], at: At<'_>, base: &Path) -> Option<BuiltHierarchy> {
+    let built = raw.iter().enumerate().map(|(i, raw)| build(raw, at.index(i), base));
+    let built: Vec<BuiltHierarchy> = built.collect::<Vec<_>>().into_iter().collect::<Option<_>>()?;
+    let mut definition = b"any_of".to_vec();
+    for part in built.iter().map(|built| &built.definition) {
+        definition.extend_from_slice(format!(" {} ", part.len()).as_bytes());
+        definition.extend_from_slice(part);
+    }
+    match Hierarchy::any_of(built.into_iter().map(|built| built.hierarchy).collect()) {
+        Ok(hierarchy) => Some(BuiltHierarchy { hierarchy, definition }),
+        Err(errors) => {
+            refuse(&errors, "any_of", at);
+            None
+        }
+    }
+}
+
+fn refuse(errors: &[HierarchyError], key: &str, at: At<'_>) {
+    for error in errors {
+        let message = if at.is_from_outside() {
+            // The message may quote a value that came from a variable.
+            format!("the values of `{key}` do not fit together: check what the variables hold")
+        } else {
+            error.message.clone()
+        };
+        blamed(at, error).refuse(message);
     }
 }
 

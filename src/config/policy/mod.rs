@@ -1,5 +1,6 @@
 //! The `policy` section: checks its sense and builds the [`Policy`].
 
+mod added;
 mod audience;
 mod criteria;
 mod fingerprint;
@@ -19,7 +20,7 @@ use crate::model::policy::{
     Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use crate::model::release::audience::Audience;
-use crate::model::schema::{Envelope, Path as FieldPath, Role, Schema};
+use crate::model::schema::{AddedFields, Envelope, Path as FieldPath, Role, Schema};
 
 /// Longer: held records pile up, and with them offsets that cannot be committed. Shorter: slow streams suppress what the
 /// next window could have published.
@@ -39,6 +40,10 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) audiences: (&'a [RawAudience], At<'a>),
     /// What stands around the rows of the input, and where the file says so.
     pub(super) envelope: Option<(Envelope, At<'a>)>,
+    /// Where inputs have fields elsewhere, for the fingerprint.
+    pub(super) placements: Vec<String>,
+    /// True if releases are a changelog.
+    pub(super) changelog: bool,
 }
 
 /// What could be built of the policy.
@@ -84,6 +89,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
     let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
     if complete {
         render::check(raw, at, &quasi);
+        added::check(raw, at, &quasi, around.changelog);
     }
     let audiences = match complete {
         true => audience::build(around.audiences, raw, &mut quasi, &mut hash),
@@ -106,7 +112,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         sequential,
         fingerprint: String::new(),
     };
-    policy.fingerprint = fingerprint(&policy, hash);
+    policy.fingerprint = fingerprint(&policy, &around.placements, hash);
     BuiltPolicy { quasi, shown, complete, policy: Some(policy), audiences }
 }
 
@@ -156,6 +162,7 @@ fn schema(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> Schem
     let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
     let mut schema = Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time));
     schema.envelope = around.envelope.map_or(Envelope::None, |(envelope, _)| envelope);
+    schema.added = AddedFields { levels: raw.row_levels, change: around.changelog };
     schema
 }
 
@@ -307,6 +314,13 @@ fn quasi_identifier(
         priority: raw.priority,
     };
     render::check_own(raw, at, &quasi);
+    if quasi.render.is_statistic() && quasi.hierarchy.alternatives().is_some() {
+        at.key("hierarchy").refuse(format!(
+            "`render: {}` of {name} goes from finer to coarser labels along one hierarchy, and `any_of` has several: write \
+             `render: label` or `interval`",
+            quasi.render.as_str()
+        ));
+    }
     Some(quasi)
 }
 
@@ -321,6 +335,11 @@ fn sensitive_hierarchies(
     for (i, field) in raw.sensitive.iter().enumerate() {
         let at = at.index(i).key("hierarchy");
         let built = field.hierarchy.as_ref().and_then(|raw| hierarchy::build(raw, at, base));
+        if built.as_ref().is_some_and(|built| built.hierarchy.alternatives().is_some()) {
+            at.refuse(
+                "the distance of two sensitive values is measured along one hierarchy: write one instead of `any_of`",
+            );
+        }
         built.iter().for_each(|built| hash.part(&built.definition));
         hierarchies.push(built.map(|built| Arc::new(built.hierarchy)));
     }
@@ -349,7 +368,7 @@ fn action(raw: &RawPolicy, at: At<'_>) -> SuppressionAction {
 /// Everything that makes a difference to a release, in an order of our own; `hash` holds the hierarchies already. What
 /// is left to a default and what is written out must come out the same, so the built policy is hashed. `Debug` is not
 /// used: its output may change with the compiler.
-fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
+fn fingerprint(policy: &Policy, placements: &[String], mut hash: Fingerprint) -> String {
     let mut parts = |parts: &[&str]| parts.iter().for_each(|part| hash.part(part.as_bytes()));
     for q in &policy.quasi {
         let wishes = format!("{} {} {} {}", q.weight, q.min_level, q.max_level, q.priority);
@@ -368,6 +387,9 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     }
     for criterion in &policy.criteria {
         criteria::parts(criterion).iter().for_each(|part| parts(&[part]));
+    }
+    if schema.added.levels {
+        parts(&["row levels"]);
     }
     let action = match policy.action {
         SuppressionAction::Drop => "drop".to_owned(),
@@ -393,6 +415,7 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     if policy.schema.envelope == Envelope::Debezium {
         parts(&["envelope", "debezium"]);
     }
+    placements.iter().for_each(|part| parts(&[part]));
     if let Some(s) = &policy.sequential {
         parts(&["sequential", &format!("{} {} {} {}", s.releases, s.candidates, s.field, s.max_subjects)]);
     }

@@ -22,8 +22,11 @@ use crate::kafka::client::{OnGap, Rebalance, Start};
 pub(crate) struct RawKafkaSource {
     /// Bootstrap addresses, such as `localhost:9092`; a text with commas, or a list.
     pub brokers: Option<RawBrokers>,
-    /// The topics to read; all hold records of one policy. Required, unless `topic` is given.
-    pub topics: Option<Vec<String>>,
+    /// The topics to read; all hold records of one policy. Required, unless `topic` is given. A name with `*` is a pattern: `people-*`
+    /// is every topic whose name begins so. Topics that come later are found within 30 s and read from where `start` says; with
+    /// `rebalance: range` all windows start over then. A topic that is named is read by its own entry, any other by the first pattern
+    /// that it fits.
+    pub topics: Option<Vec<RawTopic>>,
     /// The topic to read, if it is only one.
     pub topic: Option<String>,
     /// The consumer group; instances of one group share the partitions. Also the first part of every release id.
@@ -32,6 +35,10 @@ pub(crate) struct RawKafkaSource {
     pub format: Option<RawMessageFormat>,
     /// What stands around the row in a message. Default: nothing.
     pub envelope: Option<RawEnvelope>,
+    /// The array that holds a record in each element, such as `items`: fields of an element are named below it (`items.sku`), all
+    /// others belong to each of its records. A message has one outcome and is counted once: it is published if one of its records
+    /// is, and rejected if one of them is. Needs `policy.subject`; not with `hold`, `sequential` or `sliding`. Default: none.
+    pub explode: Option<String>,
     /// With `format: avro`: the file with the schema that all messages were written with.
     pub schema: Option<PathBuf>,
     /// With `format: protobuf`: the file with the descriptors of all messages, as `protoc --include_imports --descriptor_set_out` writes
@@ -57,8 +64,43 @@ pub(crate) struct RawKafkaSource {
     pub oauth: Option<RawOAuth>,
     /// Logs in to Amazon MSK by IAM. Default: absent.
     pub aws: Option<RawAws>,
+    /// Logs in by Kerberos (GSSAPI). Default: absent.
+    pub kerberos: Option<RawKerberos>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     pub properties: BTreeMap<String, RawProperty>,
+}
+
+/// A topic to read: its name, or a mapping.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum RawTopic {
+    /// Its fields are those of the policy.
+    Name(String),
+    /// With fields of its own.
+    Placed(RawPlacedTopic),
+}
+
+impl RawTopic {
+    /// Its name, or a pattern.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Placed(RawPlacedTopic { name, .. }) => name,
+        }
+    }
+}
+
+/// A topic whose records have fields in other places than the policy says.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawPlacedTopic {
+    /// Its name, or a pattern.
+    pub name: String,
+    /// The fields that it has elsewhere: the path in the policy, and the path in its records. Releases use the policy's. Default: none.
+    #[serde(default)]
+    pub fields: BTreeMap<String, String>,
+    /// The array of its records that holds a record in each element. Default: as in the source.
+    #[serde(default)]
+    pub explode: Option<String>,
 }
 
 /// What stands around the row in a message.
@@ -72,14 +114,19 @@ pub(crate) enum RawEnvelope {
     Debezium,
 }
 
-/// Topics to write, each release in one transaction together with the offsets that it finishes; so the cluster is the
-/// source's.
+/// Topics to write, each release in one transaction together with the offsets that it finishes.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["topic"], "x-section" = true))]
 pub(crate) struct RawKafkaSink {
-    /// Other addresses of the source's cluster. Default: the source's. A transaction cannot span two clusters.
+    /// Other addresses of the source's cluster, or with `progress` another cluster. Default: the source's.
     pub brokers: Option<RawBrokers>,
+    /// Where the output is in another cluster than the input: the first part of the names of the progress topics there. For each topic
+    /// of the input there is one, `NAME-TOPIC`, with as many partitions and without messages. The group shares them out and keeps
+    /// its offsets for them, so that offsets and rows are one transaction in the output's cluster; the input's cluster knows no
+    /// group. Of `tls`, `sasl`, `oauth`, `aws` and `properties` the sink then takes nothing over from the source. Delete them with the
+    /// input's topic if you make that anew. Default: none, input and output are in one cluster.
+    pub progress: Option<String>,
     /// Where the rows go.
     pub topic: Option<String>,
     /// Where the release manifests go, or `none`. Default: the topic's name and `-manifests`.
@@ -101,7 +148,7 @@ pub(crate) struct RawKafkaSink {
     /// How messages are encoded. Default: as in the source.
     pub format: Option<RawMessageFormat>,
     /// Makes topics of the output that are missing when the service starts: rows with as many partitions as the input has, the
-    /// others with one, and as many replicas as the brokers' default. Topics of the input are never made. Default: false, a
+    /// others with one, and as many replicas as the brokers' default. Progress topics also grow with the input. Topics of the input are never made. Default: false, a
     /// missing topic ends the start with an error.
     pub create_topics: bool,
     /// With `confluent-avro`, `confluent-protobuf` and `confluent-json`: where the output's schema is registered, under the topic's name and
@@ -116,6 +163,8 @@ pub(crate) struct RawKafkaSink {
     pub oauth: Option<RawOAuth>,
     /// Logs in to Amazon MSK by IAM. Default: as in the source.
     pub aws: Option<RawAws>,
+    /// Logs in by Kerberos (GSSAPI). Default: as in the source.
+    pub kerberos: Option<RawKerberos>,
     /// Any librdkafka property, by its own name; wins over our defaults. Those that would break the promise are refused.
     /// The source's properties that are about connections count here too.
     pub properties: BTreeMap<String, RawProperty>,
@@ -160,6 +209,10 @@ pub(crate) struct RawRegistry {
     pub username: Option<String>,
     /// The password; from `${file:PATH}` or `${NAME}`. Default: none.
     pub password: Option<RawSecret>,
+    /// A bearer token instead; from `${file:PATH}` or `${NAME}`. It is not renewed. Default: none.
+    pub token: Option<RawSecret>,
+    /// Whom its certificate must be signed by, and our own certificate if it asks for one. Default: the system's authorities, and none.
+    pub tls: Option<RawTls>,
 }
 
 /// Encryption. `tls: {}` is enough where the brokers' certificates are from a public authority.
@@ -220,6 +273,20 @@ pub(crate) struct RawAws {
     pub secret_access_key: Option<RawSecret>,
     /// The session of temporary credentials, such as `${AWS_SESSION_TOKEN}`. They are not renewed. Default: none.
     pub session_token: Option<RawSecret>,
+}
+
+/// A login by Kerberos (SASL GSSAPI): a ticket for the keys of a file. `kinit` gets it when a client starts and renews it every minute.
+/// Only in a build with the feature `kerberos`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["principal", "keytab"], "x-section" = true))]
+pub(crate) struct RawKerberos {
+    /// Who we are, such as `veilstream/host.example.com@EXAMPLE.COM`.
+    pub principal: Option<String>,
+    /// The file with our keys.
+    pub keytab: Option<PathBuf>,
+    /// The first part of the brokers' principals. Default: `kafka`.
+    pub service: Option<String>,
 }
 
 /// How the password is proven.

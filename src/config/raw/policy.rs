@@ -58,6 +58,10 @@ pub(crate) struct RawPolicy {
     pub null_value: Fallback,
     /// How generalized values are written, where a quasi-identifier has no `render` of its own. Default: `label`.
     pub render: RawRender,
+    /// Adds a field `NAME_level` per quasi-identifier, the level of the row's label as text, so that rows can be grouped by values of
+    /// one level where labels have several. It follows from the label and the hierarchy alone: the coarsest level at which values have
+    /// this label. Not with another `render` than `label`. Default: false.
+    pub row_levels: bool,
 }
 
 /// A reader who finds somebody in several releases intersects the sensitive values of their classes: at least so many must be
@@ -140,6 +144,11 @@ pub(crate) enum RawHierarchy {
     Tree(RawTree),
     /// The value or nothing: any value is known, the top is `*`.
     Trivial,
+    /// Alternatives: hierarchies of the same values whose levels do not nest in each other, such as weeks beside months. A release
+    /// takes the one that loses the least. Levels are numbered together, as `veilstream explain` lists them. `csv` and `tree`, `intervals`
+    /// or `date`; with `recoding: full-domain` and `tumbling` windows.
+    #[serde(rename = "any_of")]
+    AnyOf(#[schemars(length(min = 2))] Vec<RawHierarchy>),
 }
 
 /// Numbers in intervals.

@@ -163,6 +163,22 @@ pub(crate) struct RawSliding {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_records: Option<u64>,
+    /// What a slide publishes. Default: `snapshots`, which every reader can use as they are.
+    #[serde(default)]
+    pub publish: RawPublish,
+}
+
+/// What the slide of a window publishes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RawPublish {
+    /// The whole snapshot.
+    #[default]
+    Snapshots,
+    /// A changelog from which a reader keeps the snapshot: the field `change` is `=` for a row of a whole snapshot that replaces
+    /// everything before it, `+` for a row that comes, and `-` for a row that leaves, which reads as when it came. The first release
+    /// is whole, and each one after the recoding has moved. Goes with rules that hold for a class whoever joins it.
+    Changes,
 }
 
 /// Where the event time stands.
@@ -220,6 +236,12 @@ pub(crate) struct RawFileSource {
     /// What stands around the row in a record of JSON or Avro. Default: nothing.
     #[serde(default)]
     pub envelope: Option<RawEnvelope>,
+    /// The fields that it has elsewhere than the policy says: the path in the policy, and the path or column in the file. Default: none.
+    #[serde(default)]
+    pub fields: BTreeMap<String, String>,
+    /// The array that holds a record in each element, as in `source.kafka`. Not in CSV. Default: none.
+    #[serde(default)]
+    pub explode: Option<String>,
     /// The encoding of text. Default: UTF-16 if a byte order mark says so, otherwise UTF-8.
     #[serde(default)]
     pub encoding: Option<TextEncoding>,
@@ -299,7 +321,9 @@ pub(crate) struct RawHttp {
 pub(crate) struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
-    /// With Kafka: a quarter of it, from 1MiB to 1GiB, may hold messages that were fetched and wait for a window; at that much
-    /// fetching pauses. What windows hold is bounded by `max_records`. Default: 256MiB.
+    /// How much memory the process may have resident: windows, waiting records, frequency sets and queues together. At 60% of it
+    /// reading pauses (with Kafka: the partitions) until releases under way are published. A window whose rows reach a 16th of it closes
+    /// early, a sliding one lets its oldest rows leave before their time, and of waiting records beyond as much the oldest are suppressed.
+    /// At least 64MiB; write what the container gets. Default: no bound but `max_records` and 64MiB of fetched messages.
     pub memory: Option<RawSize>,
 }

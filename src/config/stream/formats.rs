@@ -1,14 +1,17 @@
 //! The formats of messages: what each needs beside its name, and the schemas of the output.
 
+use std::path::Path;
+
 use super::StreamSurroundings;
+use super::registry::registry;
 use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::codec::{CodecError, Decode};
 use crate::config::file::At;
-use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat, RawRegistry};
+use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat};
 use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
-use crate::model::schema::Schema;
+use crate::model::schema::{Placement, Schema};
 
 /// The formats with a registry.
 const WITH_REGISTRY: &str = "format: confluent-avro, confluent-protobuf or confluent-json";
@@ -45,6 +48,7 @@ pub(super) fn source_format(
     raw: &RawKafkaSource,
     at: At<'_>,
     around: &StreamSurroundings<'_>,
+    placements: &[Placement],
 ) -> Option<MessageFormat> {
     let format = raw.format.unwrap_or(RawMessageFormat::Json);
     let given = [
@@ -58,14 +62,19 @@ pub(super) fn source_format(
         }
     }
     match (format, format.language()) {
-        (RawMessageFormat::Avro, _) => avro(raw, at, around),
-        (RawMessageFormat::Protobuf, _) => protobuf(raw, at, around),
+        (RawMessageFormat::Avro, _) => avro(raw, at, around, placements),
+        (RawMessageFormat::Protobuf, _) => protobuf(raw, at, around, placements),
         (_, None) => Some(MessageFormat::Json),
         (_, Some(language)) => Some(MessageFormat::Confluent(language)),
     }
 }
 
-fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+fn avro(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    placements: &[Placement],
+) -> Option<MessageFormat> {
     let Some(path) = &raw.schema else {
         if !at.lost("schema") {
             at.key("format")
@@ -77,7 +86,7 @@ fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Op
     let text = read(path, "schema", at, around).and_then(|bytes| String::from_utf8(bytes).ok());
     match text.as_deref().map(parse_schema)? {
         Ok(schema) if matches!(*schema, apache_avro::Schema::Record(_)) => {
-            has_fields(at, around, |fields| AvroDecoder::new(fields, &schema, 1));
+            has_fields(at, around, placements, |fields| AvroDecoder::new(fields, &schema, 1));
             Some(MessageFormat::Avro(schema))
         }
         Ok(_) => {
@@ -91,7 +100,12 @@ fn avro(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Op
     }
 }
 
-fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<MessageFormat> {
+fn protobuf(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    around: &StreamSurroundings<'_>,
+    placements: &[Placement],
+) -> Option<MessageFormat> {
     let (Some(path), Some(name)) = (&raw.descriptor, &raw.message) else {
         if !at.lost("descriptor") && !at.lost("message") {
             at.key("format").refuse(
@@ -104,7 +118,7 @@ fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -
     let bytes = read(path, "descriptor", at.key("descriptor"), around)?;
     match message_of(&bytes, name) {
         Ok(message) => {
-            has_fields(at.key("message"), around, |fields| ProtobufDecoder::new(fields, &message, 1));
+            has_fields(at.key("message"), around, placements, |fields| ProtobufDecoder::new(fields, &message, 1));
             Some(MessageFormat::Protobuf(message))
         }
         Err(error) => {
@@ -115,7 +129,7 @@ fn protobuf(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -
     }
 }
 
-fn read(path: &std::path::Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<Vec<u8>> {
+fn read(path: &Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<Vec<u8>> {
     let read = std::fs::read(around.base.join(path));
     let told = |error: &std::io::Error| {
         let path = at.show(path.display());
@@ -124,13 +138,15 @@ fn read(path: &std::path::Path, what: &str, at: At<'_>, around: &StreamSurroundi
     read.inspect_err(told).ok()
 }
 
-/// The schema must have the fields that the policy names.
+/// The schema must have the fields that the policy names, where each topic has them.
 fn has_fields<D: Decode>(
     at: At<'_>,
     around: &StreamSurroundings<'_>,
-    decoder: impl FnOnce(&Schema) -> Result<D, CodecError>,
+    placements: &[Placement],
+    decoder: impl Fn(&Schema) -> Result<D, CodecError>,
 ) {
-    if let Some(Err(error)) = around.schema.map(decoder) {
+    let mut placed = placements.iter().filter_map(|placement| Some(around.schema?.placed(placement)));
+    if let Some(error) = placed.find_map(|fields| decoder(&fields).err()) {
         let outside = around.root.key("policy").is_from_outside();
         let detail = if outside { String::new() } else { format!(" ({error})") };
         at.refuse(format!("the schema does not have the policy's fields{detail}: check both"));
@@ -138,14 +154,14 @@ fn has_fields<D: Decode>(
 }
 
 /// The registry of the input.
-pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>) -> Option<RegistryConfig> {
+pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>, base: &Path) -> Option<RegistryConfig> {
     let format = raw.format.unwrap_or(RawMessageFormat::Json);
     if format.has_registry() && raw.registry.is_none() && !at.lost("registry") {
         needs_registry(format, at);
     } else if !format.has_registry() && raw.registry.is_some() && !at.lost("format") {
         at.only_with("registry", WITH_REGISTRY);
     }
-    raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")))
+    raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), base))
 }
 
 fn needs_registry(format: RawMessageFormat, at: At<'_>) {
@@ -187,7 +203,11 @@ pub(super) fn sink_format(
     let Some(language) = format.language() else { return Some(MessageFormat::Json) };
     let writers: Vec<WriterSchema> = known_schema(source).into_iter().collect();
     // Derived for the formats with a registry too, because names that they do not take show up here.
-    let derived = PublishedSchema::derive(language, around.schema?, &writers);
+    let placements = source.map_or(&[][..], |source| &source.placements);
+    let schema = around.schema?;
+    let schema =
+        placements.first().map_or(schema.clone(), |first| schema.placed(first)).also_at(placements).with_added();
+    let derived = PublishedSchema::derive(language, &schema, &writers);
     let built = derived.and_then(|derived| match (format, &derived) {
         (RawMessageFormat::Avro, _) => parse_schema(derived.text()).map(MessageFormat::Avro),
         (RawMessageFormat::Protobuf, PublishedSchema::Protobuf(output)) => {
@@ -211,8 +231,9 @@ pub(super) fn sink_registry(
     at: At<'_>,
     source: Option<&KafkaSourceConfig>,
     format: Option<&MessageFormat>,
+    base: &Path,
 ) -> Option<RegistryConfig> {
-    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry")));
+    let own = raw.registry.as_ref().and_then(|raw| registry(raw, at.key("registry"), base));
     let registry = own.or_else(|| source.and_then(|s| s.registry.clone()));
     let told = source.is_some_and(|s| matches!(s.format, MessageFormat::Confluent(_))) || at.lost_any();
     match (format, wanted(raw, source)) {
@@ -222,32 +243,4 @@ pub(super) fn sink_registry(
         (Some(_), _) => {}
     }
     registry
-}
-
-fn registry(raw: &RawRegistry, at: At<'_>) -> Option<RegistryConfig> {
-    let before = at.problems();
-    let url = raw.url.as_deref().map(|url| url.trim().trim_end_matches('/'));
-    if let Some(url) = url {
-        let at = at.key("url");
-        let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
-        if host.contains('@') {
-            at.refuse("`url` holds a login, and would be shown: use `username` and `password`");
-        } else if host.is_empty() || host.starts_with(['/', ':']) || host.contains(char::is_whitespace) {
-            at.refuse("`url` is not an address: write http://HOST:PORT or https://HOST:PORT");
-        }
-    }
-    let credentials = match (&raw.username, &raw.password) {
-        (Some(username), Some(password)) => Some((username.clone(), password.0.clone())),
-        (Some(_), None) if !at.lost("password") => {
-            at.key("username").refuse("`username` needs a password: add `password: ${file:PATH}`");
-            None
-        }
-        (None, Some(_)) if !at.lost("username") => {
-            at.key("password").refuse("`password` needs a user name: add `username`");
-            None
-        }
-        _ => None,
-    };
-    let url = url?.to_owned();
-    (at.problems() == before).then_some(RegistryConfig { url, credentials })
 }

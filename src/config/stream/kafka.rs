@@ -1,6 +1,6 @@
 //! `source.kafka` and `sink.kafka`: checks their sense, also together, and builds the client settings.
 //!
-//! Offsets and rows are committed in one transaction, so the two sides are on one cluster and go together.
+//! Offsets and rows are committed in one transaction, so the two sides go together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,6 +16,7 @@ use super::topics::{brokers, different_audiences, different_topics, legal_topic,
 use crate::config::file::At;
 use crate::config::raw::{RawAudience, RawKafkaSink, RawKafkaSource, RawSink, RawSource};
 use crate::kafka::client::{Cluster, JournalConfig, KafkaSinkConfig, KafkaSourceConfig, Rebalance};
+use crate::kafka::topics::is_pattern;
 use crate::model::release::audience::Audience;
 use crate::model::schema::Schema;
 
@@ -62,24 +63,28 @@ impl<'a> StreamSurroundings<'a> {
 /// Builds `source.kafka`.
 pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Option<KafkaSourceConfig> {
     let brokers = raw.brokers.as_ref().and_then(|raw| brokers(raw, at.key("brokers")));
-    let topics = topics(raw, at);
+    let topics = topics(raw, at, around.schema);
     let group = raw.group.as_ref().filter(|group| {
         if group.trim().is_empty() {
             at.key("group").refuse("`group` is empty: name the consumer group, such as group: veilstream");
         }
         !group.trim().is_empty()
     });
-    let format = source_format(raw, at, around);
-    let registry = source_registry(raw, at);
+    let placements = topics.as_ref().map_or(&[][..], |(_, placements)| placements);
+    let format = source_format(raw, at, around, placements);
+    let registry = source_registry(raw, at, around.base);
     let none = BTreeMap::new();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
     let login = logins.build(None, at, around.base);
     let mut all = properties::security(none, raw.tls.as_ref(), logins, at, around.base);
     all.extend(properties::own(&raw.properties, at, ClientSide::Source));
     poll_interval(raw, at, around);
+    let (topics, placements) = topics?;
     Some(KafkaSourceConfig {
         cluster: Cluster { brokers: brokers?, properties: all, login },
-        topics: topics?,
+        topics,
+        placements,
         group: group?.clone(),
         format: format?,
         registry,
@@ -87,6 +92,7 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         on_gap: raw.on_gap,
         rebalance: rebalance(raw, at, around),
         member: None,
+        progress: None,
     })
 }
 
@@ -119,11 +125,14 @@ pub(super) fn sink(
         ("dead_letters", dead_letters.as_deref()),
         ("journal", journal.as_deref()),
     ];
-    different_topics(&outputs, at, source);
+    // In another cluster the names are others' names.
+    let beside_input = source.filter(|_| raw.progress.is_none());
+    different_topics(&outputs, at, beside_input);
     let audiences = audience::topics(around.audiences.0, around.audiences.1, around.audiences_at());
-    different_audiences(&audiences, &outputs, around.audiences_at(), source);
+    different_audiences(&audiences, &outputs, around.audiences_at(), beside_input);
+    let progress = progress(raw, at, source, &outputs);
     let format = sink_format(raw, at, source, around);
-    let registry = sink_registry(raw, at, source, format.as_ref());
+    let registry = sink_registry(raw, at, source, format.as_ref(), around.base);
     let timeout = transaction_timeout(raw, at, around);
     let transactional_id = transactional_id(raw, at, source, around);
     Some(KafkaSinkConfig {
@@ -136,10 +145,38 @@ pub(super) fn sink(
         transaction_timeout: timeout,
         format: format?,
         registry,
+        progress,
         input: known_schema(source),
         create_topics: raw.create_topics,
         audiences,
     })
+}
+
+/// The first part of the names of the progress topics, where the output is in another cluster.
+fn progress(
+    raw: &RawKafkaSink,
+    at: At<'_>,
+    source: Option<&KafkaSourceConfig>,
+    outputs: &[(&str, Option<&str>)],
+) -> Option<String> {
+    let prefix = raw.progress.as_deref().filter(|prefix| legal_topic(prefix, "progress", at))?;
+    if raw.brokers.is_none() && !at.lost("brokers") {
+        at.key("progress")
+            .refuse("`progress` is for an output in another cluster: add its `brokers`, or remove `progress`");
+    }
+    let topics = &source?.topics;
+    if topics.iter().any(|topic| is_pattern(&topic.name)) {
+        at.key("progress")
+            .refuse("an output in another cluster needs topics with names: write them instead of patterns");
+    }
+    let names: Vec<String> = topics.iter().map(|topic| format!("{prefix}-{}", topic.name)).collect();
+    for (key, name) in outputs {
+        if names.iter().any(|progress| Some(progress.as_str()) == *name) {
+            at.key("progress")
+                .refuse(format!("a progress topic would be the same topic as `{key}`: write another one"));
+        }
+    }
+    names.iter().all(|name| legal_topic(name, "progress", at)).then(|| prefix.to_owned())
 }
 
 /// The cluster of the output: as in the source, but for what is written here.
@@ -153,9 +190,12 @@ fn sink_cluster(
         Some(raw) => brokers(raw, at.key("brokers")),
         None => source.map(|s| s.cluster.brokers.clone()),
     };
-    let inherited = source.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
-    let logins = RawLogins { sasl: raw.sasl.as_ref(), oauth: raw.oauth.as_ref(), aws: raw.aws.as_ref() };
-    let login = logins.build(source.and_then(|s| s.cluster.login.clone()), at, around.base);
+    // Another cluster must not be shown the secrets of the first.
+    let like = source.filter(|_| raw.progress.is_none());
+    let inherited = like.map(|s| properties::of_connections(&s.cluster.properties)).unwrap_or_default();
+    let (sasl, oauth, aws, kerberos) = (raw.sasl.as_ref(), raw.oauth.as_ref(), raw.aws.as_ref(), raw.kerberos.as_ref());
+    let logins = RawLogins { sasl, oauth, aws, kerberos };
+    let login = logins.build(like.and_then(|s| s.cluster.login.clone()), at, around.base);
     if raw.create_topics && login.is_some() {
         at.key("create_topics").refuse(
             "topics cannot be made by a client that logs in by token: create them yourself, and remove `create_topics`",

@@ -1,13 +1,15 @@
-//! `oauth` and `aws`: logins by token. Checks them, and builds the [`Login`] that every client of the cluster shares.
+//! `oauth` and `aws`: logins by token. Checks them, and builds the [`Login`] that every client of the cluster shares. `kerberos`: a login
+//! by ticket, which follows from properties.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::file::At;
-use crate::config::raw::{RawAws, RawOAuth, RawSasl};
+use crate::config::raw::{RawAws, RawKerberos, RawOAuth, RawSasl};
 use crate::kafka::client::login::{Aws, Login, Oidc};
 
 /// The logins of one side, as written.
@@ -19,12 +21,14 @@ pub(super) struct RawLogins<'a> {
     pub(super) oauth: Option<&'a RawOAuth>,
     /// By AWS credentials.
     pub(super) aws: Option<&'a RawAws>,
+    /// By Kerberos.
+    pub(super) kerberos: Option<&'a RawKerberos>,
 }
 
 impl RawLogins<'_> {
     /// True if there is any.
     pub(super) fn any(self) -> bool {
-        self.sasl.is_some() || self.by_token()
+        self.sasl.is_some() || self.kerberos.is_some() || self.by_token()
     }
 
     /// True if clients log in by token.
@@ -34,8 +38,9 @@ impl RawLogins<'_> {
 
     /// The login by token; the `inherited` one if this side has no login of its own.
     pub(super) fn build(self, inherited: Option<Arc<Login>>, at: At<'_>, base: &Path) -> Option<Arc<Login>> {
-        let written = [("sasl", self.sasl.is_some()), ("oauth", self.oauth.is_some()), ("aws", self.aws.is_some())];
-        let keys: Vec<&str> = written.into_iter().filter(|(_, there)| *there).map(|(key, _)| key).collect();
+        let tokens = [("oauth", self.oauth.is_some()), ("aws", self.aws.is_some())];
+        let written = tokens.into_iter().chain([("sasl", self.sasl.is_some()), ("kerberos", self.kerberos.is_some())]);
+        let keys: Vec<&str> = written.filter(|(_, there)| *there).map(|(key, _)| key).collect();
         if let [first, second, ..] = keys.as_slice() {
             at.key(second).refuse(format!("`{first}` and `{second}` are both there: keep one login"));
         }
@@ -46,6 +51,35 @@ impl RawLogins<'_> {
         let login = oauth.map(Login::Oidc).or_else(|| self.aws.and_then(|raw| aws(raw, at.key("aws"))).map(Login::Aws));
         login.map(Arc::new)
     }
+}
+
+/// What follows from `kerberos`, by property.
+pub(super) fn kerberos(raw: &RawKerberos, at: At<'_>, base: &Path) -> BTreeMap<String, SecretString> {
+    if !cfg!(feature = "kerberos") {
+        at.refuse("this build has no Kerberos: build it with `--features kerberos`, or log in another way");
+        return BTreeMap::new();
+    }
+    // They become part of a command that gets the ticket.
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "@/._-".contains(c));
+    let mut properties = BTreeMap::from([("sasl.mechanism".to_owned(), SecretString::from("GSSAPI"))]);
+    let keytab = raw.keytab.as_ref().map(|path| base.join(path).to_string_lossy().into_owned());
+    if keytab.as_ref().is_some_and(|path| fs::File::open(path).is_err()) {
+        at.key("keytab").refuse("`keytab` cannot be read: check path and permissions");
+    }
+    for (key, property, value) in [
+        ("principal", "sasl.kerberos.principal", &raw.principal),
+        ("keytab", "sasl.kerberos.keytab", &keytab),
+        ("service", "sasl.kerberos.service.name", &raw.service),
+    ] {
+        let Some(value) = value else { continue };
+        if !plain(value) {
+            at.key(key).refuse(format!(
+                "`{key}` is empty or has other characters than letters, digits, `@`, `/`, `.`, `_` and `-`"
+            ));
+        }
+        properties.insert(property.to_owned(), value.clone().into());
+    }
+    properties
 }
 
 fn oidc(raw: &RawOAuth, at: At<'_>, base: &Path) -> Option<Oidc> {

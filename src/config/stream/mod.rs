@@ -5,7 +5,9 @@ mod audience;
 mod formats;
 mod kafka;
 mod login;
+mod placement;
 mod properties;
+mod registry;
 mod search;
 mod topics;
 mod window;
@@ -26,13 +28,18 @@ use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
 use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
-pub(super) use self::search::{check_recoding, check_search, choice, recoding};
+pub(super) use self::placement::{check_explode, parts as placement_parts};
+pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
-pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};
+pub(super) use self::window::{
+    check_changes, check_sliding, event_time_field, levels, max_records, publishes_changes, shown_max_records, windows,
+};
 
 /// As in the project's examples and dashboards.
 const DEFAULT_PORT: u16 = 9464;
+/// Less leaves no room for windows beside the program and its clients.
+const MIN_MEMORY: u64 = 64 << 20;
 /// Enough people that windows of the default size hold classes of many different subjects.
 const DEFAULT_SUBJECTS: u64 = 10_000;
 
@@ -54,7 +61,7 @@ pub(super) fn source(
             }
             SourceConfig::Stdio { format }
         }
-        Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around.base)?,
+        Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around)?,
         Some(RawSource::Generator(raw)) => SourceConfig::Generator {
             records: raw.records,
             rate: raw.rate,
@@ -77,7 +84,7 @@ pub(super) fn envelope<'a>(raw: Option<&RawSource>, at: At<'a>) -> Option<(Envel
     }
 }
 
-fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceConfig> {
+fn file_source(raw: &RawFileSource, at: At<'_>, around: &kafka::StreamSurroundings<'_>) -> Option<SourceConfig> {
     let format = raw.format.or_else(|| Format::of_path(&raw.path));
     let delimiter = match raw.delimiter {
         Some(character) if !character.is_ascii() || character == '"' || character == '\n' || character == '\r' => {
@@ -90,13 +97,17 @@ fn file_source(raw: &RawFileSource, at: At<'_>, base: &Path) -> Option<SourceCon
     if raw.envelope.is_some() && format == Some(Format::Csv) {
         at.key("envelope").refuse("a CSV file has no envelope around its rows: remove `envelope`");
     }
+    if raw.explode.is_some() && format == Some(Format::Csv) {
+        at.key("explode").refuse("a CSV file has no arrays: remove `explode`");
+    }
     if raw.delimiter.is_some() && format.is_some_and(|f| f != Format::Csv) {
         at.key("delimiter").refuse("`delimiter` means something only for CSV: remove it");
     }
     if raw.encoding.is_some() && format.is_some_and(|f| !matches!(f, Format::Csv | Format::Json)) {
         at.key("encoding").refuse("`encoding` means something only for text: remove it");
     }
-    Some(SourceConfig::File { path: base.join(&raw.path), format, delimiter, encoding: raw.encoding })
+    let placement = placement::build(&raw.fields, raw.explode.as_deref(), at, around.schema)?;
+    Some(SourceConfig::File { path: around.base.join(&raw.path), format, delimiter, encoding: raw.encoding, placement })
 }
 
 /// Builds the `sink` section.
@@ -236,7 +247,12 @@ pub(super) fn limits(raw: &RawLimits, at: At<'_>) -> LimitsConfig {
     LimitsConfig {
         max_record_bytes: positive("max_record_bytes", raw.max_record_bytes.map(|s| s.0))
             .unwrap_or(DEFAULT_MAX_RECORD_BYTES as u64),
-        memory: positive("memory", raw.memory.map(|s| s.0)),
+        memory: raw.memory.map(|size| size.0).inspect(|&size| {
+            if size < MIN_MEMORY {
+                at.key("memory")
+                    .refuse("`memory` is less than the process needs without a record: write 64MiB or more");
+            }
+        }),
     }
 }
 

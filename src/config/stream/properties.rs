@@ -12,7 +12,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::login::RawLogins;
+use super::login::{RawLogins, kerberos};
 use crate::config::file::scalar::RawProperty;
 use crate::config::file::{At, shown};
 use crate::config::raw::{RawMechanism, RawSasl, RawTls};
@@ -32,10 +32,14 @@ pub(super) enum ClientSide {
 const PROTOCOL: &str = "security.protocol";
 
 /// What follows from `tls`, by property.
-const TLS: [&str; 4] = ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"];
+const TLS: [&str; 4] = ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", KEY_PASSWORD];
+pub(super) const KEY_PASSWORD: &str = "ssl.key.password";
 
 /// What follows from `sasl`, by property.
 const SASL: [&str; 4] = ["sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"];
+
+/// The beginning of those that follow from `kerberos`.
+const KERBEROS: &str = "sasl.kerberos.";
 
 /// Properties that a user may not set, and what to do instead.
 const REFUSED: [(&str, &str); 29] = [
@@ -108,7 +112,9 @@ pub(super) fn security(
     }
     if logins.any() {
         inherited.retain(|name, _| !SASL.contains(&name.as_str()));
+        inherited.retain(|name, _| !name.starts_with(KERBEROS));
         inherited.extend(logins.sasl.map(|sasl| sasl_properties(sasl, at.key("sasl"))).unwrap_or_default());
+        inherited.extend(logins.kerberos.map(|raw| kerberos(raw, at.key("kerberos"), base)).unwrap_or_default());
     }
     if logins.by_token() {
         inherited.insert("sasl.mechanism".into(), "OAUTHBEARER".into());
@@ -127,7 +133,8 @@ pub(super) fn security(
     inherited
 }
 
-fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path) -> Properties {
+/// Checks `tls`; its files and the key's password by the properties of librdkafka.
+pub(super) fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path) -> Properties {
     let mut properties = Properties::new();
     let files = [("ca", TLS[0], &raw.ca), ("certificate", TLS[1], &raw.certificate), ("key", TLS[2], &raw.key)];
     for (key, property, path) in files {
@@ -159,7 +166,7 @@ fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path) -> Properties {
         if raw.key.is_none() && !at.lost("key") {
             at.key("key_password").refuse("`tls.key_password` needs `key`: add it, or remove the password");
         }
-        properties.insert(TLS[3].into(), password.0.clone());
+        properties.insert(KEY_PASSWORD.into(), password.0.clone());
     }
     properties
 }
@@ -199,9 +206,12 @@ pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: ClientS
             Some(reason) => Some(reason),
             None if derived("tls", &TLS) => Some("it follows from `tls`; remove one of the two"),
             None if derived("oauth", &SASL) => Some("it follows from `oauth`; remove one of the two"),
+            None if derived("kerberos", &SASL) => Some("it follows from `kerberos`; remove one of the two"),
             None if derived("aws", &SASL) => Some("it follows from `aws`; remove one of the two"),
             None if derived("sasl", &SASL) => Some("it follows from `sasl`; remove one of the two"),
-            None if lower == PROTOCOL && ["tls", "sasl", "oauth", "aws"].iter().any(|key| at.key(key).is_present()) => {
+            None if lower == PROTOCOL
+                && ["tls", "sasl", "oauth", "aws", "kerberos"].iter().any(|key| at.key(key).is_present()) =>
+            {
                 Some("it follows from `tls` and the login; remove it")
             }
             None => None,

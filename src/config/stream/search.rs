@@ -8,7 +8,8 @@ use super::positive;
 use crate::config::Purpose;
 use crate::config::file::{At, nearest, shown};
 use crate::config::raw::{
-    RawConfig, RawCriterion, RawLevels, RawPolicy, RawPrefer, RawSearch, RawSink, RawTabu, RawVariant,
+    RawConfig, RawCriterion, RawHierarchy, RawLevels, RawPolicy, RawPrefer, RawQuasi, RawSearch, RawSink, RawTabu,
+    RawVariant,
 };
 use crate::model::policy::{Loss, RecodingKind};
 use crate::search::choose::{Choice, Levels};
@@ -60,12 +61,6 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
                     "`recoding: local` follows a schedule that it learns, and `{named}` finds none: remove it"
                 ));
             }
-            if window.key("sliding").is_present() && matches!(raw.sink, Some(RawSink::Kafka(_))) {
-                window.key("sliding").refuse(
-                    "`recoding: local` with a sliding window does not go with a Kafka sink: records keep the labels of earlier \
-                     snapshots, and a plan does not hold them: use `tumbling`, another recoding, or a file",
-                );
-            }
             if window.key("fixed_levels").is_present() {
                 window.key("fixed_levels").refuse(
                     "`fixed_levels` names one level per field, and with `recoding: local` each record has its own: remove it",
@@ -84,6 +79,39 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
             }
         }
         _ => {}
+    }
+}
+
+/// The most combinations of alternatives. Each has a share of the time budget: more leave too little of it to each.
+const MAX_COMBINATIONS: usize = 64;
+
+/// Refuses what makes no sense where hierarchies have alternatives; `at` is the whole file.
+pub(in crate::config) fn check_alternatives(raw: &RawConfig, at: At<'_>) {
+    let many = |quasi: &RawQuasi| match &quasi.hierarchy {
+        RawHierarchy::AnyOf(chains) => chains.len().max(1),
+        _ => 1,
+    };
+    let combinations = raw.policy.quasi_identifiers.iter().map(many).fold(1, usize::saturating_mul);
+    let any_of = |quasi: &RawQuasi| matches!(quasi.hierarchy, RawHierarchy::AnyOf(_));
+    let Some(first) = raw.policy.quasi_identifiers.iter().position(any_of) else { return };
+    let any_of = at.key("policy").key("quasi_identifiers").index(first).key("hierarchy").key("any_of");
+    if combinations > MAX_COMBINATIONS {
+        any_of.refuse(format!(
+            "the alternatives make {combinations} combinations, and each of them is searched: write at most {MAX_COMBINATIONS}"
+        ));
+    }
+    if recoding(raw) != RecodingKind::FullDomain {
+        any_of.refuse(format!(
+            "with `recoding: {}` a value has one next coarser value, and with `any_of` it has several: write `recoding: full-domain`, \
+             or one hierarchy",
+            recoding(raw).as_str()
+        ));
+    }
+    if at.key("window").key("sliding").is_present() {
+        any_of.refuse(
+            "a reader can put the snapshots of a sliding window side by side, and two alternatives show each other's values in part: \
+             use `tumbling`, or one hierarchy",
+        );
     }
 }
 

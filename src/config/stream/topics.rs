@@ -1,9 +1,14 @@
 //! Brokers and topics: names that Kafka takes, and no topic in two roles.
 
+use std::collections::BTreeMap;
+
+use super::placement;
 use crate::config::file::{At, shown};
-use crate::config::raw::{RawBrokers, RawKafkaSource};
-use crate::kafka::client::KafkaSourceConfig;
+use crate::config::raw::{RawBrokers, RawKafkaSource, RawPlacedTopic, RawTopic};
+use crate::kafka::client::{KafkaSourceConfig, TopicRule};
+use crate::kafka::topics::matches;
 use crate::model::release::audience::AudienceTable;
+use crate::model::schema::{Placement, Schema};
 
 /// Kafka's own limit.
 const MAX_TOPIC_NAME: usize = 249;
@@ -28,14 +33,20 @@ pub(super) fn brokers(raw: &RawBrokers, at: At<'_>) -> Option<String> {
     None
 }
 
-/// The topics to read.
-pub(super) fn topics(raw: &RawKafkaSource, at: At<'_>) -> Option<Vec<String>> {
+/// The topics to read, and the placements that they name. The first placement is that of topics without one of their own.
+pub(super) fn topics(
+    raw: &RawKafkaSource,
+    at: At<'_>,
+    schema: Option<&Schema>,
+) -> Option<(Vec<TopicRule>, Vec<Placement>)> {
+    let own = placement::build(&BTreeMap::new(), raw.explode.as_deref(), at, schema);
     if raw.topic.is_some() && raw.topics.is_some() {
         at.key("topic").refuse("`topic` and `topics` are both there: keep one");
         return None;
     }
     if let Some(topic) = &raw.topic {
-        return legal_topic(topic, "topic", at).then(|| vec![topic.clone()]);
+        let rule = TopicRule { name: topic.clone(), placement: 0 };
+        return legal_topic(topic, "topic", at).then_some((vec![rule], vec![own?]));
     }
     let Some(topics) = &raw.topics else {
         if !at.lost("topic") && !at.lost("topics") {
@@ -49,22 +60,37 @@ pub(super) fn topics(raw: &RawKafkaSource, at: At<'_>) -> Option<Vec<String>> {
         return None;
     }
     let mut fine = !at.lost("topics");
+    let (mut rules, mut placements) = (Vec::new(), vec![own?]);
     for (i, topic) in topics.iter().enumerate() {
-        fine &= legal(topic, "topics", list.index(i));
-        if topics[..i].contains(topic) {
-            list.index(i).refuse(format!("the topic {} is listed twice: keep one", list.index(i).show(topic)));
+        let (at, name) = (list.index(i), topic.name());
+        fine &= legal(&name.replace('*', "x"), name, "topics", at);
+        if topics[..i].iter().any(|other| other.name() == name) {
+            at.refuse(format!("the topic {} is listed twice: keep one", at.show(name)));
             fine = false;
         }
+        let mut placement = 0;
+        if let RawTopic::Placed(RawPlacedTopic { fields, explode, .. }) = topic {
+            let explode = explode.as_deref().or(raw.explode.as_deref());
+            match placement::build(fields, explode, at, schema) {
+                Some(placed) => {
+                    placement = placements.len();
+                    placements.push(placed);
+                }
+                None => fine = false,
+            }
+        }
+        rules.push(TopicRule { name: name.to_owned(), placement });
     }
-    fine.then(|| topics.clone())
+    fine.then_some((rules, placements))
 }
 
 /// Whether the name under `key` can be a topic's.
 pub(super) fn legal_topic(name: &str, key: &str, at: At<'_>) -> bool {
-    legal(name, key, at.key(key))
+    legal(name, name, key, at.key(key))
 }
 
-fn legal(name: &str, key: &str, at: At<'_>) -> bool {
+/// Whether `name` is legal, which a message shows as it is `written`.
+fn legal(name: &str, written: &str, key: &str, at: At<'_>) -> bool {
     let letters = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
     let remedy = if name.is_empty() {
         "name a topic"
@@ -75,8 +101,13 @@ fn legal(name: &str, key: &str, at: At<'_>) -> bool {
     } else {
         return true;
     };
-    at.refuse(format!("{} in `{key}` is no topic name: {remedy}", at.show(name)));
+    at.refuse(format!("{} in `{key}` is no topic name: {remedy}", at.show(written)));
     false
+}
+
+/// Whether the source reads a topic, also by a pattern.
+fn reads(source: &KafkaSourceConfig, topic: &str) -> bool {
+    source.topics.iter().any(|rule| matches(&rule.name, topic))
 }
 
 /// Nothing is read and written at once, and every output has a topic of its own: readers could not tell them apart.
@@ -84,7 +115,7 @@ pub(super) fn different_topics(outputs: &[(&str, Option<&str>)], at: At<'_>, sou
     for (i, (key, name)) in outputs.iter().enumerate() {
         let Some(name) = name else { continue };
         let shown = at.key(key).show(name);
-        if source.is_some_and(|s| s.topics.iter().any(|input| input == name)) {
+        if source.is_some_and(|s| reads(s, name)) {
             at.key(key).refuse(format!(
                 "`{key}` is {shown}, which the source reads: what is published would come in again; write another topic"
             ));
@@ -103,11 +134,10 @@ pub(super) fn different_audiences(
     source: Option<&KafkaSourceConfig>,
 ) {
     let mut taken: Vec<&str> = outputs.iter().filter_map(|(_, name)| *name).collect();
-    taken.extend(source.iter().flat_map(|source| source.topics.iter().map(String::as_str)));
     for (i, table) in audiences.iter().enumerate() {
         for (key, name) in [("topic", Some(&table.rows)), ("manifests", table.manifests.as_ref())] {
             let Some(name) = name else { continue };
-            if taken.contains(&name.as_str()) {
+            if taken.contains(&name.as_str()) || source.is_some_and(|source| reads(source, name)) {
                 let at = at.index(i).key(key);
                 at.refuse(format!("the topic {} has another use already: write another one", at.show(name)));
             }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::codec::schemas::SchemaLanguage;
-use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, group_consumer, producer};
+use crate::kafka::client::{
+    KafkaSinkConfig, KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer, journal_consumer,
+    producer, record_consumer,
+};
 
 const SOURCE: &str = "source: { kafka: { brokers: 'localhost:9092', topic: people, group: veil } }\n";
 const SINK: &str = "sink: { kafka: { topic: safe } }\n";
@@ -35,7 +38,8 @@ fn ten_lines_are_enough() {
                 brokers: localhost:9092, topic: people, group: veilstream }\nsink:\n  kafka: { topic: people-safe }\n";
     assert_eq!(yaml.lines().count(), 10);
     let (source, sink) = kafka(yaml);
-    assert_eq!((source.topics, source.group.as_str()), (vec!["people".to_owned()], "veilstream"));
+    let people = TopicRule { name: "people".to_owned(), placement: 0 };
+    assert_eq!((source.topics, source.group.as_str()), (vec![people], "veilstream"));
     assert_eq!((source.start, source.on_gap, source.format), (Start::Earliest, OnGap::Stop, MessageFormat::Json));
     assert_eq!((sink.cluster.brokers.as_str(), sink.topic.as_str()), ("localhost:9092", "people-safe"));
     assert_eq!(sink.manifests.as_deref(), Some("people-safe-manifests"));
@@ -191,6 +195,13 @@ fn formats_have_what_they_need() {
     one(&with_sink("format: confluent-avro"), 8, "needs a registry");
     one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro,");
     one(&with_sink("format: avro").replace("name: job", "name: 'job title'"), 8, "cannot be an avro field name");
+    let registry =
+        |more: &str| with_source(&format!("format: confluent-avro, registry: {{ url: 'https://r:1', {more} }}"));
+    one(&registry("token: t, username: u, password: p"), 7, "keep one login");
+    one(&registry("token: 'a b'"), 7, "cannot stand in an HTTP header");
+    one(&registry("tls: { ca: nowhere.pem }"), 7, "cannot be read");
+    one(&registry("tls: {}").replace("https", "http"), 7, "only for https");
+    assert!(load(&registry("token: '${SECRET}', tls: {}")).is_ok());
     let (source, sink) = kafka(&with_source("format: confluent-avro, registry: { url: 'http://r:1/' }"));
     assert_eq!(
         (sink.format, sink.registry.unwrap().url.as_str()),
@@ -248,6 +259,17 @@ fn keys_and_logins_are_whole() {
     one(&with_source("sasl: { mechanism: plain, username: u }"), 7, "lacks `password`");
     one(&with_source("sasl: { mechanism: scram, username: u, password: p }"), 7, "`scram-sha-256`");
     one(&with_source("sasl: { mechanism: plain, username: u, password: '${EMPTY}' }"), 7, "`sasl.password` is empty");
+    let kerberos = "kerberos: { principal: 'veil/host@EXAMPLE.COM', keytab: secret }";
+    if cfg!(feature = "kerberos") {
+        let (source, sink) = kafka(&with_source(kerberos));
+        for cluster in [source.cluster, sink.cluster] {
+            assert_eq!(cluster.client(&[]).get("sasl.mechanism"), Some("GSSAPI"));
+        }
+        one(&with_source(&kerberos.replace("veil/", "`x`/")), 7, "other characters than");
+        one(&with_source(&kerberos.replace("secret", "nowhere")), 7, "`keytab` cannot be read");
+    } else {
+        one(&with_source(kerberos), 7, "this build has no Kerberos");
+    }
     let (source, sink) = kafka(&with_source("tls: {}"));
     for cluster in [source.cluster, sink.cluster] {
         assert_eq!(cluster.client(&[]).get("security.protocol"), Some("SSL"));
@@ -255,16 +277,64 @@ fn keys_and_logins_are_whole() {
 }
 
 #[test]
+fn an_output_in_another_cluster_takes_the_group_along_and_no_secret() {
+    let yaml = policy(
+        "source:
+  kafka:
+    brokers: in:9092
+    topics: [safe, people]
+    group: g
+    sasl: { mechanism: plain, username: u, password: '${SECRET}' }
+    properties: { session.timeout.ms: 7000, max.poll.interval.ms: 70000, fetch.wait.max.ms: 50, socket.timeout.ms: 12000 }
+sink:
+  kafka:
+    brokers: out:9092
+    topic: safe
+    progress: mark
+    transactional_id: veil-1
+    properties: { socket.timeout.ms: 13000 }
+",
+    );
+    let (source, sink) = kafka(&yaml);
+    let source = source.published_by(&sink);
+    let (group, records) = (group_consumer(&source, 0), record_consumer(&source, 0));
+    for (name, of_group, of_records) in [
+        ("bootstrap.servers", Some("out:9092"), Some("in:9092")),
+        ("group.instance.id", Some("veil-1"), None),
+        ("session.timeout.ms", Some("7000"), Some("7000")),
+        ("max.poll.interval.ms", Some("70000"), Some("70000")),
+        ("socket.timeout.ms", Some("13000"), Some("12000")),
+        ("fetch.wait.max.ms", None, Some("50")),
+        ("sasl.password", None, Some(SECRET)),
+        ("security.protocol", None, Some("SASL_PLAINTEXT")),
+    ] {
+        assert_eq!((group.get(name), records.get(name)), (of_group, of_records), "{name}");
+    }
+    assert_eq!(producer(&sink).get("sasl.password"), None, "another cluster is not shown the password");
+    assert_eq!(journal_consumer(&source).get("bootstrap.servers"), Some("out:9092"));
+
+    let other = ", brokers: 'out:9092'";
+    one(&with_sink("progress: mark"), 8, "add its `brokers`");
+    one(&with_sink(&format!("progress: 'a b'{other}")), 8, "no topic name");
+    one(&with_sink(&format!("progress: {}{other}", "x".repeat(245))), 8, "at most 249");
+    one(&with_sink(&format!("progress: mark, journal: mark-people{other}")), 8, "the same topic as `journal`");
+}
+
+#[test]
 fn partitions_may_move_one_by_one_where_windows_allow_it() {
+    let (_, sink) = kafka(&with_sink("create_topics: false"));
+    let named = |source: &KafkaSourceConfig, instance: &str| {
+        source.published_by(&KafkaSinkConfig { transactional_id: instance.into(), ..sink.clone() })
+    };
     let (source, _) = kafka(&with_source("rebalance: cooperative"));
     assert_eq!(group_consumer(&source, 0).get("partition.assignment.strategy"), Some("cooperative-sticky"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("veil-1"));
-    assert_eq!(group_consumer(&source.named("veil 1"), 0).get("group.instance.id"), None, "brokers do not take it");
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), Some("veil-1"));
+    assert_eq!(group_consumer(&named(&source, "veil 1"), 0).get("group.instance.id"), None, "brokers do not take it");
     let (source, _) = kafka(&with_source("rebalance: consumer"));
     assert_eq!(group_consumer(&source, 0).get("group.protocol"), Some("consumer"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), None);
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), None);
     let (source, _) = kafka(&with_source("properties: { group.instance.id: mine }"));
-    assert_eq!(group_consumer(&source.named("veil-1"), 0).get("group.instance.id"), Some("mine"));
+    assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), Some("mine"));
     let sliding = "window: { sliding: { size: 1000, slide: 100 } }\n";
     one(&format!("{}{sliding}", with_source("rebalance: cooperative")), 7, "write `rebalance: range`");
     one(&with_source("rebalance: sticky"), 7, "`cooperative`");
@@ -330,7 +400,7 @@ fn digits_from_outside_stay_text() {
 }
 
 #[test]
-fn cuts_go_through_kafka_and_local_snapshots_do_not() {
+fn cuts_and_local_snapshots_go_through_kafka() {
     let with = |recoding: &str, window: &str| {
         let text = policy(&format!("{SOURCE}{SINK}window: {{ {window} }}\n"));
         text.replacen("policy:\n", &format!("policy:\n  recoding: {recoding}\n"), 1)
@@ -340,6 +410,8 @@ fn cuts_go_through_kafka_and_local_snapshots_do_not() {
     assert!(warnings("local", "levels: fixed").is_empty());
     // After a restart the cuts themselves are not known.
     assert_eq!(warnings("subtree", "levels: monotone").len(), 1);
-    one(&with("local", "sliding: { size: 1000, slide: 100 }"), 10, "does not go with a Kafka sink");
-    assert!(load(&with("subtree", "sliding: { size: 1000, slide: 100 }")).is_ok());
+    one(&with("local", "sliding: { size: 400000, slide: 100 }"), 10, "write a smaller window");
+    for recoding in ["local", "subtree"] {
+        assert!(load(&with(recoding, "sliding: { size: 1000, slide: 100 }")).is_ok());
+    }
 }

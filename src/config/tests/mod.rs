@@ -14,6 +14,7 @@ use crate::window::{CloseRules, EventTime, SlideRules};
 mod criteria;
 mod file;
 mod kafka;
+mod placement;
 mod window;
 
 const COUNTRY: &str = "DE;Europe;*\nFR;Europe;*\nUS;America;*\n";
@@ -258,6 +259,7 @@ fn structure_is_checked() {
     one(&policy("source: { file: { path: a.csv, delimiter: '||' } }\n"), 7, "one character");
     one(&policy("http: { listen: 9464 }\n"), 7, "127.0.0.1:9464");
     one(&policy("limits: { memory: lots }\n"), 7, "1MiB");
+    one(&policy("limits: { memory: 63MiB }\n"), 7, "write 64MiB or more");
     one(&policy("  keep: score\n"), 7, "`policy.keep`: expected a list");
     one(&policy("  loss: gml\n"), 7, "did you mean `glm`?");
     one("policy:\n  quasi_identifiers: [{ name: a, hierarchy: trivial }]\n", 1, "lacks `privacy`");

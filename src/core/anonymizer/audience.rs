@@ -34,6 +34,7 @@ fn raise(shown: &mut AttributeLevel, finest: u8) {
     }
     let mixed = shown.cut.is_some() || shown.finest.is_some();
     shown.finest = mixed.then(|| shown.finest().max(finest));
+    shown.typical = shown.typical.map(|typical| typical.max(finest));
     shown.level = shown.level.max(finest);
     shown.cut = None;
 }

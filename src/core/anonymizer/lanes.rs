@@ -33,6 +33,7 @@ pub struct Anonymizers {
     assigned: Option<Assigned>,
     lanes: BTreeMap<Partition, Anonymizer>,
     space: Option<Arc<dyn CommitSpace>>,
+    memory: Option<usize>,
 }
 
 impl Anonymizers {
@@ -40,7 +41,8 @@ impl Anonymizers {
     pub fn new(policy: Arc<Policy>, choice: Choice, name: impl Into<String>, seed: u64) -> Self {
         let seeds = ChaCha8Rng::seed_from_u64(!seed);
         let name = name.into();
-        Self { policy, choice, name, next_seed: seed, seeds, assigned: None, lanes: BTreeMap::new(), space: None }
+        let (assigned, lanes, space, memory) = Default::default();
+        Self { policy, choice, name, next_seed: seed, seeds, assigned, lanes, space, memory }
     }
 
     /// Lets no more wait than can be written down there.
@@ -50,15 +52,23 @@ impl Anonymizers {
         self
     }
 
+    /// Lets no more wait in one lane than so many bytes of rows: the oldest are suppressed.
+    #[must_use]
+    pub fn holding(mut self, bytes: Option<usize>) -> Self {
+        self.memory = bytes;
+        self
+    }
+
     /// The anonymizer of a lane.
     pub fn of(&mut self, lane: Partition) -> &mut Anonymizer {
         let others = self.lanes.iter().filter(|(other, _)| **other != lane);
         let elsewhere = others.map(|(_, anonymizer)| anonymizer.waiting() as u64).sum();
-        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, space } = self;
+        let Self { policy, choice, name, next_seed, seeds, assigned, lanes, space, memory } = self;
         let anonymizer = lanes.entry(lane).or_insert_with(|| {
             let seed = std::mem::replace(next_seed, seeds.next_u64());
             let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
             let mut anonymizer = anonymizer.within(space.clone());
+            memory.iter().for_each(|bytes| anonymizer.waiting.hold_within(*bytes));
             if let Some(Assigned { partitions, last }) = assigned.clone() {
                 anonymizer.reset(partitions, last.as_deref());
             }

@@ -157,7 +157,7 @@ impl Anonymizer {
         self.partitions = partitions;
         self.learning = Learning::default();
         self.uncommitted.forget();
-        self.waiting = Waiting::new(&self.policy);
+        drop(self.waiting.put_aside());
         // Records of a snapshot are finished, so the next window has none of them: there is nothing to compare.
         self.snapshots = Snapshots::default();
         if self.remembers() {
@@ -186,7 +186,7 @@ impl Anonymizer {
     fn follow(&self, ours: Option<Recoding>, theirs: Option<Recoding>) -> Option<Recoding> {
         match (ours, theirs) {
             (Some(Recoding::Node(a)), Some(Recoding::Node(b))) if self.choice.levels == Levels::Monotone => {
-                Some(Recoding::Node(self.policy.lattice().join(&a, &b)))
+                Some(Recoding::Node(self.policy.join(&a, &b)))
             }
             (ours, theirs) => ours.or(theirs),
         }

@@ -13,6 +13,7 @@ use crate::gate;
 use crate::generalize::GeneralizedBatch;
 use crate::model::policy::{Policy, RecodingKind};
 use crate::model::release::manifest::Unmet;
+use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
 use crate::search::choose::choose;
 use crate::search::evaluator::Evaluator;
@@ -75,6 +76,7 @@ impl Anonymizer {
     pub(super) fn pass_gate(&mut self, draft: &Draft) -> Closing {
         let mut batch = draft.batch();
         self.add_losses(&mut batch);
+        draft.count_messages(&mut batch);
         let open = defect("gate-open").then(|| Rules::new(&Policy { criteria: Vec::new(), ..(*self.policy).clone() }));
         let verdict = match (&open, &mut self.memory) {
             (Some(open), _) => gate::verify(batch, open),
@@ -112,6 +114,18 @@ impl Draft {
         batch.provenance.work.unmet = self.unmet();
         batch.provenance.work.left_out = left_out::groups(self);
         batch
+    }
+
+    /// Where a message has several records, counts messages: its records have their outcomes in one release, and it is published if
+    /// one of them is.
+    fn count_messages(&self, batch: &mut GeneralizedBatch) {
+        if self.policy.schema.array.is_some() {
+            let published = Spans::covering(self.outcomes.published.iter().map(|&row| self.position(row))).count();
+            let GeneralizedBatch { lineage, provenance, .. } = batch;
+            provenance.records_in = lineage.plan.fresh.count();
+            provenance.records_published = published;
+            provenance.records_suppressed = lineage.finished.count() - published - provenance.records_rejected;
+        }
     }
 
     /// Why nothing is published of a window that has records; `None` if rows are published.

@@ -24,13 +24,21 @@ pub(super) struct Waiting {
     carried: Rows,
     /// Records of the carried windows that were suppressed for a value without a place in its hierarchy.
     unplaced: u64,
+    /// The bytes of rows that may wait.
+    most_bytes: usize,
 }
 
 impl Waiting {
     /// No record waits.
     pub(super) fn new(policy: &Policy) -> Self {
         let empty = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        Self { action: policy.action, held: Arc::new(empty.clone()), carried: empty.clone(), empty, unplaced: 0 }
+        let (held, carried, most_bytes) = (Arc::new(empty.clone()), empty.clone(), usize::MAX);
+        Self { action: policy.action, held, carried, empty, unplaced: 0, most_bytes }
+    }
+
+    /// Lets rows of so many bytes wait at most.
+    pub(super) fn hold_within(&mut self, bytes: usize) {
+        self.most_bytes = bytes;
     }
 
     /// How many records wait.
@@ -64,7 +72,7 @@ impl Waiting {
     /// Puts all waiting records aside, until [`Waiting::take_back`].
     pub(super) fn put_aside(&mut self) -> Self {
         let (empty, held) = (self.empty.clone(), Arc::new(self.empty.clone()));
-        let none = Self { action: self.action, carried: empty.clone(), empty, held, unplaced: 0 };
+        let none = Self { carried: empty.clone(), empty, held, unplaced: 0, ..*self };
         std::mem::replace(self, none)
     }
 
@@ -87,10 +95,21 @@ impl Waiting {
         [&*self.held, &self.carried].iter().any(|rows| (0..rows.len()).any(|i| rows.arrived(i) < oldest))
     }
 
-    /// Removes the records that have waited longer than `max_hold`; returns their positions.
+    /// Removes the records that have waited longer than `max_hold`, and the oldest of more than may wait; returns their positions.
     pub(super) fn expire(&mut self, now: Millis) -> Vec<Position> {
         let Some(oldest) = self.oldest_allowed(now) else { return Vec::new() };
-        self.take(|rows, i| rows.arrived(i) < oldest)
+        let mut gone = self.take(|rows, i| rows.arrived(i) < oldest);
+        let bytes = self.held.bytes() + self.carried.bytes();
+        if bytes > self.most_bytes {
+            let age = |rows: &Rows, i: usize| (rows.arrived(i), rows.position(i));
+            let all = [&*self.held, &self.carried].into_iter();
+            let mut ages: Vec<_> = all.flat_map(|rows| (0..rows.len()).map(move |i| age(rows, i))).collect();
+            let leave = ages.len() - (ages.len() as f64 * (self.most_bytes as f64 / bytes as f64)) as usize;
+            let (_, first_kept, _) = ages.select_nth_unstable(leave.min(self.len() - 1));
+            let first_kept = *first_kept;
+            gone.extend(self.take(|rows, i| age(rows, i) < first_kept));
+        }
+        gone
     }
 
     /// Removes some of the waiting records; returns their positions.

@@ -21,7 +21,7 @@ pub trait Counter: Send {
     fn add(&mut self, rows: &Rows, range: std::ops::Range<usize>);
     /// Takes rows out again.
     fn retract(&mut self, rows: &Rows, indices: &[usize]);
-    /// Keeps at most so many bytes of node counts from one store to the next.
+    /// Keeps at most so many bytes of node counts from one store to the next, and rollups in proportion.
     fn remember_within(&mut self, bytes: usize);
     /// True if the codes of row i fit the key; if not, count again with a larger layout.
     fn fits(&self, codes: &[Code]) -> bool;
@@ -88,6 +88,6 @@ impl<K: ClassKey> Counter for StreamCounter<K> {
     fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
         let (counts, _) = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let finest = Finest::made(counts.into_set(domains.len()));
-        Arc::new(FrequencyStore::new(finest, self.layout, domains.to_vec()))
+        Arc::new(FrequencyStore::new(finest, self.layout, domains.to_vec()).within(self.memory))
     }
 }

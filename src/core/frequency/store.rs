@@ -33,6 +33,8 @@ pub trait FrequencySets: Send + Sync {
     fn remember(&self, nodes: &[Node]);
     /// Bytes of the counts that came from earlier stores.
     fn warm_bytes(&self) -> usize;
+    /// A store of its own over the same finest set, with other generalizations of the same leaves.
+    fn over(&self, domains: Vec<Arc<DomainView>>) -> Arc<dyn FrequencySets>;
     /// How many sets were scanned and rolled up so far.
     fn origins(&self) -> Origins;
     /// The domains the codes belong to.
@@ -64,6 +66,9 @@ pub struct Origins {
 /// that is larger, sets again.
 const MAX_CACHED_BYTES: usize = 160 << 20;
 
+/// In tenths of the memory for warm counts: the memory for rollups, up to the most. Larger and smaller: as [`MAX_CACHED_BYTES`].
+const CACHED_TENTHS: usize = 25;
+
 /// How many sets are rolled up from one before another is made in between. Fewer make some that hardly anything is rolled up
 /// from, more come late.
 const MANY: u32 = 3;
@@ -76,6 +81,8 @@ const WORTHWHILE: f64 = 1.0;
 pub(super) struct FrequencyStore<K> {
     layout: Layout,
     domains: Vec<Arc<DomainView>>,
+    /// True if some attribute has levels of which neither refines the other.
+    branches: bool,
     finest: Arc<Finest<K>>,
     /// How often something was rolled up from the finest set.
     finest_uses: AtomicU32,
@@ -87,6 +94,7 @@ pub(super) struct FrequencyStore<K> {
     /// Parent maps by attribute and (from, to) level, composed on first use.
     maps: Vec<Vec<OnceLock<Vec<K>>>>,
     cached_bytes: AtomicUsize,
+    most_cached: usize,
     /// Made when first asked for, because it looks at the finest set.
     entropies: OnceLock<Entropies>,
     rolled_up: AtomicU64,
@@ -103,22 +111,35 @@ struct Held<K> {
 impl<K: ClassKey> FrequencyStore<K> {
     /// A store over the finest set.
     pub(super) fn new(finest: Finest<K>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
+        Self::sharing(Arc::new(finest), layout, domains)
+    }
+
+    fn sharing(finest: Arc<Finest<K>>, layout: Layout, domains: Vec<Arc<DomainView>>) -> Self {
         let pairs = |view: &Arc<DomainView>| (usize::from(view.height()) + 1).pow(2);
         let maps = domains.iter().map(|view| (0..pairs(view)).map(|_| OnceLock::new()).collect()).collect();
         Self {
             layout,
             maps,
+            branches: domains.iter().any(|view| view.branches()),
             domains,
-            finest: Arc::new(finest),
+            finest,
             finest_uses: AtomicU32::new(0),
             sets: DashMap::new(),
             by_size: RwLock::default(),
             spare: Mutex::default(),
             cached_bytes: AtomicUsize::new(0),
+            most_cached: MAX_CACHED_BYTES,
             entropies: OnceLock::new(),
             rolled_up: AtomicU64::new(0),
             cached: AtomicU64::new(0),
         }
+    }
+
+    /// Keeps rollups in proportion to the memory for warm counts.
+    #[must_use]
+    pub(super) fn within(mut self, memory: usize) -> Self {
+        self.most_cached = (memory / 10).saturating_mul(CACHED_TENTHS).min(MAX_CACHED_BYTES);
+        self
     }
 
     /// The finest set.
@@ -180,7 +201,7 @@ impl<K: ClassKey> FrequencyStore<K> {
     }
 
     fn hold(&self, set: &Arc<FrequencySet<K>>) {
-        if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < MAX_CACHED_BYTES {
+        if self.cached_bytes.fetch_add(set.bytes(), Ordering::Relaxed) < self.most_cached {
             let held = Arc::new(Held { set: Arc::clone(set), uses: AtomicU32::new(0) });
             self.sets.insert(set.node.clone(), Arc::clone(&held));
             let mut by_size = self.by_size.write().unwrap_or_else(PoisonError::into_inner);
@@ -233,8 +254,13 @@ impl<K: ClassKey> FrequencyStore<K> {
         let by_size = self.by_size.read().unwrap_or_else(PoisonError::into_inner);
         let outline = Outline::of(node);
         let mut finer = by_size.iter().filter(|(own, _)| own.may_be_finer(outline));
-        let smallest = finer.find(|(_, held)| held.set.node.is_finer_or_equal(node));
+        let smallest = finer.find(|(_, held)| self.refines(&held.set.node, node));
         smallest.map(|(_, held)| Arc::clone(held)).filter(|held| held.set.len() < self.finest.len())
+    }
+
+    fn refines(&self, fine: &Node, coarse: &Node) -> bool {
+        let mut levels = fine.levels().iter().zip(coarse.levels()).zip(&self.domains);
+        fine.is_finer_or_equal(coarse) && (!self.branches || levels.all(|((&a, &b), view)| view.refines(a, b)))
     }
 
     fn map(&self, attribute: usize, from: Level, to: Level) -> &[K] {
@@ -274,6 +300,9 @@ impl<K: ClassKey> FrequencySets for FrequencyStore<K> {
     fn remember(&self, _: &[Node]) {}
     fn warm_bytes(&self) -> usize {
         0
+    }
+    fn over(&self, domains: Vec<Arc<DomainView>>) -> Arc<dyn FrequencySets> {
+        Arc::new(Self::sharing(Arc::clone(&self.finest), self.layout.clone(), domains))
     }
     fn origins(&self) -> Origins {
         Origins {

@@ -30,10 +30,7 @@ impl CellLoss {
 
     /// Level / height, whatever the value.
     pub(super) fn precision(policy: &Policy, domains: &[Arc<DomainView>], base: &dyn Classes) -> Self {
-        Self::new(policy, domains, base, |view, level| {
-            let share = if view.height() == 0 { 0.0 } else { f64::from(level) / f64::from(view.height()) };
-            vec![share; view.level(level).len()]
-        })
+        Self::new(policy, domains, base, |view, level| vec![view.height_share(level); view.level(level).len()])
     }
 
     fn new(

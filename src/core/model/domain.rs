@@ -19,11 +19,24 @@ pub struct Domain {
     /// Per level below the top, for hierarchies that grow.
     indexes: Vec<Index>,
     spellings: Spellings,
+    alternatives: Option<Others>,
+}
+
+/// The domains of the other chains of a hierarchy with alternatives, beside that of the first. All have the same leaves with the same
+/// codes.
+struct Others {
+    declared: Arc<Hierarchy>,
+    domains: Vec<Domain>,
 }
 
 impl Domain {
     /// The domain of a hierarchy.
     pub fn new(hierarchy: Arc<Hierarchy>) -> Self {
+        if let Some(any) = hierarchy.alternatives() {
+            let mut domains: Vec<Self> = any.chains().iter().map(|chain| Self::new(Arc::clone(chain))).collect();
+            let first = domains.remove(0);
+            return Self { alternatives: Some(Others { declared: hierarchy, domains }), ..first };
+        }
         let height = usize::from(hierarchy.height());
         let (levels, indexes) = match hierarchy.closed() {
             Some(closed) => (closed.levels.clone(), Vec::new()),
@@ -36,17 +49,20 @@ impl Domain {
                 (levels, vec![Index::default(); height])
             }
         };
-        Self { hierarchy, view: Arc::new(DomainView { levels, top: None }), indexes, spellings: Spellings::default() }
-    }
-
-    /// The hierarchy it is built over.
-    pub fn hierarchy(&self) -> &Arc<Hierarchy> {
-        &self.hierarchy
+        let view = Arc::new(DomainView { levels, top: None, chains: None });
+        Self { hierarchy, view, indexes, spellings: Spellings::default(), alternatives: None }
     }
 
     /// The code of a value given as canonical text; `None` if it is outside the hierarchy, or if 4 GiB of labels are full. A leaf
     /// in its usual spelling costs one lookup and allocates nothing.
     pub fn code(&mut self, text: &str) -> Option<Code> {
+        let code = self.first_code(text)?;
+        self.add_to_others()?;
+        Some(code)
+    }
+
+    /// The code of a value in the first chain.
+    fn first_code(&mut self, text: &str) -> Option<Code> {
         let hash = hash_of(text);
         let direct = self.hierarchy.reads_its_labels();
         if direct && let Some(code) = self.leaf(hash, text) {
@@ -68,6 +84,13 @@ impl Domain {
     /// only at the top and loses everything at every level. Where a finer level has the top's label for something else, question
     /// marks are added to keep the two apart.
     pub fn top_code(&mut self) -> Option<Code> {
+        let code = self.first_top_code()?;
+        self.add_to_others()?;
+        Some(code)
+    }
+
+    /// The same in the first chain.
+    fn first_top_code(&mut self) -> Option<Code> {
         if self.view.top.is_none() {
             let hierarchy = Arc::clone(&self.hierarchy);
             let view = Arc::make_mut(&mut self.view);
@@ -86,6 +109,22 @@ impl Domain {
         self.view.top
     }
 
+    /// Adds new leaves to the other chains, in the same order; `None` if a chain is full.
+    #[inline]
+    fn add_to_others(&mut self) -> Option<()> {
+        for other in self.alternatives.iter_mut().flat_map(|others| &mut others.domains) {
+            for leaf in other.len()..self.view.leaf_count() {
+                if self.view.top == Some(leaf as Code) {
+                    other.top_code()?;
+                } else {
+                    let hierarchy = Arc::clone(&other.hierarchy);
+                    other.intern(&hierarchy, self.view.levels[0].label(leaf as Code))?;
+                }
+            }
+        }
+        Some(())
+    }
+
     /// The label of a leaf.
     #[inline]
     pub fn leaf_label(&self, leaf: Code) -> &str {
@@ -94,7 +133,14 @@ impl Domain {
 
     /// The tables as they are now. Cheap; what the domain learns later does not show in it.
     pub fn view(&self) -> Arc<DomainView> {
-        Arc::clone(&self.view)
+        let own = Arc::clone(&self.view);
+        match &self.alternatives {
+            None => own,
+            Some(Others { declared, domains }) => {
+                let views = [own].into_iter().chain(domains.iter().map(Self::view)).collect();
+                Arc::new(DomainView::of_chains(declared, views))
+            }
+        }
     }
 
     /// How many leaf codes there are.
@@ -110,7 +156,8 @@ impl Domain {
     /// About how much memory the domain holds, the current view included.
     pub fn bytes(&self) -> usize {
         let tables: usize = self.view.levels.iter().map(|table| table.bytes()).sum();
-        tables + self.indexes.iter().map(Index::bytes).sum::<usize>() + self.spellings.bytes()
+        let others = self.alternatives.iter().flat_map(|others| &others.domains).map(Self::bytes).sum::<usize>();
+        others + tables + self.indexes.iter().map(Index::bytes).sum::<usize>() + self.spellings.bytes()
     }
 
     fn leaf(&self, hash: u64, leaf: &str) -> Option<Code> {
@@ -128,7 +175,7 @@ impl Domain {
         }
         if leaf == hierarchy.top_label() {
             // Only where any text is a value; whoever writes `*` there has said nothing.
-            return self.top_code();
+            return self.first_top_code();
         }
         let height = hierarchy.height();
         let mut fresh = Vec::with_capacity(usize::from(height));
@@ -176,15 +223,69 @@ pub struct DomainView {
     /// Shared one by one, so that growth copies only the levels that grow.
     levels: Vec<Arc<LevelTable>>,
     top: Option<Code>,
+    chains: Option<Arc<ChainViews>>,
+}
+
+/// The views of the chains of a hierarchy with alternatives.
+struct ChainViews {
+    hierarchy: Arc<Hierarchy>,
+    views: Vec<Arc<DomainView>>,
+}
+
+impl ChainViews {
+    /// A chain that has a level, and its level there.
+    fn place(&self, level: Level) -> (&Arc<DomainView>, Level) {
+        let place = self.hierarchy.alternatives().and_then(|any| any.place(level));
+        let (chain, level) = place.unwrap_or((0, 0));
+        (&self.views[chain], level)
+    }
 }
 
 impl DomainView {
+    /// The tables of a hierarchy with alternatives, whose chains have these.
+    fn of_chains(hierarchy: &Arc<Hierarchy>, views: Vec<Arc<Self>>) -> Self {
+        let chains = ChainViews { hierarchy: Arc::clone(hierarchy), views };
+        let table = |number: Level| {
+            let (view, level) = chains.place(number);
+            Arc::clone(&view.levels[usize::from(level)])
+        };
+        let levels = (0..=hierarchy.height()).map(table).collect();
+        Self { levels, top: chains.views[0].top, chains: Some(Arc::new(chains)) }
+    }
+
+    /// The tables of one chain of a hierarchy with alternatives, by that chain's own levels; all of them, if it has none.
+    pub fn along(self: &Arc<Self>, chain: usize) -> Arc<Self> {
+        Arc::clone(self.chains.as_ref().and_then(|chains| chains.views.get(chain)).unwrap_or(self))
+    }
+
+    /// True if the hierarchy has alternatives.
+    pub fn branches(&self) -> bool {
+        self.chains.is_some()
+    }
+
+    /// True if values that are alike at one level are alike at the other.
+    pub fn refines(&self, fine: Level, coarse: Level) -> bool {
+        self.chains.as_ref().map_or(fine <= coarse, |chains| chains.hierarchy.refines(fine, coarse))
+    }
+
+    /// The level over the height, along a chain that has the level.
+    pub fn height_share(&self, level: Level) -> f64 {
+        match &self.chains {
+            Some(chains) => {
+                let (view, level) = chains.place(level);
+                view.height_share(level)
+            }
+            None if self.height() == 0 => 0.0,
+            None => f64::from(level) / f64::from(self.height()),
+        }
+    }
+
     /// The last level.
     pub fn height(&self) -> Level {
         (self.levels.len() - 1) as Level
     }
 
-    /// The table of a level; `level` is at most the height.
+    /// The table of a level; `level` is at most the height. Parents are codes of the next level, along the first chain that has it.
     pub fn level(&self, level: Level) -> &LevelTable {
         &self.levels[usize::from(level)]
     }
@@ -199,8 +300,18 @@ impl DomainView {
         self.levels[0].len()
     }
 
-    /// For each code at `from` the code of its ancestor at `to`; `from <= to <= height`.
+    /// For each code at `from` the code of its ancestor at `to`; `from` refines `to`.
     pub fn between(&self, from: Level, to: Level) -> Vec<Code> {
+        debug_assert!(self.refines(from, to));
+        if let Some(chains) = &self.chains {
+            let leaves = |level: Level| {
+                let (view, level) = chains.place(level);
+                view.between(0, level)
+            };
+            let mut map = vec![0; self.levels[usize::from(from)].len()];
+            leaves(from).into_iter().zip(leaves(to)).for_each(|(fine, coarse)| map[fine as usize] = coarse);
+            return map;
+        }
         let (from, to) = (usize::from(from), usize::from(to));
         let mut map: Vec<Code> = (0..self.levels[from].len() as Code).collect();
         for table in &self.levels[from..to] {
@@ -377,7 +488,7 @@ mod tests {
     fn nothing_can_be_printed() {
         let mut domain = Domain::new(Arc::new(Hierarchy::trivial()));
         domain.code("canary");
-        assert!(!format!("{domain:?} {:?} {:?}", domain.view(), domain.hierarchy()).contains("canary"));
+        assert!(!format!("{domain:?} {:?} {:?}", domain.view(), domain.hierarchy).contains("canary"));
     }
 
     /// Random nested groups: per level the number of groups, and each child's group by a pseudo-random choice.
@@ -471,6 +582,37 @@ mod tests {
             }
             prop_assert_eq!(view.level(view.height()).len(), 1);
             prop_assert_eq!(view.level(0).loss()[unknown as usize], 1.0);
+        }
+    }
+
+    proptest! {
+        /// However values come, all chains give a leaf the same code, and every level that refines another leads to its labels.
+        #[test]
+        fn chains_share_their_leaves(days in prop::collection::vec(0_i32..900, 1..40), tops in prop::collection::vec(any::<bool>(), 40)) {
+            let dates = |units: &[DateUnit]| Hierarchy::dates(DateSpec::new(units)).unwrap();
+            let chains = vec![dates(&[DateUnit::Day, DateUnit::Week]), dates(&[DateUnit::Day, DateUnit::Month, DateUnit::Year])];
+            let hierarchy = Arc::new(Hierarchy::any_of(chains).unwrap());
+            let mut domain = Domain::new(Arc::clone(&hierarchy));
+            for (day, top) in days.iter().zip(tops) {
+                let text = format!("19{:02}-{:02}-{:02}", 80 + day / 360, 1 + day / 30 % 12, 1 + day % 28);
+                let code = if top { domain.top_code() } else { domain.code(&text) };
+                prop_assert!(top || domain.leaf_label(code.unwrap()) == text);
+            }
+            let view = domain.view();
+            prop_assert_eq!(view.height(), hierarchy.height());
+            for (a, b) in (0..=4_u8).flat_map(|a| (a..=4).map(move |b| (a, b))).filter(|&(a, b)| hierarchy.refines(a, b)) {
+                let (map, fine, coarse) = (view.between(a, b), view.between(0, a), view.between(0, b));
+                for leaf in 0..view.leaf_count() {
+                    prop_assert_eq!(map[fine[leaf] as usize], coarse[leaf]);
+                    let label = view.level(b).label(coarse[leaf]);
+                    let is_top = view.top_code() == Some(leaf as Code);
+                    let own = view.level(0).label(leaf as Code);
+                    let said = hierarchy.label(if is_top { "1985-03-31" } else { own }, if is_top { 4 } else { b });
+                    prop_assert_eq!(Some(label), said.as_deref());
+                }
+            }
+            prop_assert_eq!(view.along(0).height(), 2);
+            prop_assert_eq!(view.along(1).leaf_count(), view.leaf_count());
         }
     }
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// A lane of the source: a Kafka topic-partition, or 0 for a file or a pipe. Numbered by the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Partition(pub u32);
+pub struct Partition(pub u64);
 
 /// The place of one record in its partition. Not to be confused with [`NextOffset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct Position {
 impl Position {
     /// The position at `offset` of `partition`.
     pub fn new(partition: u32, offset: i64) -> Self {
-        Self { partition: Partition(partition), offset: Offset(offset) }
+        Self { partition: Partition(partition.into()), offset: Offset(offset) }
     }
 }
 
@@ -61,6 +61,8 @@ pub type Key = SmallVec<[u8; 40]>;
 pub struct Event {
     /// Where it stands.
     pub position: Position,
+    /// The number of its placement: where its record has the fields of the policy.
+    pub placement: usize,
     /// The source's own timestamp, if it has one.
     pub timestamp: Option<Millis>,
     /// Its key, if it has one.
@@ -90,7 +92,7 @@ pub enum RejectCode {
     TooLarge,
     /// No payload at all, or a change event that says that its row was deleted.
     Tombstone,
-    /// A change event that is about no row: a truncate, a transaction marker, a heartbeat.
+    /// A message about no row: a truncate, a transaction marker, a heartbeat, an array without elements.
     NoRow,
     /// A payload of zero bytes.
     Empty,
@@ -104,6 +106,8 @@ pub enum RejectCode {
     NotScalar,
     /// A path leads through an array or a scalar where it needs an object.
     NotAnObject,
+    /// Something else stands where an array of elements is needed.
+    NotAnArray,
     /// A quasi value outside its hierarchy.
     UnknownValue,
     /// The subject is absent, null or not a scalar: k could not be counted.
@@ -114,7 +118,7 @@ pub enum RejectCode {
 
 impl RejectCode {
     /// Every code, for declaring metrics.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Malformed,
         Self::InvalidUtf8,
         Self::DuplicateKey,
@@ -128,6 +132,7 @@ impl RejectCode {
         Self::NullField,
         Self::NotScalar,
         Self::NotAnObject,
+        Self::NotAnArray,
         Self::UnknownValue,
         Self::NoSubject,
         Self::BadEventTime,
@@ -149,6 +154,7 @@ impl RejectCode {
             Self::NullField => "null_field",
             Self::NotScalar => "not_scalar",
             Self::NotAnObject => "not_an_object",
+            Self::NotAnArray => "not_an_array",
             Self::UnknownValue => "unknown_value",
             Self::NoSubject => "no_subject",
             Self::BadEventTime => "bad_event_time",

@@ -407,7 +407,28 @@ impl Policy {
         }
     }
 
-    /// The lattice of all permitted full-domain generalizations.
+    /// True if some hierarchy has alternatives.
+    pub fn branches(&self) -> bool {
+        self.quasi.iter().any(|quasi| quasi.hierarchy.alternatives().is_some())
+    }
+
+    /// True if every class of one node lies in a class of the other. Where no hierarchy has alternatives, that is the order of levels.
+    pub fn refines(&self, fine: &Node, coarse: &Node) -> bool {
+        let mut levels = fine.levels().iter().zip(coarse.levels()).zip(&self.quasi);
+        levels.all(|((&fine, &coarse), quasi)| quasi.hierarchy.refines(fine, coarse))
+    }
+
+    /// A least node that both refine: the join, where no hierarchy has alternatives.
+    pub fn join(&self, a: &Node, b: &Node) -> Node {
+        let least = |((&a, &b), quasi): ((&Level, &Level), &QuasiIdentifier)| {
+            let above = |level: &Level| quasi.hierarchy.refines(a, *level) && quasi.hierarchy.refines(b, *level);
+            (a.max(b)..=quasi.hierarchy.height()).find(above).unwrap_or(quasi.hierarchy.height())
+        };
+        Node::new(a.levels().iter().zip(b.levels()).zip(&self.quasi).map(least))
+    }
+
+    /// The lattice of all permitted full-domain generalizations. Where a hierarchy has alternatives, the order of nodes is
+    /// [`Self::refines`], and not that of the lattice.
     pub fn lattice(&self) -> Lattice {
         Lattice::new(
             Node::new(self.quasi.iter().map(|q| q.min_level)),

@@ -261,8 +261,12 @@ impl Column {
     pub fn raised(&self, level: Level) -> (Self, Vec<Code>) {
         let same = || (0..self.len() as Code).collect();
         match &self.kind {
-            Kind::Level(own) if *own >= level => (self.clone(), same()),
-            Kind::Level(own) => (Self::at_level(&self.view, level), self.view.between(*own, level)),
+            Kind::Level(own) if self.view.refines(level, *own) => (self.clone(), same()),
+            Kind::Level(own) => {
+                // Where neither refines the other, only everything in one value shows no more than either.
+                let level = if self.view.refines(*own, level) { level } else { self.view.height() };
+                (Self::at_level(&self.view, level), self.view.between(*own, level))
+            }
             Kind::Cut(_) | Kind::Mixed(_) if level == 0 => (self.clone(), same()),
             Kind::Cut(_) | Kind::Mixed(_) => {
                 let mixed = Self::mixed(&self.view);

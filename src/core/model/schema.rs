@@ -2,11 +2,13 @@
 
 mod envelope;
 mod path;
+mod placement;
 
 use std::sync::Arc;
 
 pub use envelope::Envelope;
 pub use path::{Path, PathError, PathTree};
+pub use placement::Placement;
 
 /// Why a field is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +40,8 @@ pub struct Attribute {
     pub name: Arc<str>,
     /// Where it stands in the input.
     pub path: Path,
+    /// Where other inputs have it.
+    pub elsewhere: Vec<Path>,
     /// All its roles; a field may have several.
     pub roles: Vec<Role>,
 }
@@ -48,6 +52,8 @@ pub struct Schema {
     attributes: Vec<Attribute>,
     /// What stands around the row in a message of the input.
     pub envelope: Envelope,
+    /// The array that holds a record in each element, with [`Envelope::Array`].
+    pub array: Option<Path>,
     /// Slots of the quasi-identifiers, in policy order: the order of levels in a node.
     pub quasi: Vec<usize>,
     /// Slots of the sensitive fields, in policy order.
@@ -64,6 +70,33 @@ pub struct Schema {
     pub label: Option<usize>,
     /// Slot of the event time.
     pub event_time: Option<usize>,
+    /// What a release adds to its rows.
+    pub added: AddedFields,
+}
+
+/// Fields that a release adds to its rows, behind the quasi-identifiers and as text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AddedFields {
+    /// For each quasi-identifier the level of the row's label, as `NAME_level`.
+    pub levels: bool,
+    /// What the row does to the snapshot of a reader, as `change`.
+    pub change: bool,
+}
+
+impl AddedFields {
+    /// The field of a changelog.
+    pub const CHANGE: &str = "change";
+
+    /// The field with the level of a quasi-identifier.
+    pub fn level_of(name: &str) -> String {
+        format!("{name}_level")
+    }
+
+    /// The names of the added fields, in the order of the output.
+    pub fn names<'a>(self, quasi: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+        let levels = quasi.filter(move |_| self.levels).map(Self::level_of);
+        levels.chain(self.change.then(|| Self::CHANGE.to_owned()))
+    }
 }
 
 impl Schema {
@@ -73,6 +106,7 @@ impl Schema {
         let mut schema = Self {
             attributes: Vec::new(),
             envelope: Envelope::None,
+            array: None,
             quasi: Vec::new(),
             sensitive: Vec::new(),
             keep: Vec::new(),
@@ -81,13 +115,19 @@ impl Schema {
             subject: None,
             label: None,
             event_time: None,
+            added: AddedFields::default(),
         };
         for (name, role) in fields {
             if role == Role::Identifier {
                 continue;
             }
             let slot = schema.slot(name).unwrap_or_else(|| {
-                schema.attributes.push(Attribute { name: name.into(), path: Path::of(name), roles: Vec::new() });
+                schema.attributes.push(Attribute {
+                    name: name.into(),
+                    path: Path::of(name),
+                    elsewhere: Vec::new(),
+                    roles: Vec::new(),
+                });
                 schema.attributes.len() - 1
             });
             schema.attributes[slot].roles.push(role);
@@ -127,13 +167,30 @@ impl Schema {
     /// The same projection of an input that has its fields elsewhere: `place` gives the path of each attribute there.
     pub fn reading(&self, place: impl Fn(&Attribute) -> Path) -> Self {
         let mut schema = self.clone();
-        schema.attributes.iter_mut().for_each(|attribute| attribute.path = place(attribute));
+        for attribute in &mut schema.attributes {
+            (attribute.path, attribute.elsewhere) = (place(attribute), Vec::new());
+        }
         schema
     }
 
     /// The same projection of an input that is an output of ours: every field where its name says, nothing around the row.
     pub fn reading_output(&self) -> Self {
-        Self { envelope: Envelope::None, ..self.reading(|attribute| Path::of(&attribute.name)) }
+        Self { envelope: Envelope::None, array: None, ..self.reading(|attribute| Path::of(&attribute.name)) }
+    }
+
+    /// The fields of the output, for those who write or read it: fields that a release adds are labels like those of
+    /// quasi-identifiers.
+    pub fn with_added(&self) -> Self {
+        let mut schema = self.clone();
+        let names: Vec<String> = self.added.names(self.quasi.iter().map(|&slot| &**self.name(slot))).collect();
+        for name in names {
+            let path = Path::of(&name);
+            let (name, elsewhere) = (name.into(), Vec::new());
+            schema.attributes.push(Attribute { name, path, elsewhere, roles: vec![Role::Quasi] });
+            schema.quasi.push(schema.attributes.len() - 1);
+        }
+        schema.added = AddedFields::default();
+        schema
     }
 
     /// The fields that are read, by slot, as the input nests them; with an envelope, also what it says of the row.

@@ -3,9 +3,13 @@
 //! Two incomparable recodings over the same people can be intersected, so free movement is not the default. A cut of an
 //! earlier release is first extended to the values that came since; those it covers stay as they were.
 
+mod chains;
+
 use std::time::{Duration, Instant};
 
 use rand::Rng;
+
+pub(in crate::search) use chains::Permitted;
 
 use super::aim::Aim;
 use super::evaluator::{Evaluation, Evaluator};
@@ -142,14 +146,10 @@ pub fn choose(
                 (Levels::Monotone, Some(last)) => choice.algorithm.search_from(last, &choice.tuning),
                 _ => choice.algorithm.search_with(&choice.tuning),
             };
-            let (mut outcome, given_up) = evaluator.within(&budget, || search.run(&permitted, evaluator, &budget, rng));
-            if given_up && matches!(outcome.stop, StopReason::Proven | StopReason::Exhausted) {
-                // It may think that a node fails of which nothing is known.
-                (outcome.stop, outcome.bound) = (StopReason::Deadline, evaluator.lower_bound(permitted.bottom()));
-            }
+            let outcome = permitted.search(&*search, evaluator, &budget, rng);
             let aim = search.aim(evaluator, outcome.front.as_ref());
             let kept = kept(choice, lattice, last, evaluator, &aim, &outcome);
-            let picked = kept.unwrap_or_else(|| found(&outcome, &permitted, evaluator));
+            let picked = kept.unwrap_or_else(|| found(&outcome, &permitted.lattice, evaluator));
             let unmet_bounds = aim.unmet_bounds(evaluator, &picked.0);
             (outcome, picked, unmet_bounds)
         }
@@ -162,7 +162,7 @@ pub fn choose(
         bound: outcome.bound,
         checks: evaluator.checks(),
         predicted: outcome.predicted,
-        nodes: permitted.size(),
+        nodes: permitted.size(evaluator.policy()),
         elapsed: started.elapsed(),
         front: outcome.front,
         minimal: outcome.minimal,
@@ -186,13 +186,15 @@ fn stay(recoding: &Recoding, evaluator: &Evaluator<'_>) -> (Outcome, (Recoding, 
 }
 
 /// The nodes that may be chosen. Above a cut these start at the least node above it.
-fn permitted(levels: &Levels, lattice: &Lattice, last: Option<&Recoding>) -> Lattice {
-    match (levels, last) {
+fn permitted(levels: &Levels, lattice: &Lattice, last: Option<&Recoding>) -> Permitted {
+    let lattice = match (levels, last) {
         (Levels::Fixed(Some(node)), _) => Lattice::new(node.clone(), node.clone()),
         (Levels::Fixed(None), Some(last)) => Lattice::new(last.coarsest(), last.coarsest()),
         (Levels::Monotone, Some(last)) => Lattice::new(last.coarsest(), lattice.join(lattice.top(), &last.coarsest())),
         _ => lattice.clone(),
-    }
+    };
+    let above = last.filter(|_| *levels == Levels::Monotone).map(Recoding::coarsest);
+    Permitted { lattice, above }
 }
 
 /// The last recoding, if it may stay: it satisfies, and by the aim it is near the best that was found.

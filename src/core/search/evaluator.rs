@@ -155,9 +155,26 @@ impl<'a> Evaluator<'a> {
 
     /// An evaluator of the same counts by another policy, such as one with another loss. What it counts is counted here, too.
     pub fn beside_policy<'p>(&'p self, policy: &'p Policy) -> Evaluator<'p> {
-        let mut other = Evaluator::beside(0, policy, self.rules, Arc::clone(&self.sets));
+        self.over(policy, Arc::clone(&self.sets))
+    }
+
+    /// The same over other sets of the same records.
+    pub(super) fn over<'p>(&'p self, policy: &'p Policy, sets: Arc<dyn FrequencySets>) -> Evaluator<'p> {
+        let mut other = Evaluator::beside(0, policy, self.rules, sets);
         other.allowed = self.allowed;
         other
+    }
+
+    /// Remembers what another evaluator of the same records knows, each of its nodes under the name that it has here.
+    pub(super) fn take_over(&self, other: &Self, name: impl Fn(&Node) -> Node) {
+        let theirs = std::mem::take(&mut *other.memo.lock().unwrap_or_else(PoisonError::into_inner));
+        for (node, theirs) in theirs {
+            self.remember(&name(&node), |known| {
+                known.satisfies = known.satisfies.or(theirs.satisfies);
+                known.checked = known.checked.or(theirs.checked);
+                known.evaluation = known.evaluation.take().or(theirs.evaluation);
+            });
+        }
     }
 
     /// Counts what another evaluator has checked as this one's checks.

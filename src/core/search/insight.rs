@@ -144,8 +144,9 @@ fn seen(lattice: &Lattice, evaluator: &Evaluator<'_>) -> Seen {
             SeenNode { node, status, counted: true, loss: e.penalised }
         }
         None => {
-            let below = |(n, e): &(Node, Evaluation)| e.satisfies && n.is_finer_or_equal(&node);
-            let above = |(n, e): &(Node, Evaluation)| !e.satisfies && node.is_finer_or_equal(n);
+            let policy = evaluator.policy();
+            let below = |(n, e): &(Node, Evaluation)| e.satisfies && policy.refines(n, &node);
+            let above = |(n, e): &(Node, Evaluation)| !e.satisfies && policy.refines(&node, n);
             let status = if monotone && counted.iter().any(below) {
                 Status::Satisfies
             } else if monotone && counted.iter().any(above) {
@@ -210,8 +211,10 @@ fn trade_off(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time
         let (evaluation, indices) = objectives.measure(evaluator, &node);
         points.push(Point { indices: indices.own.clone(), item: (node, evaluation) });
     }
-    let rng = &mut ChaCha8Rng::seed_from_u64(0);
-    points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
+    if !evaluator.policy().branches() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(0);
+        points.extend(ea.evolve(lattice, evaluator, &objectives, &budget, rng).archive.into_points());
+    }
     let points = non_dominated(points);
     (!points.is_empty()).then(|| front(&objectives, evaluator, points, &ea.prefer, false))
 }
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_large_lattice_is_shown_in_bands_that_add_up() {
-        let records: Vec<(u8, u8)> = (0..40).map(|i| (i * 7 % 90, i % 10)).collect();
+        let records: Vec<(u8, u8)> = (0..40u16).map(|i| ((i * 7 % 90) as u8, (i % 10) as u8)).collect();
         let table = table(&records, (30, 20), 0.0);
         let (insight, chosen) = looked(&table, Algorithm::Optimal);
         let Seen::Bands(rows) = &insight.seen else { panic!("more than {MAX_NODES} nodes") };

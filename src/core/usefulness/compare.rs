@@ -237,11 +237,12 @@ impl Published<'_> {
         let level = self.readable(view, attribute, coarsest);
         let up = view.between(0, level);
         let mut counts = Counts::before(policy, rows, |i| up[rows.quasi(i)[attribute] as usize]);
-        let above: Vec<Vec<Code>> = (0..=level).map(|from| view.between(from, level)).collect();
+        let finer = |from: Level| view.refines(from, level).then(|| view.between(from, level));
+        let above: Vec<Option<Vec<Code>>> = (0..=level).map(finer).collect();
         let mut coarser = 0.0;
         for (class, &rows) in self.sizes.iter().enumerate() {
             let value = self.value(class, attribute);
-            match above.get(usize::from(value.level)) {
+            match above.get(usize::from(value.level)).and_then(Option::as_ref) {
                 Some(map) => counts.0.entry(map[value.code as usize]).or_default().after += rows,
                 None => coarser += rows as f64,
             }
@@ -263,7 +264,8 @@ impl Published<'_> {
             values.len()
         };
         let last = view.height().saturating_sub(1);
-        (least..last).find(|level| values(*level) <= MOST_VALUES).unwrap_or(last)
+        let levels = || (least..=last).filter(|level| view.refines(least, *level));
+        levels().find(|level| values(*level) <= MOST_VALUES).or(levels().last()).unwrap_or(least)
     }
 
     /// The counts of a sensitive field.

@@ -42,12 +42,19 @@ pub struct Lanes {
     lanes: BTreeMap<Partition, Windows>,
     closed: u64,
     most_scattered: Option<usize>,
+    most_bytes: Option<usize>,
+    /// Records since the last look at the bytes.
+    unseen: usize,
 }
+
+/// Records between two looks at the bytes of open windows. Larger: they hold more than they may. Smaller: costs time for every record.
+const LOOK_EVERY: usize = 256;
 
 impl Lanes {
     /// No window open yet.
     pub fn new(rules: WindowRules, scope: Scope, counting: SharedCounting) -> Self {
-        Self { rules, scope, counting, lanes: BTreeMap::new(), closed: 0, most_scattered: None }
+        let (lanes, most_scattered, most_bytes) = Default::default();
+        Self { rules, scope, counting, lanes, closed: 0, most_scattered, most_bytes, unseen: 0 }
     }
 
     /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
@@ -58,22 +65,47 @@ impl Lanes {
         self
     }
 
+    /// Closes the largest window, whatever the rules say, when the rows of all open ones hold so many bytes. A sliding window lets its
+    /// oldest rows go instead. Frequency sets have as much again.
+    #[must_use]
+    pub fn holding(mut self, bytes: usize) -> Self {
+        self.most_bytes = Some(bytes);
+        self
+    }
+
     /// Takes the record at `position`, which `encoder` encoded last. Call [`Lanes::due`] next.
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let windows = self.lanes.entry(self.scope.lane(position.partition));
         let windows = windows.or_insert_with(|| {
             let windows = Windows::new(&self.rules, self.counting.clone());
+            let windows = self.most_bytes.into_iter().fold(windows, Windows::remembering);
             match self.most_scattered {
                 Some(runs) => windows.within(runs),
                 None => windows,
             }
         });
+        self.unseen += 1;
         windows.add(encoder, position, now, encoded)
     }
 
     /// A window that is due at `now`; `None` when none is.
     pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        self.first(|windows| windows.due(now, encoder))
+        match self.first(|windows| windows.due(now, encoder))? {
+            None if self.is_over_limit() => {
+                let largest = self.lanes.values().map(Windows::bytes).max();
+                self.first(|windows| match Some(windows.bytes()) == largest {
+                    true => windows.relieve(now, encoder),
+                    false => Ok(None),
+                })
+            }
+            closed => Ok(closed),
+        }
+    }
+
+    fn is_over_limit(&mut self) -> bool {
+        let Some(most) = self.most_bytes.filter(|_| self.unseen >= LOOK_EVERY) else { return false };
+        self.unseen = 0;
+        self.lanes.values().map(Windows::bytes).sum::<usize>() >= most
     }
 
     /// An open window, whatever the rules say; `None` when none is left.
@@ -81,7 +113,7 @@ impl Lanes {
         self.first(|windows| windows.drain(now, encoder))
     }
 
-    /// Removes all records of some partitions from the open windows, and counts them. The records of the others stay where they
+    /// Removes all records of some partitions from the open windows, and counts their messages. The records of the others stay where they
     /// are. For tumbling windows only.
     pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
         let mut gone = 0;
@@ -96,7 +128,7 @@ impl Lanes {
         self.lanes.values().map(Windows::len).sum()
     }
 
-    /// Those of them that no closed window has had.
+    /// Messages of which no closed window has had a record.
     pub fn unclosed(&self) -> usize {
         self.lanes.values().map(Windows::unclosed).sum()
     }

@@ -58,7 +58,7 @@ pub enum WindowRules {
 /// The windows of one lane that are open now.
 enum Windows {
     /// One after the other.
-    Tumbling(Tumbling),
+    Tumbling(Box<Tumbling>),
     /// One that moves on.
     Sliding(Box<Sliding>),
 }
@@ -67,7 +67,7 @@ impl Windows {
     /// No window open yet.
     fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
         match rules {
-            WindowRules::Tumbling(rules) => Self::Tumbling(Tumbling::new(rules.clone(), counting)),
+            WindowRules::Tumbling(rules) => Self::Tumbling(Box::new(Tumbling::new(rules.clone(), counting))),
             WindowRules::Sliding(rules) => Self::Sliding(Box::new(Sliding::new(rules.clone(), counting))),
         }
     }
@@ -80,6 +80,32 @@ impl Windows {
             windows.within(runs);
         }
         self
+    }
+
+    /// Keeps at most so many bytes of frequency sets.
+    #[must_use]
+    fn remembering(mut self, bytes: usize) -> Self {
+        match &mut self {
+            Self::Tumbling(windows) => windows.remembering(bytes),
+            Self::Sliding(window) => window.remembering(bytes),
+        }
+        self
+    }
+
+    /// Bytes held by the rows of open windows.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Tumbling(windows) => windows.bytes(),
+            Self::Sliding(window) => window.bytes(),
+        }
+    }
+
+    /// Makes the open windows hold less, whatever the rules say: closes the largest, or lets the oldest rows leave before their time.
+    fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        match self {
+            Self::Tumbling(windows) => windows.relieve(now, encoder),
+            Self::Sliding(window) => window.relieve(now, encoder),
+        }
     }
 
     /// Takes the record at `position`, which `encoder` encoded last.
@@ -122,10 +148,10 @@ impl Windows {
         }
     }
 
-    /// Those of them that no closed window has had.
+    /// Messages of which no closed window has had a record.
     fn unclosed(&self) -> usize {
         match self {
-            Self::Tumbling(windows) => windows.len(),
+            Self::Tumbling(windows) => windows.messages() as usize,
             Self::Sliding(window) => window.unclosed(),
         }
     }
@@ -156,6 +182,8 @@ pub enum CloseReason {
     Aged,
     /// The watermark passed its end.
     EventTime,
+    /// All windows together held as much as they may.
+    Memory,
     /// The input ended, or the service was told to stop.
     Drained,
     /// Records waited too long; no window closed at all.
@@ -168,8 +196,16 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Every reason.
-    pub const ALL: [Self; 7] =
-        [Self::Full, Self::Aged, Self::EventTime, Self::Drained, Self::Waited, Self::Replayed, Self::Slid];
+    pub const ALL: [Self; 8] = [
+        Self::Full,
+        Self::Aged,
+        Self::EventTime,
+        Self::Memory,
+        Self::Drained,
+        Self::Waited,
+        Self::Replayed,
+        Self::Slid,
+    ];
 
     /// The word for manifests and metrics.
     pub fn as_str(self) -> &'static str {
@@ -177,6 +213,7 @@ impl CloseReason {
             Self::Full => "full",
             Self::Aged => "aged",
             Self::EventTime => "event_time",
+            Self::Memory => "memory",
             Self::Drained => "drained",
             Self::Waited => "waited",
             Self::Replayed => "replayed",

@@ -11,6 +11,7 @@ use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::event::{Millis, Partition, Position, Reject, RejectCode};
 use crate::model::release::plan::ReleasePlan;
+use crate::model::release::spans::Spans;
 use crate::model::release::tombstone::Tombstones;
 
 /// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
@@ -34,6 +35,8 @@ pub struct OpenWindow {
     retracted: u64,
     counter: Box<dyn Counter>,
     counted: usize,
+    /// The rows before this one were there when the window last moved on.
+    shown: usize,
     counting: SharedCounting,
     /// How many bytes of frequency sets to keep, if that was said.
     warm_memory: Option<usize>,
@@ -98,6 +101,10 @@ pub struct Slide {
     pub unplaced: u64,
     /// How many more slides a row may stay in snapshots after it left the window.
     pub max_hold: u64,
+    /// How many of the window's last rows came since its last snapshot.
+    pub came: usize,
+    /// True if only changes are published.
+    pub changes: bool,
 }
 
 /// What a planned release is made of beside the window's rows.
@@ -188,6 +195,7 @@ impl OpenWindow {
             retracted: 0,
             counter,
             counted: 0,
+            shown: 0,
             counting,
             warm_memory: None,
         })
@@ -240,16 +248,16 @@ impl OpenWindow {
         Ok(gone)
     }
 
-    /// Removes all records of some partitions, and counts them.
+    /// Removes all records of some partitions, and counts their messages.
     pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
-        let before = self.len();
         let gone = |position: &Position| partitions.contains(&position.partition);
+        let messages = Spans::covering(self.positions().filter(gone)).count();
         let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| gone(&self.rows.position(i))).collect();
         self.remove(&indices, encoder)?;
         self.rejected.retain(|(position, _)| !gone(position));
         self.suppressed.retain(|position| !gone(position));
         self.tombstones.give_up(partitions);
-        Ok(before - self.len())
+        Ok(messages as usize)
     }
 
     /// Removes the rows with these numbers, ascending, from the window and from its counts.
@@ -259,6 +267,7 @@ impl OpenWindow {
             self.counter.retract(&self.rows, indices);
             self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
             self.counted = self.rows.len();
+            self.shown -= indices.partition_point(|&i| i < self.shown);
         }
         Ok(())
     }
@@ -345,6 +354,8 @@ impl OpenWindow {
         let dictionaries = encoder.dictionaries();
         let sets = self.counter.store(&dictionaries.quasi);
         let room = (STAYING * gone).min(self.rows.len());
+        let came = self.rows.len() - self.shown.saturating_sub(gone);
+        self.shown = self.rows.len();
         let window = ClosedWindow {
             id: self.id,
             opened: self.opened,
@@ -353,7 +364,7 @@ impl OpenWindow {
             suppressed: std::mem::take(&mut self.suppressed),
             tombstones: std::mem::take(&mut self.tombstones),
             retracted: std::mem::take(&mut self.retracted),
-            kind: WindowKind::Slide(Slide { left, ..Slide::default() }),
+            kind: WindowKind::Slide(Slide { left, came, ..Slide::default() }),
             ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);

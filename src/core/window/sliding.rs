@@ -25,7 +25,12 @@ pub struct SlideRules {
     pub max_hold: u64,
     /// How many bytes of frequency sets are kept from one snapshot to the next.
     pub warm_memory: usize,
+    /// Publishes what changes from snapshot to snapshot, and whole snapshots only to begin with.
+    pub changes: bool,
 }
+
+/// One row in so many leaves a window that holds too much. Larger: it has to move on again sooner. Smaller: it holds less than it could.
+const SPARED: usize = 8;
 
 /// A window that moves on.
 pub struct Sliding {
@@ -100,6 +105,22 @@ impl Sliding {
         if in_time || self.read >= self.rules.slide { self.slide(now, CloseReason::Slid, encoder) } else { Ok(None) }
     }
 
+    /// Keeps at most so many bytes of frequency sets.
+    pub(super) fn remembering(&mut self, bytes: usize) {
+        self.rules.warm_memory = self.rules.warm_memory.min(bytes);
+    }
+
+    /// Bytes held by its rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.window.as_ref().map_or(0, OpenWindow::bytes)
+    }
+
+    /// Moves on, and holds fewer rows from now on: the oldest leave before their time.
+    pub(super) fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.rules.size = (self.arrived.len() - self.arrived.len() / SPARED).max(1);
+        self.slide(now, CloseReason::Memory, encoder)
+    }
+
     /// The window as it stands, for the last time; `None` when it is empty.
     pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         let closed = self.slide(now, CloseReason::Drained, encoder)?;
@@ -148,7 +169,7 @@ impl Sliding {
         while self.unplaced.pop_front_if(|(behind, _)| *behind <= self.left).is_some() {}
         let mut closed = window.slide(gone, now, reason, encoder)?;
         if let WindowKind::Slide(slide) = &mut closed.kind {
-            (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
+            (slide.read, slide.max_hold, slide.changes) = (self.fresh, self.rules.max_hold, self.rules.changes);
             slide.left.extend(retracted.into_iter().map(|(_, position)| position));
             // Those since the last slide count even if no row is left.
             let unplaced: u64 = self.unplaced.iter().map(|(_, records)| records).sum();

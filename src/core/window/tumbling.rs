@@ -21,8 +21,12 @@ pub struct Tumbling {
     /// Where event time stands, if it closes windows.
     event_time: Option<EventClock>,
     next_id: u64,
+    /// Where the last row stood, and its window: the rows of one message stay together.
+    last: Option<(Position, i64)>,
     /// How many runs of records may be left open below closed ones, in one partition.
     most_scattered: Option<usize>,
+    /// The bytes of frequency sets that a window keeps, if that was said.
+    memory: Option<usize>,
     /// The highest offset that was ever in a closed window.
     closed_to: BTreeMap<Partition, Offset>,
 }
@@ -36,7 +40,9 @@ impl Tumbling {
             counting,
             open: BTreeMap::new(),
             next_id: 0,
+            last: None,
             most_scattered: None,
+            memory: None,
             closed_to: BTreeMap::new(),
         }
     }
@@ -47,10 +53,17 @@ impl Tumbling {
         self.most_scattered = Some(runs);
     }
 
+    /// Keeps at most so many bytes of frequency sets.
+    pub(super) fn remembering(&mut self, bytes: usize) {
+        self.memory = Some(bytes);
+    }
+
     /// Puts the record at `position`, which `encoder` encoded last, into its window. Call [`Tumbling::due`] next.
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
-        let start = self.start_of(event_time, now);
+        let beside = self.last.filter(|(last, start)| *last == position && self.open.contains_key(start));
+        let start = beside.map_or_else(|| self.start_of(event_time, now), |(_, start)| start);
+        self.last = Some((position, start));
         let horizon = self.event_time.as_ref().map_or(i64::MAX, EventClock::horizon);
         let strays = if self.open.last_key_value().is_some_and(|(&last, _)| last > horizon) {
             // Windows of a time that later records have disproved.
@@ -59,7 +72,8 @@ impl Tumbling {
             BTreeMap::new()
         };
         if !self.open.contains_key(&start) {
-            let window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            self.memory.into_iter().for_each(|bytes| window.remember_within(bytes));
             self.next_id += 1;
             self.open.insert(start, window);
         }
@@ -72,7 +86,28 @@ impl Tumbling {
     pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         self.open.values_mut().for_each(|window| window.not_after(now));
         let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
-        let Some((start, reason)) = due else { return Ok(None) };
+        due.map_or(Ok(None), |(start, reason)| self.close_with_others(start, now, reason, encoder))
+    }
+
+    /// Closes the largest window, whatever the rules say.
+    pub(super) fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        let largest = self.open.iter().max_by_key(|(_, window)| window.bytes()).map(|(&start, _)| start);
+        largest.map_or(Ok(None), |start| self.close_with_others(start, now, CloseReason::Memory, encoder))
+    }
+
+    /// Bytes held by the rows of open windows.
+    pub(super) fn bytes(&self) -> usize {
+        self.open.values().map(OpenWindow::bytes).sum()
+    }
+
+    /// Closes a window with what has to close with it: records that tombstones retract, and windows that it is interleaved with.
+    fn close_with_others(
+        &mut self,
+        start: i64,
+        now: Millis,
+        reason: CloseReason,
+        encoder: &Encoder,
+    ) -> Result<Option<ClosedWindow>, TooWide> {
         self.retract_with(start, encoder)?;
         if self.most_scattered.is_some_and(|most| self.scattered(start) > most) {
             self.join(start);
@@ -132,6 +167,11 @@ impl Tumbling {
         self.open.retain(|_, window| !window.is_empty());
         self.closed_to.retain(|partition, _| !partitions.contains(partition));
         Ok(gone)
+    }
+
+    /// Messages with records in open windows.
+    pub fn messages(&self) -> u64 {
+        Spans::covering(self.open.values().flat_map(OpenWindow::positions)).count()
     }
 
     /// Records in all open windows.

@@ -15,8 +15,10 @@ use serde::Deserialize;
 use login::Login;
 use prost_reflect::MessageDescriptor;
 
+use crate::codec::registry::{Registry, RegistryTls};
 use crate::codec::schemas::{SchemaLanguage, WriterSchema};
 use crate::model::release::audience::AudienceTable;
+use crate::model::schema::Placement;
 
 /// The time before the group's consumer sends a request again, give or take a fifth: a commit that is answered sooner was sent
 /// once. Larger: requests that a busy broker puts off are answered late. Smaller: commits count as sent twice when brokers are only
@@ -29,6 +31,9 @@ pub const MEMBER_NAME: &str = "group.instance.id";
 const MAX_MEMBER_NAME: usize = 249;
 /// librdkafka's default.
 const HEARTBEAT_MS: u64 = 3000;
+
+/// The time between two looks for new partitions and topics. Larger: their records wait. Smaller: brokers are asked more often.
+const REFRESH_MS: u64 = 30_000;
 
 /// How messages are encoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +55,17 @@ pub struct RegistryConfig {
     pub url: String,
     /// User name and password, if it wants them.
     pub credentials: Option<(String, SecretString)>,
+    /// The bearer token, if it wants one.
+    pub token: Option<SecretString>,
+    /// Whom it must be signed by, and our own certificate.
+    pub tls: RegistryTls,
+}
+
+impl RegistryConfig {
+    /// Its client.
+    pub fn client(&self) -> Registry {
+        Registry::new(&self.url, self.credentials.as_ref()).secured(self.token.as_ref(), &self.tls)
+    }
 }
 
 /// The place to start at where nothing is committed yet.
@@ -112,6 +128,15 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// Topics of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRule {
+    /// A topic's name, or a pattern with `*` for any run of characters.
+    pub name: String,
+    /// The number of the placement of their records.
+    pub placement: usize,
+}
+
 /// The journal of releases: the records that they finish, and those that they show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalConfig {
@@ -127,7 +152,9 @@ pub struct KafkaSourceConfig {
     /// The cluster.
     pub cluster: Cluster,
     /// The topics to read.
-    pub topics: Vec<String>,
+    pub topics: Vec<TopicRule>,
+    /// Where their records have the fields of the policy, by the numbers that topics and events name.
+    pub placements: Vec<Placement>,
     /// The consumer group; also the first part of every release id.
     pub group: String,
     /// How messages are encoded.
@@ -140,22 +167,63 @@ pub struct KafkaSourceConfig {
     pub on_gap: OnGap,
     /// How partitions are shared out.
     pub rebalance: Rebalance,
-    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::named`].
+    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::published_by`].
     pub member: Option<String>,
+    /// The place of the group and its offsets, if that is not the cluster of the records: see [`KafkaSourceConfig::published_by`].
+    pub progress: Option<ProgressPlace>,
 }
 
+/// The place of a group and its offsets beside the output: in another cluster than the records.
+#[derive(Debug, Clone)]
+pub struct ProgressPlace {
+    /// The cluster of the output.
+    pub cluster: Cluster,
+    /// The first part of the names of the progress topics.
+    pub prefix: String,
+    /// True if partitions that they lack are made.
+    pub creates: bool,
+}
+
+/// Beginnings of the properties of the source that are about the group, wherever it is.
+const MEMBERSHIP: [&str; 5] =
+    ["group.", "heartbeat.", "max.poll.", "session.timeout.ms", "topic.metadata.refresh.interval.ms"];
+
 impl KafkaSourceConfig {
-    /// Names the member of the group after the instance (static membership). After a crash it takes its partitions up again as soon
+    /// The input of the instance that writes this output.
+    ///
+    /// The member of the group is named after the instance (static membership). After a crash it takes its partitions up again as soon
     /// as it is back, where the group would wait for the session timeout of a nameless one. When it is stopped, it leaves the group
     /// like any other. Nameless: a member that the user has named, a name that brokers do not take, and `rebalance: consumer`, where
     /// brokers turn a second member of a name away until the first one's session has ended.
+    ///
+    /// Where the output is in another cluster, the group and its offsets are there.
     #[must_use]
-    pub fn named(&self, instance: &str) -> Self {
+    pub fn published_by(&self, sink: &KafkaSinkConfig) -> Self {
+        let instance = sink.transactional_id.as_str();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let takes = instance.len() <= MAX_MEMBER_NAME && instance.chars().all(legal) && !matches!(instance, "." | "..");
         let nameless = self.rebalance == Rebalance::Consumer || self.cluster.properties.contains_key(MEMBER_NAME);
         let member = (takes && !nameless).then(|| instance.to_owned());
-        Self { member, ..self.clone() }
+        let progress = sink.progress.clone().map(|prefix| {
+            let mut cluster = sink.cluster.clone();
+            let of_group = |name: &str| MEMBERSHIP.iter().any(|start| name.starts_with(start));
+            let ours = self.cluster.properties.iter().filter(|(name, _)| of_group(name));
+            cluster.properties.extend(ours.map(|(name, value)| (name.clone(), value.clone())));
+            ProgressPlace { cluster, prefix, creates: sink.create_topics }
+        });
+        Self { member, progress, ..self.clone() }
+    }
+
+    /// The cluster of the group and its offsets; also that of the output.
+    pub fn group_cluster(&self) -> &Cluster {
+        self.progress.as_ref().map_or(&self.cluster, |progress| &progress.cluster)
+    }
+
+    /// How often topics are looked for that fit a pattern: as often as clients look for partitions.
+    pub fn looks_for_topics(&self) -> Duration {
+        let own = self.cluster.properties.get("topic.metadata.refresh.interval.ms");
+        let millis = own.and_then(|millis| millis.expose_secret().parse().ok()).unwrap_or(REFRESH_MS);
+        Duration::from_millis(millis)
     }
 
     /// The longest time in which this member notices that another instance has its name; `None` if it has none of ours.
@@ -187,6 +255,8 @@ pub struct KafkaSinkConfig {
     pub format: MessageFormat,
     /// Where the output's schema is registered, for [`MessageFormat::Confluent`].
     pub registry: Option<RegistryConfig>,
+    /// Where the output is in another cluster than the input: the first part of the names of the progress topics.
+    pub progress: Option<String>,
     /// The schema of the input, where there is one and it is not from a registry.
     pub input: Option<WriterSchema>,
     /// True if topics of the output that are missing are made at the start.
@@ -231,18 +301,9 @@ impl Cluster {
     }
 }
 
-/// The group's consumer. It commits no offsets by itself, and an offset that is not in the log is an error, never a reset.
+/// The group's consumer. Where the records are in its cluster, it reads them too.
 pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
-    let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
-    let mut client = config.cluster.client(&[
-        // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
-        ("queued.max.messages.kbytes", &kbytes),
-        ("fetch.message.max.bytes", "4194304"),
-        // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
-        ("topic.metadata.refresh.interval.ms", "30000"),
-        // Measures the lag. Larger: the metric is old. Smaller: costs time.
-        ("statistics.interval.ms", "2000"),
-    ]);
+    let mut client = consumer(config.group_cluster(), config, memory);
     match config.rebalance {
         Rebalance::Range => client.set("partition.assignment.strategy", "range"),
         Rebalance::Cooperative => client.set("partition.assignment.strategy", "cooperative-sticky"),
@@ -251,6 +312,28 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
     if let Some(member) = &config.member {
         client.set(MEMBER_NAME, member);
     }
+    client
+}
+
+/// The consumer of the records, where the group is in another cluster. It joins none.
+pub fn record_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
+    consumer(&config.cluster, config, memory)
+}
+
+/// A consumer that commits no offsets by itself, and to which an offset that is not in the log is an error, never a reset.
+fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
+    let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
+    let mut client = cluster.client(&[
+        // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
+        ("queued.max.messages.kbytes", &kbytes),
+        // For each partition, because the client's own data about small messages is larger than they are.
+        ("queued.min.messages", &(memory / 4096).clamp(1000, 100_000).to_string()),
+        ("fetch.message.max.bytes", "4194304"),
+        // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
+        ("topic.metadata.refresh.interval.ms", &REFRESH_MS.to_string()),
+        // Measures the lag. Larger: the metric is old. Smaller: costs time.
+        ("statistics.interval.ms", "2000"),
+    ]);
     client.set("group.id", &config.group);
     client.set("isolation.level", "read_committed");
     client.set("enable.auto.commit", "false");
@@ -262,9 +345,12 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
     client
 }
 
+/// The memory of a consumer that reads few records. Larger: costs memory. Smaller: reads them in more requests.
+const FEW: usize = 16 << 20;
+
 /// A consumer outside the group, for reading the records of a plan again.
 pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
-    let mut client = group_consumer(config, 16 << 20);
+    let mut client = record_consumer(config, FEW);
     client.set("enable.partition.eof", "true");
     client
 }
@@ -272,8 +358,8 @@ pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
 /// A consumer for single entries of the journal that stand outside transactions. It does not wait for transactions that others
 /// have left open beside them.
 pub fn journal_consumer(config: &KafkaSourceConfig) -> ClientConfig {
-    let mut client = plain_consumer(config);
-    client.set("isolation.level", "read_uncommitted");
+    let mut client = consumer(config.group_cluster(), config, FEW);
+    client.set("enable.partition.eof", "true").set("isolation.level", "read_uncommitted");
     client
 }
 
@@ -284,6 +370,8 @@ pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
         ("queue.buffering.max.messages", "1000000"),
+        // Waits to be sent. Larger: costs memory. Smaller: a release waits for the network.
+        ("queue.buffering.max.kbytes", "32768"),
         // Reports of success are not needed: a failed delivery fails the transaction.
         ("delivery.report.only.error", "true"),
     ]);

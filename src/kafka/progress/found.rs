@@ -8,7 +8,7 @@ use crate::kafka::client::{OnGap, Start};
 use crate::model::event::Partition;
 
 /// The reason why an assignment cannot be taken up. Names topics and offsets only.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AssignmentFault {
     /// The coordinator or a leader did not answer.
     #[error("cannot learn the committed offsets: {0}")]
@@ -69,7 +69,7 @@ pub enum AssignmentFault {
 }
 
 /// A partition that can be taken over.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FoundPartition {
     /// The partition.
     pub partition: Partition,

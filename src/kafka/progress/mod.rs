@@ -3,7 +3,8 @@
 //! Nothing in this folder names rdkafka, a clock or a thread, so its tests need no broker.
 //! - [`Progress`], here: the partitions of an assignment together; the commits of a plan; whether they fit.
 //! - [`partition`]: the offsets of one partition.
-//! - [`commit`]: a commit, and the text of its metadata; [`runs_text`]: the text of an offset set.
+//! - [`commit`]: a commit, and the text of its metadata; [`runs_text`]: the text of an offset set; [`packed`]: that of
+//!   a list of numbers.
 //! - [`found`]: judges a commit that was found on the broker when its partition is taken over.
 //! - [`take_over`]: decides who carries out the plans that the found commits contain.
 //!
@@ -13,6 +14,7 @@
 
 pub mod commit;
 pub mod found;
+pub mod packed;
 pub mod partition;
 pub mod runs_text;
 pub mod take_over;
@@ -33,7 +35,7 @@ use crate::model::release::spans::Spans;
 const SLACK: usize = 256;
 
 /// The progress of all partitions of an assignment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 pub struct Progress {
     partitions: BTreeMap<Partition, PartitionProgress>,
 }
@@ -85,7 +87,7 @@ impl Progress {
     pub fn planned(&self, plan: &ReleasePlan) -> Option<Vec<(Partition, Commit)>> {
         let partitions = plan.partitions();
         let Some(&home) = partitions.first() else { return Some(Vec::new()) };
-        let members: Runs = partitions.iter().map(|partition| i64::from(partition.0)).collect();
+        let members: Runs = partitions.iter().map(|partition| partition.0 as i64).collect();
         let part = |&partition: &Partition| {
             let progress = self.partitions.get(&partition)?;
             let mut commit = progress.commit();
@@ -260,7 +262,7 @@ mod tests {
     fn a_plan_stands_in_each_of_its_partitions_and_its_home_lists_them() {
         let mut progress = Progress::default();
         for number in 0..3 {
-            progress.assign(Partition(number), 0, &CommitState::default());
+            progress.assign(Partition(number.into()), 0, &CommitState::default());
             (0..4).for_each(|offset| assert_eq!(progress.deliver(Position::new(number, offset)), Delivered::Fresh));
         }
         let records = [(1, 0), (1, 2), (2, 1)].map(|(partition, offset)| Position::new(partition, offset));

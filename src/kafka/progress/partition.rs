@@ -34,7 +34,7 @@ pub struct CarriedOver<'a> {
 }
 
 /// The progress of one partition.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct PartitionProgress {
     /// The next offset that delivery may bring.
     cursor: i64,

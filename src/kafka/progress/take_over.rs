@@ -9,8 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Progress;
+use super::commit::PlanPart;
 use super::found::FoundPartition;
 use crate::model::event::Partition;
+use crate::model::release::plan::ReleasePlan;
+use crate::model::release::runs::Runs;
+use crate::model::release::spans::Spans;
 
 /// The work that a new assignment starts with.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,8 @@ enum PlanFate {
     Foreign,
     /// Never committed as a whole; dropped.
     Incomplete,
+    /// Its home, which is ours too, lacks it: carried out since the commit of this member was read, or never committed as a whole.
+    Ended(Foreign),
 }
 
 impl TakeOver {
@@ -51,6 +57,11 @@ impl TakeOver {
                     this.foreign.push(found);
                     continue;
                 }
+                Some(PlanFate::Ended(Foreign::Waits(now))) => {
+                    this.foreign.push(now);
+                    continue;
+                }
+                Some(PlanFate::Ended(Foreign::Free(now))) => found = now,
                 Some(PlanFate::Ours(members)) => this.replays.push(members),
                 Some(PlanFate::Incomplete) => found.state.plan = None,
                 None => {}
@@ -87,14 +98,19 @@ fn fates<E>(
         if plan.home != found.partition {
             match own.get(&plan.home) {
                 None => drop(fates.insert(found.partition, PlanFate::Foreign)),
-                Some(home) if !home.is_planned(plan.id) => drop(fates.insert(found.partition, PlanFate::Incomplete)),
+                // Partitions can be added one after the other, so this commit may be older than the home's.
+                Some(home) if !home.is_planned(plan.id) => {
+                    let now = look_up(found.partition)?;
+                    let ended = Foreign::judge(found.clone(), Some(home), now);
+                    fates.insert(found.partition, PlanFate::Ended(ended));
+                }
                 Some(_) => {}
             }
             continue;
         }
         let mut members = Some(Vec::new());
         for number in plan.members.offsets() {
-            let partition = Partition(number as u32);
+            let partition = Partition(number as u64);
             let member = own.get(&partition).map_or_else(|| look_up(partition), |found| Ok(Some((*found).clone())))?;
             members = members.zip(member.filter(|member| member.is_planned(plan.id))).map(|(mut members, member)| {
                 members.push(member);
@@ -116,6 +132,30 @@ fn fates<E>(
         }
     }
     Ok(fates)
+}
+
+/// The release that is planned in the commits of these members; the shown records are in the journal.
+pub fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
+    let part = members.first()?.state.plan.as_ref()?;
+    let spans = |runs: fn(&PlanPart) -> &Runs| {
+        let needed =
+            |found: &FoundPartition| Some((found.partition, found.state.needed(runs(found.state.plan.as_ref()?))));
+        Spans::from_runs(members.iter().filter_map(needed))
+    };
+    Some(ReleasePlan {
+        id: part.id,
+        levels: part.levels.clone(),
+        closed: Some(part.closed),
+        fingerprint: part.fingerprint.clone(),
+        schema: part.schema,
+        fresh: spans(|part| &part.fresh),
+        held: spans(|part| &part.held),
+        refused: spans(|part| &part.refused),
+        shown: None,
+        row_levels: None,
+        changes: None,
+        journal: part.journal,
+    })
 }
 
 /// The state of a partition whose plan another instance carries out.
@@ -152,7 +192,7 @@ mod tests {
     use crate::model::event::Position;
 
     /// A partition at offset 2 whose records 2 and 3 are in the plan `id`, if there is one.
-    fn found(partition: u32, plan: Option<(u64, u32)>) -> FoundPartition {
+    fn found(partition: u64, plan: Option<(u64, u64)>) -> FoundPartition {
         let part = |(id, home)| {
             let members: &[i64] = if home == partition { &[0, 1] } else { &[] };
             PlanPart::of_fresh(id, Partition(home), members, &[2, 3])
@@ -200,20 +240,31 @@ mod tests {
             take_over(vec![home.clone()], std::slice::from_ref(&lacking)),
             take_over(vec![home.clone(), lacking], &[]),
             take_over(vec![home.clone()], &[found(1, Some((8, 0)))]),
-            take_over(vec![found(0, None), member.clone()], &[]),
+            take_over(vec![found(0, None), member.clone()], std::slice::from_ref(&member)),
             take_over(vec![home], &[]),
         ] {
             assert!(taken.replays.is_empty() && taken.foreign.is_empty());
             assert!(taken.own.iter().all(|found| found.state.plan.is_none()));
             let mut progress = Progress::default();
             taken.start(&mut progress);
-            let first = taken.own[0].partition.0;
+            let first = taken.own[0].partition.0 as u32;
             assert_eq!(
                 progress.deliver(Position::new(first, 2)),
                 Delivered::Fresh,
                 "its records are for a window again"
             );
         }
+    }
+
+    #[test]
+    fn a_plan_that_is_carried_out_before_its_home_comes_is_not_taken_for_an_incomplete_one() {
+        let (was, mut now) = (found(1, Some((7, 0))), found(1, None));
+        (now.committed, now.state.finished_to) = (4, 4);
+        let taken = take_over(vec![was.clone(), found(0, None)], std::slice::from_ref(&now));
+        assert_eq!(taken.own, [now, found(0, None)]);
+        let next = found(1, Some((8, 2)));
+        let taken = take_over(vec![was, found(0, None)], std::slice::from_ref(&next));
+        assert_eq!(taken.foreign, [next], "another plan stands there now");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::kafka::client::KafkaSinkConfig;
 use crate::kafka::connection::ASK;
-use crate::kafka::rebalance::GroupConsumer;
+use crate::kafka::rebalance::{GroupConsumer, reader};
 use crate::kafka::session::Session;
 use crate::sink::SinkError;
 
@@ -29,20 +29,21 @@ pub(super) fn missing_topics(
     session: &Session,
     consumer: &GroupConsumer,
 ) -> Result<(), SinkError> {
-    let partitions = |topic: &str| -> Result<usize, SinkError> {
-        let found = consumer.fetch_metadata(Some(topic), ASK).map_err(SinkError::Kafka)?;
+    let partitions = |client: &GroupConsumer, topic: &str| -> Result<usize, SinkError> {
+        let found = client.fetch_metadata(Some(topic), ASK).map_err(SinkError::Kafka)?;
         Ok(found.topics().first().map_or(0, |topic| topic.partitions().len()))
     };
     let mut missing = Vec::new();
     for topic in config.topics() {
-        if partitions(topic)? == 0 {
+        if partitions(consumer, topic)? == 0 {
             missing.push(topic);
         }
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let read: usize = session.topics.names().into_iter().map(partitions).sum::<Result<_, _>>()?;
+    let read = session.topics.names().into_iter().map(|topic| partitions(reader(consumer), topic));
+    let read: usize = read.sum::<Result<_, _>>()?;
     let new: Vec<NewTopic<'_>> = missing
         .iter()
         .map(|&topic| {

@@ -30,6 +30,9 @@ use crate::sink::{Delivery, Sink, SinkError};
 /// The header that names a record's release.
 pub const RELEASE_HEADER: &str = "veilstream-release";
 
+/// The header that names the release whose snapshot a row of a changelog changes.
+pub const BASE_HEADER: &str = "veilstream-base";
+
 /// Publishes in transactions.
 pub struct KafkaSink {
     publisher: Option<Publisher>,
@@ -43,7 +46,7 @@ impl KafkaSink {
         session: Arc<Session>,
         consumer: Arc<GroupConsumer>,
         schema: Arc<Schema>,
-        schemas: Option<Arc<SchemaCache>>,
+        schemas: Vec<Arc<SchemaCache>>,
     ) -> Result<Self, SinkError> {
         let publisher = Publisher::open(config, Arc::clone(&session), consumer, schema, schemas)?;
         Ok(Self { publisher: Some(publisher), session })

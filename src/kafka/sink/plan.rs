@@ -35,9 +35,9 @@ impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
     pub(super) fn plan(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
-        let writers = match &self.schemas {
-            Some(schemas) => schemas.writers(schemas.known()),
-            None => self.config.input.iter().cloned().collect(),
+        let writers = match self.schemas.is_empty() {
+            false => self.schemas.iter().flat_map(|schemas| schemas.writers(schemas.known())).collect::<Vec<_>>(),
+            true => self.config.input.iter().cloned().collect(),
         };
         let rows = blocking(self.output.encoder(&writers))?;
         let schema = rows.schema_id;
@@ -100,7 +100,8 @@ impl Publisher {
             fingerprint: plan.fingerprint.clone(),
             levels: plan.levels.clone(),
             shown: shown.clone(),
-            classes: plan.classes.clone(),
+            row_levels: plan.row_levels.clone(),
+            changes: plan.changes.clone(),
         };
         let written = blocking(journal.append(&entry, &self.session.topics)).map_err(classify)?;
         step("journalled");

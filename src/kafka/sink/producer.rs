@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
-use rdkafka::consumer::ConsumerGroupMetadata;
+use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::TopicPartitionList;
@@ -20,7 +20,8 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use super::fault::{Fault, classify, is_hopeless};
 use crate::kafka::client::login::{self, Login};
 use crate::kafka::client::{self, KafkaSinkConfig};
-use crate::kafka::connection::{self, Complaints, is_decided, remedy};
+use crate::kafka::connection::{self, Voice, is_decided, remedy};
+use crate::kafka::rebalance::GroupConsumer;
 use crate::kafka::session::Session;
 use crate::sink::SinkError;
 
@@ -78,7 +79,8 @@ impl Transactions {
     fn take(config: &KafkaSinkConfig, session: &Session, first: bool) -> Result<Self, SinkError> {
         let started = Instant::now();
         let login = config.cluster.login.clone();
-        let context = Context { refused: Mutex::default(), complaints: Arc::clone(&session.complaints), login };
+        let voice = Voice::new(&session.complaints, "kafka producer", &config.cluster);
+        let context = Context { refused: Mutex::default(), voice, login };
         let producer =
             BaseProducer::from_config_and_context(&client::producer(config), context).map_err(SinkError::Kafka)?;
         let attempt = if first { FIRST } else { CALL };
@@ -110,9 +112,16 @@ impl Transactions {
                     SinkError::Kafka(error)
                 });
             }
-            session.complaints.say(&error, "kafka producer");
+            this.producer.client().context().voice.say(&error, "");
             std::thread::sleep(TRY_AGAIN);
         }
+    }
+
+    /// Fails if offsets of the group's consumer cannot be part of a transaction: it is in another cluster.
+    pub(super) fn check_cluster(&self, config: &KafkaSinkConfig, group: &GroupConsumer) -> Result<(), SinkError> {
+        let elsewhere = group.context().voice().brokers() != config.cluster.brokers;
+        let two = elsewhere && connection::are_two(group.client(), self.producer.client());
+        if two { Err(SinkError::TwoClusters(connection::TWO_CLUSTERS)) } else { Ok(()) }
     }
 
     /// How many partitions a topic has.
@@ -249,7 +258,7 @@ pub(super) fn bounded(
 /// Hears what librdkafka says of connections, which is more than its calls return.
 struct Context {
     refused: Mutex<Option<RDKafkaErrorCode>>,
-    complaints: Arc<Complaints>,
+    voice: Voice,
     login: Option<Arc<Login>>,
 }
 
@@ -270,11 +279,11 @@ impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         connection::log(level, facility, message);
     }
-    fn error(&self, error: KafkaError, _reason: &str) {
+    fn error(&self, error: KafkaError, reason: &str) {
         if let Some(code) = error.rdkafka_error_code().filter(|code| is_decided(*code)) {
             *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
         }
-        self.complaints.say(&error, "kafka producer");
+        self.voice.say(&error, reason);
     }
 }
 

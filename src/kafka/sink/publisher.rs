@@ -39,8 +39,8 @@ pub(super) struct Publisher {
     pub(super) consumer: Arc<GroupConsumer>,
     pub(super) transactions: Transactions,
     pub(super) output: Output,
-    /// The schemas of the input, where there is a registry.
-    pub(super) schemas: Option<Arc<SchemaCache>>,
+    /// The schemas of the input by placement, where there is a registry.
+    pub(super) schemas: Vec<Arc<SchemaCache>>,
     /// The encoder for the rows of the release.
     pub(super) rows: Option<RowMessages>,
     pub(super) schema: Arc<Schema>,
@@ -66,13 +66,14 @@ impl Publisher {
         session: Arc<Session>,
         consumer: Arc<GroupConsumer>,
         schema: Arc<Schema>,
-        schemas: Option<Arc<SchemaCache>>,
+        schemas: Vec<Arc<SchemaCache>>,
     ) -> Result<Self, SinkError> {
         let mut output = Output::new(&config, &schema)?;
         blocking(output.prepare())?;
         let started = Instant::now();
         let transactions = Transactions::first(&config, &session)?;
         let doubtful = started.elapsed() >= PROMPT;
+        transactions.check_cluster(&config, &consumer)?;
         if config.create_topics {
             create::missing_topics(&config, &session, &consumer)?;
         }
@@ -225,7 +226,7 @@ impl Publisher {
     pub(super) fn offsets(&self, commits: &[(Partition, Commit)]) -> Result<TopicPartitionList, Fault> {
         let mut offsets = TopicPartitionList::new();
         for (partition, commit) in commits {
-            let (topic, number) = self.session.topics.place(*partition).ok_or(Fault::Stale)?;
+            let (topic, number) = self.session.shared.place(*partition).ok_or(Fault::Stale)?;
             let metadata = commit.text();
             if metadata.len() > MAX_BYTES {
                 return Err(Fault::Fatal(SinkError::MetadataTooLarge));

@@ -133,7 +133,7 @@ impl Publisher {
         let Some(config) = &self.config.journal else { return Ok(()) };
         let place = |partition| {
             let place = self.session.topics.place(partition);
-            place.map_or((None, partition.0), |(topic, number)| (Some(topic.to_owned()), number as u32))
+            place.map_or((None, partition.0), |(topic, number)| (Some(topic.to_owned()), number as u64))
         };
         let entry = serde_json::to_vec(&journal_entry(release, place)).unwrap_or_default();
         let record = BaseRecord::<(), [u8]>::to(&config.topic).payload(&entry).partition(journal::PARTITION);

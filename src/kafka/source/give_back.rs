@@ -47,7 +47,7 @@ impl Poller {
     }
 
     fn start_giving_back(&mut self, list: TopicPartitionList) -> Result<(), SourceError> {
-        let partitions = self.session.topics.numbers(&list);
+        let partitions = self.session.shared.numbers(&list);
         self.batch.events.retain(|event| !partitions.contains(&event.position.partition));
         self.schemas.iter_mut().for_each(|schemas| schemas.give_up(&partitions));
         if let Reading::Assigned { foreign, .. } = &mut self.reading {

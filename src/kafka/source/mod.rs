@@ -4,11 +4,13 @@
 //!   nothing is dropped, nothing grows.
 //! - [`take_over`]: starts on a new assignment: planned releases first, then the partitions whose plan others carry out.
 //! - [`give_back`]: gives single partitions back while others are read on.
+//! - [`progress_topics`]: looks after the topics that the group shares out, where it is in another cluster than the records.
 //! - [`reread`]: reads records again by position, for planned releases and for those that earlier releases show.
 //! - [`schemas`]: resolves the schemas of messages in the Confluent wire format before they are decoded.
 
 mod give_back;
 mod poller;
+mod progress_topics;
 mod reread;
 pub mod sample;
 mod schemas;
@@ -20,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use poller::Poller;
+use progress_topics::ProgressTopics;
 use schemas::Schemas;
 
 use super::client::{self, KafkaSourceConfig};
@@ -42,23 +45,29 @@ pub struct KafkaSource {
 /// Resolves once the instance has left the group.
 pub type Left = oneshot::Receiver<()>;
 
-/// Joins the group. The consumer is shared with the sink, which commits with it. A process that ends before [`Left`] resolves
-/// leaves the other instances waiting for the session timeout. `memory` bounds the records that are fetched ahead; `journal` is
-/// the topic of [`ShownEntry`](super::journal::ShownEntry)s.
+/// Joins the group. The group's consumer is shared with the sink, which commits with it. A process that ends before [`Left`]
+/// resolves leaves the other instances waiting for the session timeout. `memory` bounds the records that are fetched ahead; `journal`
+/// is the topic of [`ShownEntry`](super::journal::ShownEntry)s, `schemas` are by placement.
 pub fn open(
     config: KafkaSourceConfig,
     session: Arc<Session>,
-    schemas: Option<Arc<SchemaCache>>,
+    schemas: Vec<Arc<SchemaCache>>,
     memory: usize,
     journal: Option<String>,
 ) -> Result<(KafkaSource, Arc<GroupConsumer>, Left), SourceError> {
-    let context = GroupContext::new(Arc::clone(&session), &config);
+    let context = |cluster, reader| GroupContext::new(Arc::clone(&session), &config, cluster, reader);
+    let reader = config.progress.as_ref().map(|_| {
+        let settings = client::record_consumer(&config, memory);
+        settings.create_with_context(context(&config.cluster, None)).map(Arc::new)
+    });
+    let context = context(config.group_cluster(), reader.transpose()?);
     let consumer: GroupConsumer = client::group_consumer(&config, memory).create_with_context(context)?;
     let consumer = Arc::new(consumer);
     let (sender, items) = mpsc::channel(WAITING);
-    let schemas = schemas.map(|cache| Schemas::new(cache, Handle::current()));
-    let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender).resolving(schemas);
-    poller.join_group()?;
+    let schemas = (!schemas.is_empty()).then(|| Schemas::new(schemas, Handle::current()));
+    let progress = config.progress.clone().map(|place| ProgressTopics::new(place, Handle::current()));
+    let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender);
+    let poller = poller.resolving(schemas).sharing(progress);
     let (leaving, left) = oneshot::channel();
     let run = move || {
         poller.run();

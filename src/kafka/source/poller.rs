@@ -15,11 +15,12 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
+use super::progress_topics::ProgressTopics;
 use super::schemas::Schemas;
 use crate::kafka::client::{self, KafkaSourceConfig};
 use crate::kafka::progress::found::FoundPartition;
 use crate::kafka::progress::partition::Delivered;
-use crate::kafka::rebalance::GroupConsumer;
+use crate::kafka::rebalance::{GroupConsumer, reader};
 use crate::kafka::session::Session;
 use crate::model::event::{Event, Key, Millis, Offset, Partition, Position};
 use crate::source::{BATCH, SourceError, SourceItem};
@@ -35,8 +36,13 @@ const REJOIN: Duration = Duration::from_millis(2 * client::RESEND.as_millis() as
 /// The time for giving the last partitions up. Larger: a stop takes longer when brokers do not answer. Smaller: the others wait for the
 /// session timeout.
 const LEAVE: Duration = Duration::from_secs(3);
+/// The time in which brokers must list their topics. Larger: polling waits for longer. Smaller: busy brokers are asked twice.
+const LOOK: Duration = Duration::from_secs(5);
 /// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
 const FULL: Duration = Duration::from_millis(1);
+
+/// A batch of payloads of so many bytes is full. Larger: the batches on their way hold more memory. Smaller: large records go one by one.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// The polling thread's state.
 pub(super) struct Poller {
@@ -48,11 +54,14 @@ pub(super) struct Poller {
     sender: mpsc::Sender<Result<SourceItem, SourceError>>,
     /// Resolves the schemas of messages in the Confluent wire format.
     pub(super) schemas: Option<Schemas>,
+    /// The progress topics, where the group is in another cluster than the records.
+    pub(super) progress_topics: Option<ProgressTopics>,
     pub(super) batch: Polled,
     pub(super) reading: Reading,
     /// Partitions that go to another member while others are read on.
     pub(super) giving_back: Option<GivingBack>,
     group: Group,
+    looked_for_topics: Instant,
 }
 
 /// Events that were polled and not handed on yet.
@@ -61,6 +70,8 @@ pub(super) struct Polled {
     /// The epoch that they were polled in.
     epoch: u64,
     pub(super) events: Vec<Event>,
+    /// Those of their payloads.
+    bytes: usize,
 }
 
 /// The assignment as the pipeline knows it.
@@ -87,7 +98,7 @@ pub(super) struct GivingBack {
 /// The relation to the group.
 enum Group {
     Member,
-    /// Left on purpose; to be joined again at this time.
+    /// Not joined yet, or left on purpose; to be joined at this time.
     Left(Instant),
 }
 
@@ -99,17 +110,77 @@ impl Poller {
         consumer: Arc<GroupConsumer>,
         sender: mpsc::Sender<Result<SourceItem, SourceError>>,
     ) -> Self {
-        let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Member);
-        let (schemas, giving_back) = (None, None);
-        Self { config, journal, session, consumer, sender, schemas, batch, reading, giving_back, group }
+        let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Left(Instant::now()));
+        let (schemas, progress_topics, giving_back) = (None, None, None);
+        let looked_for_topics = Instant::now();
+        Self {
+            config,
+            journal,
+            session,
+            consumer,
+            sender,
+            schemas,
+            progress_topics,
+            batch,
+            reading,
+            giving_back,
+            group,
+            looked_for_topics,
+        }
     }
 
     pub(super) fn resolving(self, schemas: Option<Schemas>) -> Self {
         Self { schemas, ..self }
     }
 
-    pub(super) fn join_group(&self) -> Result<(), KafkaError> {
-        self.consumer.subscribe(&self.session.topics.names())
+    pub(super) fn sharing(self, progress_topics: Option<ProgressTopics>) -> Self {
+        Self { progress_topics, ..self }
+    }
+
+    /// Joins the group for the topics that are there; [`Poller::find_topics`] looks for more.
+    fn join_group(&mut self) -> Result<(), SourceError> {
+        self.look_for_topics()?;
+        let names = self.session.shared.names();
+        if names.is_empty() {
+            tracing::warn!("no topic fits the patterns of `topics` yet");
+            self.group = Group::Left(Instant::now() + self.config.looks_for_topics());
+            return Ok(());
+        }
+        self.group = Group::Member;
+        Ok(self.consumer.subscribe(&names)?)
+    }
+
+    /// Looks for topics that fit the patterns, now and then; new ones are read from now on.
+    fn find_topics(&mut self) -> Result<(), SourceError> {
+        let due =
+            self.session.topics.has_patterns() && self.looked_for_topics.elapsed() >= self.config.looks_for_topics();
+        if !due || !matches!(self.group, Group::Member) {
+            return Ok(());
+        }
+        self.looked_for_topics = Instant::now();
+        if self.look_for_topics()? {
+            let names = self.session.topics.names();
+            tracing::info!(topics = names.len(), "a new topic fits the patterns: the group is joined for it, too");
+            self.consumer.subscribe(&names)?;
+        }
+        Ok(())
+    }
+
+    /// True if there are new ones. Brokers that do not answer are asked again.
+    pub(super) fn look_for_topics(&self) -> Result<bool, SourceError> {
+        if !self.session.topics.has_patterns() {
+            return Ok(false);
+        }
+        match self.consumer.fetch_metadata(None, LOOK) {
+            Ok(there) => {
+                let found = self.session.topics.find(there.topics().iter().map(|topic| topic.name()));
+                found.map_err(|error| SourceError::Assignment(Box::new(error)))
+            }
+            Err(error) => {
+                self.consumer.context().voice().say(&error, "");
+                Ok(false)
+            }
+        }
     }
 
     /// Polls until no release will be published any more.
@@ -167,7 +238,7 @@ impl Poller {
         while !self.session.is_finished() {
             // Messages that are there already go into the same batch; others are not waited for.
             let mut came = self.poll(POLL)?;
-            while came && self.batch.events.len() < BATCH {
+            while came && self.batch.events.len() < BATCH && self.batch.bytes < BATCH_BYTES {
                 came = self.poll(Duration::ZERO)?;
             }
             if let Some(assigned) = self.session.take_up() {
@@ -185,6 +256,7 @@ impl Poller {
                 continue;
             }
             self.give_back()?;
+            self.find_topics()?;
             if matches!(self.reading, Reading::Assigned { .. }) && !self.is_current() {
                 self.reading = Reading::Gone;
             }
@@ -213,32 +285,46 @@ impl Poller {
     /// poll or before the assignment is taken up, is the first of the new assignment and must not be lost: progress takes
     /// offsets that are passed over for offsets without a record.
     pub(super) fn poll(&mut self, wait: Duration) -> Result<bool, SourceError> {
-        if matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
-            self.group = Group::Member;
+        let shared_out = match &mut self.progress_topics {
+            Some(topics) => topics.agree(&self.session, &self.consumer)?,
+            None => true,
+        };
+        if shared_out && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
             self.join_group()?;
         }
-        let polled = self.consumer.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
+        let reader = reader(&self.consumer);
+        if !std::ptr::eq(reader, &*self.consumer)
+            && let Some(Err(error)) = self.consumer.poll(Duration::ZERO)
+        {
+            self.judge(&error)?;
+        }
+        let polled = reader.poll(wait).map(|polled| polled.map(|message| self.event(&message)));
         let epoch = self.session.epoch();
         if self.batch.epoch != epoch {
-            self.batch = Polled { epoch, events: Vec::new() };
+            self.batch = Polled { epoch, ..Polled::default() };
             if self.session.leave() {
                 self.leave_group();
             }
         }
         match polled {
             Some(Ok(event)) => {
+                self.batch.bytes += event.as_ref().and_then(|event| event.payload.as_ref()).map_or(0, Bytes::len);
                 self.batch.events.extend(event);
                 return Ok(true);
             }
-            Some(Err(error)) => {
-                self.fenced(&error)?;
-                fatal(&error)?;
-                // The callbacks have reported most of them already.
-                self.session.complaints.say(&error, "kafka consumer");
-            }
+            Some(Err(error)) => self.judge(&error)?,
             None => {}
         }
         Ok(false)
+    }
+
+    /// Fails on errors that no waiting mends, and reports the others.
+    fn judge(&self, error: &KafkaError) -> Result<(), SourceError> {
+        self.fenced(error)?;
+        fatal(error)?;
+        // The callbacks have reported most of them already.
+        self.consumer.context().voice().say(error, "");
+        Ok(())
     }
 
     /// Leaves the group, to join it again a little later.
@@ -264,6 +350,7 @@ impl Poller {
         }
         Some(Event {
             position: Position { partition, offset: Offset(message.offset()) },
+            placement: self.session.topics.placement(partition),
             timestamp: message.timestamp().to_millis().map(Millis),
             key: message.key().map(Key::from_slice),
             payload: message.payload().map(Bytes::copy_from_slice),
@@ -298,10 +385,12 @@ impl Poller {
     /// The events of the batch whose schema is known. Pauses the partitions of the others, and resumes those that waited.
     fn decodable(&mut self) -> Vec<Event> {
         let events = std::mem::take(&mut self.batch.events);
+        self.batch.bytes = 0;
         let Some(schemas) = &mut self.schemas else { return events };
         let sorted = schemas.sort(events);
-        let (park, resume) = (self.list(sorted.parked), self.list(sorted.released));
-        for (result, what) in [(self.consumer.pause(&park), "pause"), (self.consumer.resume(&resume), "resume")] {
+        let (park, resume) = (self.session.topics.list(sorted.parked), self.session.topics.list(sorted.released));
+        let reader = reader(&self.consumer);
+        for (result, what) in [(reader.pause(&park), "pause"), (reader.resume(&resume), "resume")] {
             if let Err(error) = result {
                 tracing::debug!(%error, what, "a partition whose schema is awaited");
             }
@@ -346,22 +435,13 @@ impl Poller {
         waiting.extend(self.schemas.iter().flat_map(Schemas::parked));
         let ours: Vec<Partition> = self.session.progress(|p| p.partitions().collect()).unwrap_or_default();
         let assigned = ours.len() as u64;
-        let list = self.list(ours.into_iter().filter(|p| !waiting.contains(p)));
+        let list = self.session.topics.list(ours.into_iter().filter(|p| !waiting.contains(p)));
         self.session.meter.set_partitions(assigned, if pause { assigned } else { waiting.len() as u64 });
-        let result = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
+        let reader = reader(&self.consumer);
+        let result = if pause { reader.pause(&list) } else { reader.resume(&list) };
         if let Err(error) = result {
             tracing::debug!(%error, "cannot pause or resume");
         }
-    }
-
-    pub(super) fn list(&self, partitions: impl IntoIterator<Item = Partition>) -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        for partition in partitions {
-            if let Some((topic, partition)) = self.session.topics.place(partition) {
-                list.add_partition(topic, partition);
-            }
-        }
-        list
     }
 }
 

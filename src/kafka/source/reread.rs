@@ -20,12 +20,10 @@ use crate::kafka::client::{self, OnGap};
 use crate::kafka::connection::{ASK, patiently};
 use crate::kafka::defects;
 use crate::kafka::journal::{self, ShownEntry};
-use crate::kafka::progress::commit::PlanPart;
 use crate::kafka::progress::found::FoundPartition;
+use crate::kafka::progress::take_over;
 use crate::model::event::{Event, Partition};
-use crate::model::release::plan::ReleasePlan;
 use crate::model::release::runs::Runs;
-use crate::model::release::spans::Spans;
 use crate::source::{Recalled, Replay, SourceError, SourceItem};
 
 /// The time limit for reading one partition's records again. Larger: a hang is noticed late. Smaller: a slow broker ends the
@@ -38,12 +36,13 @@ type Entries = BTreeMap<i64, (usize, Vec<Partition>)>;
 impl Poller {
     /// Reads the records of a plan again. None if the assignment is gone meanwhile.
     pub(super) fn replay(&mut self, members: &[FoundPartition]) -> Result<Option<Replay>, SourceError> {
-        let mut plan = planned(members).ok_or(SourceError::Reread)?;
+        let mut plan = take_over::planned(members).ok_or(SourceError::Reread)?;
         let consumer = login::reader(&client::plain_consumer(&self.config), self.config.cluster.login.as_ref())?;
         step("rereading");
         if let Some(entry) = plan.journal {
             let Some(found) = self.entry(entry)? else { return Ok(None) };
-            plan.shown = Some(found.ok_or(SourceError::Reread)?.shown);
+            let found = found.ok_or(SourceError::Reread)?;
+            (plan.shown, plan.row_levels, plan.changes) = (Some(found.shown), found.row_levels, found.changes);
         }
         let mut events: Vec<Event> = Vec::new();
         for FoundPartition { partition, .. } in members {
@@ -79,7 +78,7 @@ impl Poller {
         step("recalling");
         for (at, (later, partitions)) in entries {
             let Some(entry) = self.entry(at)? else { return Ok(false) };
-            let Some(ShownEntry { levels, fingerprint, shown, classes, .. }) = entry else {
+            let Some(ShownEntry { levels, fingerprint, shown, row_levels, .. }) = entry else {
                 self.missing(topic, 1)?;
                 continue;
             };
@@ -97,9 +96,9 @@ impl Poller {
                 schemas.resolve_all(&events);
             }
             let mut places = shown.finder();
-            let class = |event: &Event| classes.as_ref()?.get(places.place(event.position)?).copied();
-            let classes = events.iter().map(class).collect();
-            let recalled = Recalled { partitions, later, levels, classes, fingerprint, events };
+            let places = events.iter().filter_map(|event| places.place(event.position));
+            let row_levels = row_levels.and_then(|of_shown| of_shown.of(places));
+            let recalled = Recalled { partitions, later, levels, row_levels, fingerprint, events };
             if !self.send(SourceItem::Recalled(Box::new(recalled)))? || !self.is_current() {
                 return Ok(false);
             }
@@ -113,7 +112,8 @@ impl Poller {
             return Ok(Some(None));
         };
         let session = Arc::clone(&self.session);
-        let consumer = login::reader(&client::journal_consumer(&self.config), self.config.cluster.login.as_ref())?;
+        let login = self.config.group_cluster().login.as_ref();
+        let consumer = login::reader(&client::journal_consumer(&self.config), login)?;
         let read = journal::read(&consumer, &topic, at, &session.topics, || {
             self.poll(Duration::ZERO)?;
             if self.is_current() { Ok(()) } else { Err(SourceError::Reread) }
@@ -169,29 +169,6 @@ impl Poller {
         }
         Ok(Some(events))
     }
-}
-
-/// The plan that stands in the commits of its members; the shown records are in the journal.
-fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
-    let part = members.first()?.state.plan.as_ref()?;
-    let spans = |runs: fn(&PlanPart) -> &Runs| {
-        let needed =
-            |found: &FoundPartition| Some((found.partition, found.state.needed(runs(found.state.plan.as_ref()?))));
-        Spans::from_runs(members.iter().filter_map(needed))
-    };
-    Some(ReleasePlan {
-        id: part.id,
-        levels: part.levels.clone(),
-        closed: Some(part.closed),
-        fingerprint: part.fingerprint.clone(),
-        schema: part.schema,
-        fresh: spans(|part| &part.fresh),
-        held: spans(|part| &part.held),
-        refused: spans(|part| &part.refused),
-        shown: None,
-        classes: None,
-        journal: part.journal,
-    })
 }
 
 /// The releases that the commits of some partitions name, the oldest first. If several partitions name a release, the smallest

@@ -65,7 +65,7 @@ pub fn for_each_batch<E: From<SampleError>>(
                 }
                 let payload = message.payload().map(bytes::Bytes::copy_from_slice);
                 let position = Position::new(partition.unsigned_abs(), offset);
-                batch.push(Event { position, timestamp: None, key: None, payload });
+                batch.push(Event { position, placement: 0, timestamp: None, key: None, payload });
                 if batch.len() >= BATCH {
                     each(std::mem::take(&mut batch))?;
                 }

@@ -22,7 +22,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Resolves ids, and parks messages that cannot be decoded yet.
 pub(super) struct Schemas {
-    cache: Arc<SchemaCache>,
+    /// By placement: a schema is read by a plan for the places of its fields.
+    caches: Vec<Arc<SchemaCache>>,
     runtime: Handle,
     parked: BTreeMap<Partition, Parked>,
     asked: Instant,
@@ -45,8 +46,8 @@ pub(super) struct Sorted {
 }
 
 impl Schemas {
-    pub(super) fn new(cache: Arc<SchemaCache>, runtime: Handle) -> Self {
-        Self { cache, runtime, parked: BTreeMap::new(), asked: Instant::now() }
+    pub(super) fn new(caches: Vec<Arc<SchemaCache>>, runtime: Handle) -> Self {
+        Self { caches, runtime, parked: BTreeMap::new(), asked: Instant::now() }
     }
 
     /// The partitions that wait for a schema.
@@ -106,12 +107,13 @@ impl Schemas {
 
     /// True if the event can be decoded now, or never.
     fn resolves(&self, event: &Event, since: Instant) -> bool {
-        let Some(id) = event.payload.as_deref().and_then(|payload| self.cache.needs(payload)) else { return true };
-        match self.runtime.block_on(self.cache.resolve(id)) {
+        let Some(cache) = self.caches.get(event.placement) else { return true };
+        let Some(id) = event.payload.as_deref().and_then(|payload| cache.needs(payload)) else { return true };
+        match self.runtime.block_on(cache.resolve(id)) {
             Ok(()) => true,
             Err(RegistryError::Unknown(_)) if since.elapsed() >= APPEARS => {
                 tracing::warn!(id, "the registry does not know this schema: its messages are rejected");
-                self.cache.give_up(id);
+                cache.give_up(id);
                 true
             }
             Err(error) => {

@@ -12,7 +12,7 @@ use super::poller::{Poller, Reading};
 use crate::kafka::progress::Progress;
 use crate::kafka::progress::found::{AssignmentFault, FoundPartition};
 use crate::kafka::progress::take_over::{Foreign, TakeOver};
-use crate::kafka::rebalance::commits;
+use crate::kafka::rebalance::{commits, reader};
 use crate::model::event::Partition;
 use crate::model::lattice::Node;
 use crate::source::{NewAssignment, SourceError, SourceItem};
@@ -63,7 +63,8 @@ impl Poller {
 
     /// Tells the pipeline what earlier releases show, and makes the planned ones; false if the pipeline is gone.
     fn carry_over(&mut self, taken: TakeOver) -> Result<bool, SourceError> {
-        self.consumer.pause(&self.list(taken.foreign.iter().map(|found| found.partition)))?;
+        let foreign = taken.foreign.iter().map(|found| found.partition);
+        reader(&self.consumer).pause(&self.session.topics.list(foreign))?;
         let journal: Vec<_> = taken.own.iter().map(|found| (found.partition, found.state.journal.clone())).collect();
         if !self.send_shown(&journal)? {
             return Ok(!self.is_closed());
@@ -129,13 +130,19 @@ impl Poller {
         if let Some((topic, partition)) = self.session.topics.place(found.partition) {
             at.add_partition_offset(topic, partition, KafkaOffset::Offset(found.committed))?;
         }
-        self.consumer.seek_partitions(at, SEEK)?;
-        self.consumer.resume(&self.list([found.partition]))?;
+        let reader = reader(&self.consumer);
+        reader.seek_partitions(at, SEEK)?;
+        reader.resume(&self.session.topics.list([found.partition]))?;
         Ok(true)
     }
 
     /// The commit of a partition as the broker has it.
     fn commit_of(&self, partition: Partition) -> Result<Option<FoundPartition>, AssignmentFault> {
-        Ok(commits(&self.session, &self.consumer, &self.list([partition]))?.pop())
+        let known = || self.session.topics.place(partition).is_some();
+        if !known() && !(self.look_for_topics().is_ok() && known()) {
+            // Nobody may take a plan for incomplete only because its topic is not known here.
+            return Err(AssignmentFault::Unavailable("a plan names a topic that is not read here".into()));
+        }
+        Ok(commits(&self.session, &self.consumer, &self.session.shared.list([partition]))?.pop())
     }
 }

@@ -226,7 +226,10 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
         SourceConfig::File { path, .. } => format!("the file {}", path.display()),
         SourceConfig::Stdio { .. } => "standard input".into(),
         SourceConfig::Generator { .. } => "a synthetic population".into(),
-        SourceConfig::Kafka(kafka) => format!("the topics {}", kafka.topics.join(", ")),
+        SourceConfig::Kafka(kafka) => {
+            let names: Vec<&str> = kafka.topics.iter().map(|rule| rule.name.as_str()).collect();
+            format!("the topics {}", names.join(", "))
+        }
     };
     let to = match &config.sink {
         SinkConfig::File { path, .. } => format!("the file {}", path.display()),

@@ -185,7 +185,8 @@ impl PolicyDraft<'_> {
             self.max_records
         );
         let envelope = match self.profile.envelope {
-            Envelope::None => "",
+            // A profile takes no array apart.
+            Envelope::None | Envelope::Array => "",
             Envelope::Debezium => ", envelope: debezium",
         };
         let _ = match &self.ends {
@@ -252,12 +253,11 @@ impl PolicyDraft<'_> {
     }
 }
 
-/// A path as a configuration at `config` must write it to mean the same file.
+/// A path as a configuration at `config` must write it to mean the same file: relative to its folder if it is in there.
 pub(super) fn seen_from(config: &Path, path: &Path) -> PathBuf {
-    let beside = config.parent().is_none_or(|folder| folder.as_os_str().is_empty());
-    match beside || path.is_absolute() {
-        true => path.to_owned(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    match path.strip_prefix(config.parent().unwrap_or(Path::new(""))) {
+        Ok(inside) if !path.is_absolute() => inside.to_owned(),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
 
@@ -279,6 +279,16 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beside_the_configuration_are_named_from_there() {
+        let seen = |config: &str, path: &str| seen_from(Path::new(config), Path::new(path)).display().to_string();
+        assert_eq!(seen("p.yaml", "age.csv"), "age.csv");
+        assert_eq!(seen("p.yaml", "data/age.csv"), "data/age.csv");
+        assert_eq!(seen("data/p.yaml", "data/trees/age.csv"), "trees/age.csv");
+        assert!(seen("policies/p.yaml", "data/age.csv").ends_with("/data/age.csv"));
+        assert_eq!(seen("data/p.yaml", "/data/age.csv"), "/data/age.csv");
+    }
 
     #[test]
     fn texts_are_read_back_as_they_were() {

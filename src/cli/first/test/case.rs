@@ -117,6 +117,7 @@ impl Case {
                     let payload = Some(Bytes::from(Value::Object(record.clone()).to_string()));
                     events.push(Event {
                         position: Position::new(0, number as i64),
+                        placement: 0,
                         timestamp: None,
                         key: None,
                         payload,

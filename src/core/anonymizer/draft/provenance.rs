@@ -11,7 +11,9 @@ use crate::generalize::RowRef;
 use crate::model::lattice::Node;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
-use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, ScheduleName, Work, rounded};
+use crate::model::release::manifest::{
+    AttributeLevel, OffsetRange, Provenance, ScheduleName, SnapshotNote, Work, rounded,
+};
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
 
@@ -23,12 +25,13 @@ impl Draft {
         let released_held = outcomes.published.iter().filter(|row| matches!(row, RowRef::Held(_))).count();
         let expired = outcomes.expired.len() + self.expired.len();
         Provenance {
-            release_id: format!("{}-{:016x}", self.name, self.id),
+            release_id: self.release_id(self.id),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
-            offsets: ranges(window),
+            offsets: if self.changes.is_some() { Vec::new() } else { ranges(window) },
             recoding: chosen.map_or_else(Vec::new, |chosen| self.attribute_levels(chosen)),
             schedule: chosen.and_then(|chosen| self.schedule_name(&chosen.recoding)),
+            snapshot: self.snapshot_note(),
             losses: Vec::new(),
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
             records_published: outcomes.published.len() as u64,
@@ -48,28 +51,51 @@ impl Draft {
         }
     }
 
+    /// What the release does to the snapshot of a reader, where releases are a changelog.
+    fn snapshot_note(&self) -> Option<SnapshotNote> {
+        let changes = self.changes.as_ref()?;
+        Some(SnapshotNote {
+            kind: if changes.base.is_some() { "changes" } else { "whole" }.into(),
+            base: changes.base.map(|base| self.release_id(base)),
+            rows: if changes.base.is_some() { changes.rows } else { self.outcomes.published.len() as u64 },
+        })
+    }
+
+    fn release_id(&self, id: u64) -> String {
+        format!("{}-{id:016x}", self.name)
+    }
+
     /// The level of each attribute, and its cut or its finest level where it has several levels.
     fn attribute_levels(&self, chosen: &Chosen) -> Vec<AttributeLevel> {
         let level = |(attribute, &level): (usize, &u8)| {
             let (column, name) = (&self.grouping.columns[attribute], self.policy.quasi[attribute].name.to_string());
             if column.is_mixed() {
-                let (finest, coarsest) = self.level_range(attribute).unwrap_or((level, level));
-                return AttributeLevel { attribute: name, level: coarsest, finest: Some(finest), cut: None };
+                let [finest, typical, coarsest] = self.level_range(attribute).unwrap_or([level; 3]);
+                let (finest, typical) = (Some(finest), Some(typical));
+                return AttributeLevel { attribute: name, level: coarsest, finest, typical, cut: None };
             }
             let cut = column.values().map(|_| self.cut_labels(attribute));
-            AttributeLevel { attribute: name, level, finest: None, cut }
+            AttributeLevel { attribute: name, level, finest: None, typical: None, cut }
         };
         chosen.recoding.coarsest().levels().iter().enumerate().map(level).collect()
     }
 
-    /// The finest and the coarsest level of an attribute among the published rows.
-    fn level_range(&self, attribute: usize) -> Option<(u8, u8)> {
+    /// The finest level of an attribute among the published rows, that of the row in the middle, and the coarsest.
+    fn level_range(&self, attribute: usize) -> Option<[u8; 3]> {
         let column = &self.grouping.columns[attribute];
-        let mut shown = vec![false; self.grouping.numbers.count];
-        self.outcomes.published.iter().for_each(|&row| shown[self.grouping.number(row) as usize] = true);
-        let classes = (0..).zip(&shown).filter(|(_, shown)| **shown);
-        let levels = || classes.clone().map(|(class, _)| column.value(self.grouping.code(class, attribute)).level);
-        levels().min().zip(levels().max())
+        let mut rows = [0; 256];
+        for &row in &self.outcomes.published {
+            let value = column.value(self.grouping.code(self.grouping.number(row), attribute));
+            rows[usize::from(value.level)] += 1;
+        }
+        let mut left = self.outcomes.published.len().div_ceil(2);
+        let typical = (0..=u8::MAX).find(|&level| {
+            left = left.saturating_sub(rows[usize::from(level)]);
+            left == 0
+        });
+        let mut levels = (0..=u8::MAX).filter(|&level| rows[usize::from(level)] > 0);
+        let finest = levels.next()?;
+        Some([finest, typical?, levels.next_back().unwrap_or(finest)])
     }
 
     /// The schedule of a local recoding, with its steps if no manifest of this run has named it yet.
@@ -132,7 +158,7 @@ fn algorithm(chosen: &Chosen) -> &'static str {
 /// The first and last offset that was read into the window, by partition. They do not depend on the outcome of a record.
 fn ranges(window: &ClosedWindow) -> Vec<OffsetRange> {
     let rejected = window.rejected.iter().map(|(position, _)| position);
-    let mut ranges: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    let mut ranges: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
     for position in window.rows.positions().iter().chain(&window.suppressed).chain(rejected) {
         let at = position.offset.0;
         let (first, last) = ranges.entry(position.partition.0).or_insert((at, at));

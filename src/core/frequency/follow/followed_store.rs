@@ -223,6 +223,9 @@ impl<K: ClassKey> FrequencySets for FollowedStore<K> {
     fn warm_bytes(&self) -> usize {
         self.followed().bytes
     }
+    fn over(&self, domains: Vec<Arc<DomainView>>) -> Arc<dyn FrequencySets> {
+        self.rollups.over(domains)
+    }
     fn origins(&self) -> Origins {
         self.rollups.origins()
     }

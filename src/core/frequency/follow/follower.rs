@@ -89,7 +89,7 @@ impl<K: ClassKey> Follower<K> {
             }
         }
         let finest = Finest::made(counts.snapshot(Node::new(domains.iter().map(|_| 0))));
-        let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec());
+        let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec()).within(memory);
         let past = PastChanges { news: Arc::new(news), origin: None, since: Vec::new() };
         let store = Arc::new(FollowedStore::after(last, past, rollups, counts.counting.clone(), memory));
         let full = (pause.left == 0).then(|| FullCount::new(store.rollups(), counts));
@@ -140,7 +140,7 @@ impl<K: ClassKey> FullCount<K> {
             counts.snapshot(node.clone())
         };
         let finest = Finest::later(bottom, self.totals.clone(), Box::new(make));
-        let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec());
+        let rollups = FrequencyStore::new(finest, counts.layout.clone(), domains.to_vec()).within(memory);
         let past = PastChanges { news, origin: Some(Arc::clone(&self.sets)), since: self.since.clone() };
         FollowedStore::after(Some(last), past, rollups, counts.counting.clone(), memory)
     }

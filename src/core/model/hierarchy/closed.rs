@@ -29,6 +29,39 @@ impl Closed {
         self.index.find(&self.levels[0].labels, hash, leaf)
     }
 
+    /// The same hierarchy with its leaves in the order of another one; `None` if that lists other leaves.
+    pub(super) fn in_order_of(&self, other: &Self) -> Option<Self> {
+        let (own, mut index, mut table) = (&self.levels[0], Index::default(), LevelTable::default());
+        for leaf in other.levels[0].labels() {
+            let hash = hash_of(leaf);
+            let code = self.find(hash, leaf)? as usize;
+            let moved = table.labels.push(leaf)?;
+            index.insert(&table.labels, hash, moved);
+            table.parent.push(own.parent[code]);
+            table.loss.push(own.loss[code]);
+            table.leaves.push(own.leaves[code]);
+        }
+        let mut levels = self.levels.clone();
+        levels[0] = Arc::new(table);
+        let mut moved = Self { levels, index, aliases: FxHashMap::default() };
+        moved.aliases = aliases(&moved);
+        (moved.levels[0].len() == own.len()).then_some(moved)
+    }
+
+    /// For each leaf its code at a level.
+    fn codes(&self, level: Level) -> Vec<Code> {
+        let up = |code: Code, table: &Arc<LevelTable>| table.parent[code as usize];
+        (0..self.levels[0].len() as Code).map(|leaf| self.levels[..usize::from(level)].iter().fold(leaf, up)).collect()
+    }
+
+    /// True if leaves with one ancestor at `level` have one at `coarse` in the other hierarchy, which has the same leaves in the same
+    /// order.
+    pub(super) fn level_refines(&self, level: Level, other: &Self, coarse: Level) -> bool {
+        let mut above: FxHashMap<Code, Code> = FxHashMap::default();
+        let mut pairs = self.codes(level).into_iter().zip(other.codes(coarse));
+        pairs.all(|(fine, coarse)| *above.entry(fine).or_insert(coarse) == coarse)
+    }
+
     /// Exact match first; then numbers that differ only in trailing fraction zeros or the sign of zero.
     pub(super) fn canonical<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
         if self.find(hash_of(text), text).is_some() {

@@ -23,7 +23,7 @@ use crate::model::lattice::Level;
 pub enum DateUnit {
     /// `1985-03-31`
     Day,
-    /// ISO week, `1985-W13`. Weeks nest in nothing coarser, so they can only come last.
+    /// ISO week, `1985-W13`. Weeks nest in nothing coarser, so they come last, or beside months in another alternative of `any_of`.
     Week,
     /// `1985-03`
     Month,
@@ -53,6 +53,11 @@ impl DateUnit {
             Self::Decade => "decade",
             Self::Century => "century",
         }
+    }
+
+    /// True if each of these units lies in one of the other.
+    pub(super) fn nests_in(self, coarse: Self) -> bool {
+        self == coarse || self < coarse && (self == Self::Day || (self != Self::Week && coarse != Self::Week))
     }
 
     fn label(self, date: Date) -> String {
@@ -180,8 +185,11 @@ impl Dates {
             let (fine, coarse) = (pair[0].as_str(), pair[1].as_str());
             if pair[0] >= pair[1] {
                 errors.push(None, format!("`{coarse}` after `{fine}`; write date units fine to coarse, each once"));
-            } else if pair[0] == DateUnit::Week {
-                errors.push(None, format!("a week can lie in two of `{coarse}`; leave one of the two out"));
+            } else if !pair[0].nests_in(pair[1]) {
+                let remedy = format!(
+                    "leave one of the two out, or write alternatives: `any_of: [date: [day, week], date: [day, {coarse}]]`"
+                );
+                errors.push(None, format!("a week can lie in two of `{coarse}`; {remedy}"));
             }
         }
         if spec.min.zip(spec.max).is_some_and(|(min, max)| min > max) {
@@ -211,6 +219,14 @@ impl Dates {
 
     pub(super) fn height(&self) -> Level {
         self.units.len() as Level
+    }
+
+    /// True if both read the same values as the same leaves.
+    pub(super) fn reads_as(&self, other: &Self) -> bool {
+        let unit = |of: &Self| of.units.first().copied();
+        unit(self) == unit(other)
+            && (self.min, self.max) == (other.min, other.max)
+            && (self.counted, &self.formats) == (other.counted, &other.formats)
     }
 
     /// The unit of a level; `None` at the top.

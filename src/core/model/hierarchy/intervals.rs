@@ -103,7 +103,11 @@ impl Intervals {
                 let (fine, coarse) = (number[0], number[1]);
                 errors.push(
                     None,
-                    format!("width {coarse} after {fine}; write a larger multiple of {fine}, such as {}", fine + fine),
+                    format!(
+                        "width {coarse} after {fine}; write a larger multiple of {fine}, such as {}, or widths that do not nest as \
+                         alternatives: `any_of: [intervals: .., intervals: ..]`",
+                        fine + fine
+                    ),
                 );
             }
         }
@@ -123,6 +127,25 @@ impl Intervals {
 
     pub(super) fn height(&self) -> Level {
         self.widths.len() as Level + 1
+    }
+
+    /// The number of so many units.
+    fn number(&self, units: i128) -> Option<Decimal> {
+        Decimal::try_from_i128_with_scale(units, self.scale).ok()
+    }
+
+    /// True if both read the same values as the same leaves, and their intervals begin at the same number.
+    pub(super) fn reads_as(&self, other: &Self) -> bool {
+        let bounds = |of: &Self| [of.min, of.max, of.origin].map(|units| of.number(units));
+        let ends = |of: &Self| (of.low.clone(), of.high.clone(), of.decimal_comma);
+        bounds(self) == bounds(other) && ends(self) == ends(other)
+    }
+
+    /// True if the intervals of a level lie in those of a level of the other, which [`Self::reads_as`] this one.
+    pub(super) fn level_refines(&self, level: Level, other: &Self, coarse: Level) -> bool {
+        let width = |of: &Self, level: Level| of.number(of.widths[usize::from(level) - 1]);
+        let widths = width(self, level).zip(width(other, coarse));
+        widths.and_then(|(fine, coarse)| coarse.checked_rem(fine)).is_some_and(|rest| rest.is_zero())
     }
 
     pub(super) fn canonical<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
@@ -238,8 +261,7 @@ impl Intervals {
     pub(super) fn ends(&self, leaf: &str, level: Level) -> Option<(Decimal, Decimal)> {
         let units = self.inside(leaf).filter(|_| !self.beyond(leaf))?;
         let (from, to) = self.interval(units, level);
-        let number = |units: i128| Decimal::try_from_i128_with_scale(units, self.scale).ok();
-        Some((number(from)?, number(to)?))
+        Some((self.number(from)?, self.number(to)?))
     }
 
     /// True for the label of what lies beyond an open end.

@@ -2,9 +2,10 @@
 //!
 //! A [`Hierarchy`] is an immutable definition: it says which values are inside ([`Hierarchy::canonical`]) and what each is
 //! called at a level ([`Hierarchy::label`]). Level 0 is the value itself, the last level is one value for everything, and every
-//! level refines the next. Dictionary codes, level tables and losses as the search uses them are in [`super::domain`].
+//! level refines the next, but for hierarchies with [`Alternatives`]. Dictionary codes, level tables and losses as the search uses them are in [`super::domain`].
 //! Deliberately absent: reading files, and anything that depends on the data seen so far.
 
+mod any_of;
 mod closed;
 mod csv;
 mod date;
@@ -26,6 +27,7 @@ pub use rust_decimal::Decimal;
 use thiserror::Error;
 
 use super::lattice::Level;
+pub use any_of::Alternatives;
 use closed::Closed;
 pub use date::{DateSpec, DateUnit};
 pub use geohash::GeohashSpec;
@@ -48,6 +50,7 @@ enum Kind {
     Networks(ip::Networks),
     Places(geohash::Geohash),
     Trivial,
+    AnyOf(Alternatives),
 }
 
 /// What can be computed with the leaves of a hierarchy.
@@ -70,7 +73,7 @@ impl Hierarchy {
     /// # Errors
     /// Everything that is wrong with the file, in the order of its lines.
     pub fn parse_csv(bytes: &[u8]) -> Result<Self, Vec<HierarchyError>> {
-        csv::parse(bytes).map(|closed| Self(Kind::Closed(closed), OnceLock::new()))
+        csv::parse(bytes).map(|closed| Self::of(Kind::Closed(closed)))
     }
 
     /// Numbers by intervals of growing width.
@@ -78,7 +81,7 @@ impl Hierarchy {
     /// # Errors
     /// Everything that is wrong with the widths and the range.
     pub fn intervals(spec: IntervalSpec) -> Result<Self, Vec<HierarchyError>> {
-        intervals::Intervals::new(&spec).map(|intervals| Self(Kind::Intervals(intervals), OnceLock::new()))
+        intervals::Intervals::new(&spec).map(|intervals| Self::of(Kind::Intervals(intervals)))
     }
 
     /// Codes of a fixed length, or of several lengths, masked from the right.
@@ -86,7 +89,7 @@ impl Hierarchy {
     /// # Errors
     /// If the length or the alphabet is out of bounds.
     pub fn prefix(spec: PrefixSpec) -> Result<Self, Vec<HierarchyError>> {
-        prefix::Prefix::new(&spec).map(|prefix| Self(Kind::Prefix(prefix), OnceLock::new()))
+        prefix::Prefix::new(&spec).map(|prefix| Self::of(Kind::Prefix(prefix)))
     }
 
     /// Dates by calendar units.
@@ -94,7 +97,7 @@ impl Hierarchy {
     /// # Errors
     /// If the units do not nest, the range is empty or the format cannot be read.
     pub fn dates(spec: DateSpec) -> Result<Self, Vec<HierarchyError>> {
-        date::Dates::new(spec).map(|dates| Self(Kind::Dates(dates), OnceLock::new()))
+        date::Dates::new(spec).map(|dates| Self::of(Kind::Dates(dates)))
     }
 
     /// IP addresses by networks.
@@ -102,7 +105,7 @@ impl Hierarchy {
     /// # Errors
     /// If the prefix lengths do not nest.
     pub fn ip(spec: IpSpec) -> Result<Self, Vec<HierarchyError>> {
-        ip::Networks::new(spec).map(|networks| Self(Kind::Networks(networks), OnceLock::new()))
+        ip::Networks::new(spec).map(|networks| Self::of(Kind::Networks(networks)))
     }
 
     /// Places by geohash.
@@ -110,7 +113,7 @@ impl Hierarchy {
     /// # Errors
     /// If the lengths do not nest.
     pub fn geohash(spec: GeohashSpec) -> Result<Self, Vec<HierarchyError>> {
-        geohash::Geohash::new(spec).map(|places| Self(Kind::Places(places), OnceLock::new()))
+        geohash::Geohash::new(spec).map(|places| Self::of(Kind::Places(places)))
     }
 
     /// A categorical tree.
@@ -118,12 +121,24 @@ impl Hierarchy {
     /// # Errors
     /// If it is empty or too deep, or a value is in it twice.
     pub fn tree(spec: TreeSpec) -> Result<Self, Vec<HierarchyError>> {
-        tree::build(&spec).map(|closed| Self(Kind::Closed(closed), OnceLock::new()))
+        tree::build(&spec).map(|closed| Self::of(Kind::Closed(closed)))
+    }
+
+    /// Several hierarchies of the same values, whose levels are partially ordered.
+    ///
+    /// # Errors
+    /// If they do not read the same values.
+    pub fn any_of(chains: Vec<Self>) -> Result<Self, Vec<HierarchyError>> {
+        Alternatives::new(chains).map(|alternatives| Self::of(Kind::AnyOf(alternatives)))
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self(kind, OnceLock::new())
     }
 
     /// Any value as it is, or not at all: level 1 is `*`. The value `*` is the top already.
     pub fn trivial() -> Self {
-        Self(Kind::Trivial, OnceLock::new())
+        Self::of(Kind::Trivial)
     }
 
     /// The last level, at which all values are one; at least 1.
@@ -136,7 +151,21 @@ impl Hierarchy {
             Kind::Networks(networks) => networks.height(),
             Kind::Places(places) => places.height(),
             Kind::Trivial => 1,
+            Kind::AnyOf(any) => any.height(),
         }
+    }
+
+    /// The alternatives, where it has some.
+    pub fn alternatives(&self) -> Option<&Alternatives> {
+        match &self.0 {
+            Kind::AnyOf(any) => Some(any),
+            _ => None,
+        }
+    }
+
+    /// True if values that are alike at one level are alike at the other.
+    pub fn refines(&self, fine: Level, coarse: Level) -> bool {
+        self.alternatives().map_or(fine <= coarse, |any| any.refines(fine, coarse))
     }
 
     /// The leaf that a value is, given as canonical text (`Value::canonical`); `None` if it is outside the hierarchy.
@@ -153,6 +182,7 @@ impl Hierarchy {
             Kind::Networks(networks) => networks.canonical(text),
             Kind::Places(places) => places.canonical(text),
             Kind::Trivial => Some(Cow::Borrowed(text)),
+            Kind::AnyOf(any) => any.chains()[0].canonical(text),
         }
     }
 
@@ -170,6 +200,7 @@ impl Hierarchy {
                 1 => Some(Cow::Borrowed(TOP)),
                 _ => None,
             },
+            Kind::AnyOf(any) => any.at(level).and_then(|(chain, level)| chain.label(leaf, level)),
         }
     }
 
@@ -179,6 +210,7 @@ impl Hierarchy {
             Kind::Closed(closed) => closed.levels.last().map_or(TOP, |top| top.label(0)),
             Kind::Prefix(prefix) => &prefix.top,
             Kind::Intervals(_) | Kind::Dates(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => TOP,
+            Kind::AnyOf(any) => any.chains()[0].top_label(),
         }
     }
 
@@ -195,6 +227,7 @@ impl Hierarchy {
             Kind::Dates(_) => Measure::Date,
             Kind::Prefix(_) => Measure::Code,
             Kind::Closed(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => Measure::Category,
+            Kind::AnyOf(any) => any.chains()[0].measure(),
         }
     }
 
@@ -205,6 +238,7 @@ impl Hierarchy {
             _ if level == 0 || level >= self.height() => None,
             Kind::Intervals(intervals) => intervals.interval_text(leaf, level),
             Kind::Dates(dates) => dates.interval_text(leaf, level),
+            Kind::AnyOf(any) => any.at(level).and_then(|(chain, level)| chain.interval(leaf, level)),
             Kind::Closed(_) | Kind::Prefix(_) | Kind::Networks(_) | Kind::Places(_) | Kind::Trivial => None,
         }
     }
@@ -214,6 +248,7 @@ impl Hierarchy {
     pub fn ends(&self, leaf: &str, level: Level) -> Option<(Decimal, Decimal)> {
         match &self.0 {
             Kind::Intervals(intervals) if level > 0 && level < self.height() => intervals.ends(leaf, level),
+            Kind::AnyOf(any) => any.at(level).and_then(|(chain, level)| chain.ends(leaf, level)),
             _ => None,
         }
     }
@@ -229,6 +264,7 @@ impl Hierarchy {
             Kind::Dates(dates) => dates.loss(leaf, level),
             Kind::Networks(networks) => networks.loss(leaf, level),
             Kind::Places(places) => places.loss(level),
+            Kind::AnyOf(any) => any.at(level).map_or(1.0, |(chain, level)| chain.open_loss(leaf, level)),
             Kind::Trivial | Kind::Closed(_) => 1.0,
         }
     }
@@ -242,6 +278,7 @@ impl Hierarchy {
             Kind::Dates(dates) => dates.leaves(leaf, level),
             Kind::Networks(networks) => networks.leaves(leaf, level),
             Kind::Places(places) => places.leaves(level),
+            Kind::AnyOf(any) => any.at(level).map_or(1.0, |(chain, level)| chain.open_leaves(leaf, level)),
             Kind::Trivial | Kind::Closed(_) => 1.0,
         }
     }
@@ -256,6 +293,7 @@ impl Hierarchy {
             Kind::Dates(dates) => Some(dates.size()),
             Kind::Networks(networks) => Some(networks.size()),
             Kind::Places(places) => Some(places.size()),
+            Kind::AnyOf(any) => any.chains()[0].size(),
             Kind::Trivial => None,
         }
     }
@@ -273,6 +311,7 @@ impl Hierarchy {
             }
             (Kind::Intervals(intervals), Some(size)) => entropy(intervals.blocks(level), size),
             (Kind::Dates(dates), Some(size)) => entropy(dates.blocks(level), size),
+            (Kind::AnyOf(any), _) => any.at(level).map_or(0.0, |(chain, level)| chain.quality(level)),
             (Kind::Networks(networks), _) => networks.quality(level),
             (Kind::Places(places), _) => places.quality(level),
             (Kind::Prefix(prefix), Some(size)) if prefix.has_lengths() && size.is_finite() => {
@@ -289,6 +328,7 @@ impl Hierarchy {
     pub(super) fn closed(&self) -> Option<&Closed> {
         match &self.0 {
             Kind::Closed(closed) => Some(closed),
+            Kind::AnyOf(any) => any.chains()[0].closed(),
             _ => None,
         }
     }
@@ -298,6 +338,7 @@ impl Hierarchy {
         match &self.0 {
             Kind::Dates(dates) => dates.reads_its_labels(),
             Kind::Intervals(intervals) => intervals.reads_its_labels(),
+            Kind::AnyOf(any) => any.chains()[0].reads_its_labels(),
             _ => true,
         }
     }
@@ -321,6 +362,7 @@ impl fmt::Debug for Hierarchy {
             Kind::Networks(_) => "ip",
             Kind::Places(_) => "geohash",
             Kind::Trivial => "trivial",
+            Kind::AnyOf(_) => "any_of",
         };
         write!(f, "Hierarchy({kind}, height {})", self.height())
     }
@@ -336,6 +378,7 @@ impl Hash for Hierarchy {
             Kind::Dates(dates) => dates.hash(state),
             Kind::Networks(networks) => networks.hash(state),
             Kind::Places(places) => places.hash(state),
+            Kind::AnyOf(any) => any.hash(state),
             Kind::Trivial => {}
         }
     }

@@ -21,6 +21,7 @@ impl Hierarchy {
                 dates.unit(level).map_or("hidden".into(), |unit| format!("by {}", unit.as_str()).into())
             }
             Kind::Places(places) if level == 0 => format!("in cells of {}", places.width(0)).into(),
+            Kind::AnyOf(any) => any.at(level).map_or("hidden".into(), |(chain, level)| chain.words(level)),
             _ if level == 0 => "as it is".into(),
             Kind::Closed(closed) if closed.levels[at].len() == 1 => "hidden".into(),
             Kind::Closed(closed) => format!("in {} groups", closed.levels[at].len()).into(),
@@ -45,6 +46,7 @@ impl Hierarchy {
             Kind::Dates(dates) => Some(dates.example()),
             Kind::Networks(networks) => Some(networks.example()),
             Kind::Places(places) => Some(places.example()),
+            Kind::AnyOf(any) => any.chains()[0].example(),
             Kind::Trivial => None,
         }
     }

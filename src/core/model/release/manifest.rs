@@ -25,6 +25,9 @@ pub struct Provenance {
     /// The schedule, where the recoding is local.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleName>,
+    /// Where releases are a changelog: what this one does to the reader's snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotNote>,
     /// Normalised losses of the published rows and the suppressed records, by metric, to three digits.
     pub losses: Vec<Named>,
     /// Records read into the window.
@@ -192,7 +195,7 @@ impl KeptField {
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct OffsetRange {
     /// The partition's number in the source.
-    pub partition: u32,
+    pub partition: u64,
     /// The first.
     pub first: i64,
     /// The last.
@@ -229,7 +232,7 @@ pub struct PartitionSpans {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// The partition.
-    pub partition: u32,
+    pub partition: u64,
     /// First and last offset of each run, both included.
     pub spans: Vec<[i64; 2]>,
 }
@@ -251,6 +254,18 @@ pub struct ScheduleName {
     pub steps: Option<Vec<Vec<i32>>>,
 }
 
+/// What a release of a changelog does to the reader's snapshot.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct SnapshotNote {
+    /// `whole`, whose rows replace all before them, or `changes`.
+    pub kind: String,
+    /// The release that the changes are made to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The rows of the snapshot that a reader has afterwards.
+    pub rows: u64,
+}
+
 /// The level of one attribute, or its cut.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct AttributeLevel {
@@ -261,6 +276,9 @@ pub struct AttributeLevel {
     /// The finest level that occurs, where records have levels of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finest: Option<u8>,
+    /// The level of the row in the middle, where records have levels of their own: at least half of the rows are as fine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub typical: Option<u8>,
     /// The labels of the cut that occur in the release; those that do not would tell of records that were left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Vec<String>>,

@@ -8,7 +8,7 @@
 use crate::model::event::Offset;
 
 /// An unbroken run of offsets, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The first offset.
     pub first: Offset,
@@ -34,7 +34,7 @@ impl Span {
 }
 
 /// A set of offsets of one partition.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Runs(Vec<Span>);
 
 impl Runs {

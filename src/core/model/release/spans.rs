@@ -8,7 +8,7 @@ pub use super::runs::{Runs, Span};
 use crate::model::event::{Offset, Partition, Position};
 
 /// A set of records by position.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Spans(BTreeMap<Partition, Runs>);
 
 impl Spans {

@@ -7,20 +7,28 @@ use crate::model::lattice::Level;
 use crate::model::policy::{Policy, QuasiIdentifier};
 
 impl AttributeLevel {
-    /// What was done to the attribute, to be read behind its name. Where records or values have levels of their own, the finest and
-    /// the coarsest one.
+    /// What was done to the attribute, to be read behind its name. Where records or values have levels of their own, what most rows
+    /// have, and how far it goes.
     pub fn words(&self, hierarchy: &Hierarchy) -> String {
         let coarsest = hierarchy.words(self.level);
-        match (&self.cut, self.finest.map(|finest| hierarchy.words(finest))) {
-            (Some(cut), _) => format!("as {} values of mixed levels, {coarsest} at worst", cut.len()),
-            (None, Some(finest)) if finest != coarsest => format!("{finest} at best, {coarsest} at worst"),
-            (None, _) => coarsest.into_owned(),
+        let [finest, typical] = [self.finest, self.typical].map(|level| level.map(|level| hierarchy.words(level)));
+        match (&self.cut, finest.unwrap_or_else(|| coarsest.clone()), typical) {
+            (Some(cut), ..) => format!("as {} values of mixed levels, {coarsest} at worst", cut.len()),
+            (None, finest, _) if finest == coarsest => coarsest.into_owned(),
+            (None, finest, None) => format!("{finest} at best, {coarsest} at worst"),
+            (None, finest, Some(typical)) if typical == coarsest => format!("mostly {coarsest}, {finest} at best"),
+            (None, _, Some(typical)) => format!("mostly {typical}, {coarsest} at worst"),
         }
     }
 
     /// The finest level that occurs, as far as it is known.
     pub fn finest(&self) -> Level {
         self.finest.unwrap_or(if self.cut.is_some() { 0 } else { self.level })
+    }
+
+    /// The level that most rows have or are finer than, as far as it is known; else the finest one.
+    pub fn typical(&self) -> Level {
+        self.typical.unwrap_or_else(|| self.finest())
     }
 }
 
@@ -49,11 +57,12 @@ impl Policy {
             };
             examples.iter().map(cell).collect::<Vec<_>>().join(", ")
         };
-        let (before, best, worst) = (at(&|_| 0), at(&|level| level.finest()), at(&|level| level.level));
-        match (examples.is_empty(), best == worst) {
+        let (before, mostly, worst) = (at(&|_| 0), at(&|level| level.typical()), at(&|level| level.level));
+        let most = if recoding.iter().any(|level| level.typical.is_some()) { "mostly" } else { "at best" };
+        match (examples.is_empty(), mostly == worst) {
             (true, _) => String::new(),
             (_, true) => format!("A made-up record: {before}. Published as: {worst}."),
-            (_, false) => format!("A made-up record: {before}. Published at best as: {best}; at worst as: {worst}."),
+            (_, false) => format!("A made-up record: {before}. Published {most} as: {mostly}; at worst as: {worst}."),
         }
     }
 
@@ -80,8 +89,13 @@ mod tests {
         ];
         let policy = policy(quasi, &[], 2);
         assert_eq!(policy.node_words(&[0, 5, 1]), "age as it is, zip hidden, born by year");
-        let level =
-            |attribute: &str, level, finest, cut| AttributeLevel { attribute: attribute.into(), level, finest, cut };
+        let level = |attribute: &str, level, finest, cut| AttributeLevel {
+            attribute: attribute.into(),
+            level,
+            finest,
+            typical: None,
+            cut,
+        };
         let mixed = [
             level("age", 2, Some(0), None),
             level("zip", 5, Some(5), None),
@@ -93,6 +107,9 @@ mod tests {
         let example = "A made-up record: age 31, zip 12345, born 1987-05-14. Published at best as: age 31, zip *****, born 1987-05-14; \
                        at worst as: age *, zip *****, born 1987.";
         assert_eq!(policy.example_words(&mixed), example);
+        let typical = |typical| AttributeLevel { typical: Some(typical), ..mixed[0].clone() };
+        assert_eq!(typical(1).words(&policy.quasi[0].hierarchy), "mostly in steps of 20, hidden at worst");
+        assert_eq!(typical(2).words(&policy.quasi[0].hierarchy), "mostly hidden, as it is at best");
         let plain = [level("age", 1, None, None), level("zip", 3, None, None), level("born", 0, None, None)];
         let said = "age in steps of 20, zip by its first 2 characters, born as it is";
         assert_eq!(policy.recoding_words(&plain), said);

@@ -1,9 +1,12 @@
-//! Messages that wrap a row: change data capture as Debezium writes it.
+//! Messages that wrap rows: change data capture as Debezium writes it, and arrays that hold a row in each element.
 //!
-//! The paths of the policy are those of the row. It is read from `after`, or from `payload.after` where the message carries its
+//! With Debezium the paths of the policy are those of the row. It is read from `after`, or from `payload.after` where the message carries its
 //! schema. One more slot, behind those of the policy, holds the operation, and [`Envelope::open`] takes it off: a created, read
 //! or updated row is a record, a deleted one is a tombstone of the message's key, and everything else (truncates, logical
 //! messages, transaction markers, heartbeats) is about no row. `before` is never read, so an update is one record.
+//!
+//! With an array, decoders read the fields around it as ever and the whole array into one more slot, whatever the format is. The
+//! elements are read from there, by `codec`'s record reader.
 
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ pub enum Envelope {
     None,
     /// A change event of Debezium, with or without its schema part.
     Debezium,
+    /// An object with an array that holds a row in each element; the object's other fields belong to all of them.
+    Array,
 }
 
 impl Envelope {
@@ -26,7 +31,7 @@ impl Envelope {
     pub fn slots(self, width: usize) -> usize {
         match self {
             Self::None => width,
-            Self::Debezium => width + 1,
+            Self::Debezium | Self::Array => width + 1,
         }
     }
 
@@ -35,6 +40,11 @@ impl Envelope {
         let fields = schema.attributes().iter().map(|a| a.path.clone()).enumerate();
         match self {
             Self::None => tree(fields),
+            Self::Array => {
+                let inside = |path: &Path| schema.array.as_ref().is_some_and(|array| array.contains(path));
+                let array = schema.array.clone().map(|array| (schema.attributes().len(), array));
+                tree(fields.filter(|(_, path)| !inside(path)).chain(array))
+            }
             Self::Debezium => {
                 let op = (schema.attributes().len(), Path::of("op"));
                 let rows = fields.map(|(slot, path)| (slot, self.row_place(&path)));
@@ -48,7 +58,7 @@ impl Envelope {
     /// Where a message has the field at `path` of the row; with a schema part, below `payload`.
     pub fn row_place(self, path: &Path) -> Path {
         match self {
-            Self::None => path.clone(),
+            Self::None | Self::Array => path.clone(),
             Self::Debezium => path.below(&["after"]),
         }
     }
@@ -57,7 +67,7 @@ impl Envelope {
     pub fn row_path(self, names: Vec<Arc<str>>) -> Option<Path> {
         let is = |at: usize, name: &str| names.get(at).is_some_and(|own| **own == *name);
         let outer = match self {
-            Self::None => 0,
+            Self::None | Self::Array => 0,
             Self::Debezium if is(0, "after") => 1,
             Self::Debezium if is(0, "payload") && is(1, "after") => 2,
             Self::Debezium => return None,
@@ -65,9 +75,9 @@ impl Envelope {
         (names.len() > outer).then(|| Path::from_names(names[outer..].to_vec()))
     }
 
-    /// The record of `width` values in what a decoder read.
+    /// The record of `width` values in what a decoder read; with an array still one more, which holds its elements.
     pub fn open(self, mut record: Record<'_>, width: usize) -> Result<Record<'_>, Reject> {
-        if self == Self::None {
+        if matches!(self, Self::None | Self::Array) {
             return Ok(record);
         }
         let operation = record.values.get(width).and_then(Value::canonical).map(|op| op.into_owned());

@@ -18,18 +18,17 @@ impl Scores {
     pub fn new(evaluator: &Evaluator<'_>) -> Self {
         let base = evaluator.sets().base();
         let part = |(attribute, view): (usize, &Arc<DomainView>)| {
-            let mut codes: Vec<u32> = (0..base.len()).map(|class| base.code(class, attribute)).collect();
+            let mut leaves: Vec<u32> = (0..base.len()).map(|class| base.code(class, attribute)).collect();
+            leaves.sort_unstable();
+            leaves.dedup();
             let priority = u64::from(evaluator.policy().quasi[attribute].priority.max(1));
             (0..=view.height())
                 .map(|level| {
+                    let above = view.between(0, level);
+                    let mut codes: Vec<u32> = leaves.iter().map(|&leaf| above[leaf as usize]).collect();
                     codes.sort_unstable();
                     codes.dedup();
-                    let distinct = codes.len() as u64;
-                    if level < view.height() {
-                        let parent = view.level(level).parent();
-                        codes.iter_mut().for_each(|code| *code = parent[*code as usize]);
-                    }
-                    priority * distinct
+                    priority * codes.len() as u64
                 })
                 .collect()
         };

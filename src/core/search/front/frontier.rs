@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::archive::{FrontQuality, Point, non_dominated, quality};
 use super::objectives::{Front, Objectives};
 use crate::model::lattice::{Lattice, Node};
+use crate::search::choose::Permitted;
 use crate::search::evaluator::Evaluator;
 use crate::search::evolutionary::pbg_ea::{Evolved, Measured, PbgEa, front};
 use crate::search::{Budget, StopReason};
@@ -63,6 +64,13 @@ pub fn frontier(
         if let Some(points) = exact(&objectives, lattice, evaluator, &part) {
             let front = front(&objectives, evaluator, points, &ea.prefer, true);
             return Frontier { front, stop: StopReason::Proven, checks: evaluator.checks(), nodes, quality: None };
+        }
+    }
+    if evaluator.policy().branches() {
+        let permitted = Permitted { lattice: lattice.clone(), above: None };
+        let outcome = permitted.search(ea, evaluator, budget, rng);
+        if let Some(front) = outcome.front {
+            return Frontier { front, stop: outcome.stop, checks: evaluator.checks(), nodes, quality: None };
         }
     }
     let Evolved { archive, stop, .. } = ea.evolve(lattice, evaluator, &objectives, budget, rng);

@@ -1,0 +1,108 @@
+//! Messages to rows: Event -> Record -> Row, with the reader of the event's placement.
+//!
+//! A message can hold several records. They are handed on one after the other, all or none of them, at the position of the message.
+//! Until the first window closes that has records of a placement, their fields are surveyed.
+
+use std::sync::Arc;
+
+use crate::codec::RecordReader;
+use crate::codec::survey::Survey;
+use crate::encode::{Encoded, Encoder};
+use crate::model::event::{Event, Reject, RejectCode};
+use crate::model::policy::Policy;
+use crate::model::record::Record;
+use crate::model::schema::Role;
+use crate::telemetry::Telemetry;
+
+/// Reads messages.
+pub(super) struct Intake {
+    readers: Vec<RecordReader>,
+    /// The fields of the records so far, by placement, until they have been checked.
+    surveys: Vec<Option<Survey>>,
+    encoder: Encoder,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Intake {
+    /// Nothing read yet; a reader for each placement.
+    pub(super) fn new(readers: Vec<RecordReader>, policy: &Arc<Policy>, telemetry: &Arc<Telemetry>) -> Self {
+        let surveys = readers.iter().map(|reader| Some(reader.survey())).collect();
+        Self { readers, surveys, encoder: Encoder::new(Arc::clone(policy)), telemetry: Arc::clone(telemetry) }
+    }
+
+    /// The dictionaries, and the row that was encoded last.
+    pub(super) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// Hands on what became of each record of a message, as the row that was encoded last.
+    pub(super) fn read<E>(
+        &mut self,
+        event: &Event,
+        mut take: impl FnMut(&Encoder, Encoded) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let key = event.key.as_deref();
+        let telemetry = &self.telemetry;
+        let mut tombstone = event.payload.is_none();
+        if let Some(payload) = &event.payload {
+            let known = self.readers.get_mut(event.placement).zip(self.surveys.get_mut(event.placement));
+            let Some((reader, survey)) = known else {
+                return take(&self.encoder, Encoded::Rejected(Reject::record(RejectCode::Malformed)));
+            };
+            let read = |each: &mut dyn FnMut(&Record<'_>)| {
+                reader.each(payload, |record, fields| {
+                    if let Some(survey) = survey {
+                        survey.add(record, fields);
+                    }
+                    each(record);
+                })
+            };
+            let mut refused = None;
+            self.encoder.message(event.timestamp, key, read, |encoder, encoded| match encoded {
+                Encoded::Rejected(Reject { code: RejectCode::Tombstone, .. }) => {
+                    tombstone = true;
+                    Ok(())
+                }
+                encoded => {
+                    if let Encoded::Rejected(reject) = &encoded {
+                        telemetry.rejected(event.position, reject);
+                        refused = Some(reject.clone());
+                    }
+                    take(encoder, encoded)
+                }
+            })?;
+            if let (Some(survey), Some(reject)) = (survey, refused) {
+                survey.reject(&reject);
+            }
+        }
+        if !tombstone {
+            return Ok(());
+        }
+        let reject = Reject::record(RejectCode::Tombstone);
+        telemetry.rejected(event.position, &reject);
+        let encoded = key.map_or(Encoded::Rejected(reject), |key| self.encoder.tombstone(key));
+        take(&self.encoder, encoded)
+    }
+
+    /// The row of a record that was read before: it is neither counted nor rejected again. False if this policy cannot read it.
+    pub(super) fn read_again(&mut self, event: &Event) -> bool {
+        let (Some(reader), Some(payload)) = (self.readers.get_mut(event.placement), &event.payload) else {
+            return false;
+        };
+        let mut encoded = None;
+        let read = reader.each(payload, |record, _| encoded = Some(self.encoder.encode(record, event.timestamp)));
+        read.is_ok() && encoded == Some(Encoded::Row)
+    }
+
+    /// What to tell about quasi-identifiers that no record of a placement has, of which there are records for the first time.
+    pub(super) fn absent_fields(&mut self) -> Option<String> {
+        self.surveys.iter_mut().find_map(|survey| {
+            let survey = survey.take_if(|survey| survey.records() > 0)?;
+            if let Some(values) = survey.troubles() {
+                tracing::warn!(values, "values of the first window that are not as the policy expects");
+            }
+            let absent = survey.absent(|role| role == Role::Quasi);
+            (!absent.is_empty()).then(|| survey.told(&absent))
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! Inputs that have the policy's fields elsewhere, and messages that hold several records.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+
+use proptest::prelude::*;
+use veilstream::codec::RecordReader;
+use veilstream::config::{Config, Purpose, SourceConfig};
+use veilstream::gate::Release;
+use veilstream::generalize::Lineage;
+use veilstream::model::event::{Event, Key, Millis, Partition, Position};
+use veilstream::model::release::manifest::Manifest;
+use veilstream::model::schema::Placement;
+use veilstream::pipeline::{MemoryLimit, Pipeline, PipelineError, Summary};
+use veilstream::shutdown;
+use veilstream::sink::{Delivery, Sink, SinkError};
+use veilstream::source::{GivenUp, NewAssignment, Replay, Source, SourceError, SourceItem};
+use veilstream::telemetry::Telemetry;
+
+struct Script(std::vec::IntoIter<SourceItem>);
+
+impl Source for Script {
+    async fn next(&mut self) -> Result<SourceItem, SourceError> {
+        Ok(self.0.next().unwrap_or(SourceItem::End))
+    }
+}
+
+/// One release as a reader has it, and what operators are told.
+#[derive(Debug)]
+struct Seen {
+    /// Labels and values, row by row.
+    rows: Vec<(String, Vec<String>)>,
+    lineage: Lineage,
+    manifest: Manifest,
+}
+
+#[derive(Clone, Default)]
+struct Reader(Arc<Mutex<Vec<Seen>>>);
+
+impl Sink for Reader {
+    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
+        let mut rows = Vec::new();
+        release
+            .rows(|quasi, values| {
+                rows.push((quasi.join(" "), values.iter().map(ToString::to_string).collect()));
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        let (lineage, manifest) = (release.lineage().clone(), release.manifest().clone());
+        self.0.lock().unwrap().push(Seen { rows, lineage, manifest });
+        Ok(Delivery::Published)
+    }
+
+    async fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+fn now() -> Millis {
+    Millis(1_000_000_000_000)
+}
+
+fn config(text: &str) -> Config {
+    Config::parse(text, Path::new("pipeline.yaml"), Purpose::Pipeline).unwrap()
+}
+
+fn run(
+    config: &Config,
+    placements: &[Placement],
+    script: Vec<SourceItem>,
+) -> Result<(Summary, Vec<Seen>), PipelineError> {
+    let policy = Arc::new(config.policy.clone());
+    let pipeline = Pipeline {
+        policy: Arc::clone(&policy),
+        windows: config.windows.clone(),
+        scope: config.scope,
+        choice: config.choice.clone(),
+        audiences: Vec::new(),
+        name: "test".into(),
+        seed: 1,
+        telemetry: Arc::new(Telemetry::new(&policy).unwrap()),
+        memory: MemoryLimit::default(),
+        clock: now,
+    };
+    let readers = placements.iter().map(|at| RecordReader::json(&policy.schema.placed(at), 1 << 20)).collect();
+    let (_stopper, stop) = shutdown::channel();
+    let reader = Reader::default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let summary = runtime.block_on(pipeline.run(Script(script.into_iter()), readers, reader.clone(), stop))?;
+    assert!(summary.adds_up(), "{summary:?}");
+    Ok((summary, std::mem::take(&mut *reader.0.lock().unwrap())))
+}
+
+fn event(placement: usize, offset: i64, key: &str, json: Option<String>) -> Event {
+    let payload = json.map(|json| json.into_bytes().into());
+    let key = Some(Key::from_slice(key.as_bytes()));
+    Event { position: Position::new(0, offset), placement, timestamp: None, key, payload }
+}
+
+/// Orders with their items: an age and a customer around them, a code and a number in each.
+const ORDERS: &str = "\
+policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [10, 100], min: 0, max: 99 } } }
+    - { name: items.code, hierarchy: { prefix: { length: 2 } } }
+  keep: [{ name: items.number, reviewed: true }]
+  subject: customer
+  privacy: [{ k-anonymity: 3 }]
+  suppression: { limit: 30% }
+window: { tumbling: { max_records: 60, max_age: 1h } }
+source: { file: { path: orders.jsonl, explode: items } }
+sink: { file: { path: out.jsonl } }
+";
+
+fn order(offset: i64, age: u32, items: &[(&str, i64)]) -> Event {
+    let items: Vec<String> =
+        items.iter().map(|(code, number)| format!(r#"{{"number":{number},"code":"{code}"}}"#)).collect();
+    let json = format!(r#"{{"age":{age},"items":[{}],"customer":"c{offset}"}}"#, items.join(","));
+    event(0, offset, &format!("k{offset}"), Some(json))
+}
+
+fn numbers(seen: &[Seen]) -> BTreeSet<i64> {
+    seen.iter().flat_map(|seen| seen.rows.iter().map(|(_, values)| values[0].parse().unwrap())).collect()
+}
+
+fn placements(config: &Config) -> Vec<Placement> {
+    match &config.source {
+        SourceConfig::File { placement, .. } => vec![placement.clone()],
+        SourceConfig::Kafka(kafka) => kafka.placements.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_message_has_one_outcome_however_many_records_it_holds() {
+    let config = config(ORDERS);
+    let mut events: Vec<Event> = (0..20).map(|i| order(i, 30, &[("aa", 10 * i), ("ab", 10 * i + 1)])).collect();
+    events.push(order(20, 30, &[]));
+    events.push(order(21, 30, &[("aa", 210), ("too long", 211)]));
+    events.push(event(0, 22, "k", Some(r#"{"age":30,"customer":"c"}"#.into())));
+    events.push(event(0, 23, "k", Some(r#"{"age":30,"customer":"c","items":{"code":"aa"}}"#.into())));
+    events.push(event(0, 24, "k", Some(r#"{"age":30,"customer":"c","items":["aa"]}"#.into())));
+    events.push(event(0, 25, "k3", None));
+    let (summary, seen) = run(&config, &placements(&config), vec![SourceItem::Events(events)]).unwrap();
+    let counts = (summary.records_in, summary.records_published, summary.records_suppressed, summary.records_rejected);
+    assert_eq!(counts, (26, 19, 1, 6), "all records of the third order are retracted by one tombstone");
+    assert_eq!(numbers(&seen), (0..20).filter(|i| *i != 3).flat_map(|i| [10 * i, 10 * i + 1]).collect());
+    let [only] = &seen[..] else { panic!("{} releases", seen.len()) };
+    assert_eq!((only.manifest.rows, only.manifest.provenance.records_published), (38, 19));
+    assert_eq!((only.lineage.finished.count(), only.lineage.plan.fresh.count()), (26, 26));
+}
+
+#[test]
+fn k_counts_people_and_not_the_records_of_one_message() {
+    let config = config(ORDERS);
+    let mut events: Vec<Event> = (0..10).map(|i| order(i, 30, &[("aa", i)])).collect();
+    // Two people with many records in a class of their own.
+    events.extend((10..12).map(|i| order(i, 90, &[("zz", 100 + i), ("zz", 200 + i), ("zz", 300 + i)])));
+    let (summary, seen) = run(&config, &placements(&config), vec![SourceItem::Events(events)]).unwrap();
+    for seen in &seen {
+        let mut classes: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
+        for (label, values) in &seen.rows {
+            let number: i64 = values[0].parse().unwrap();
+            classes.entry(label).or_default().insert(if number < 100 { number } else { number % 100 });
+        }
+        assert!(classes.values().all(|people| people.len() >= 3), "{classes:?}");
+    }
+    assert_eq!(summary.records_in, 12);
+}
+
+#[test]
+fn a_planned_release_is_made_again_of_the_same_messages() {
+    let config = config(ORDERS);
+    let at = placements(&config);
+    let events: Vec<Event> = (0..20)
+        .map(|i| order(i, 20 + i as u32, &[("aa", 10 * i), (["ab", "zz"][i as usize % 2], 10 * i + 1)]))
+        .collect();
+    let (_, first) = run(&config, &at, vec![SourceItem::Events(events.clone())]).unwrap();
+    let [planned] = &first[..] else { panic!("{} releases", first.len()) };
+    let replay = Replay { plan: planned.lineage.plan.clone(), events };
+    let assigned = NewAssignment { epoch: 1, partitions: None, last: None };
+    let script = vec![SourceItem::Assigned(assigned), SourceItem::Replay(Box::new(replay))];
+    let (summary, again) = run(&config, &at, script).unwrap();
+    assert_eq!(again[0].rows, planned.rows);
+    assert_eq!(again[0].lineage.finished, planned.lineage.finished);
+    assert_eq!(summary.records_in, 20);
+}
+
+#[test]
+fn partitions_that_move_give_messages_back() {
+    let config = config(ORDERS);
+    let events: Vec<Event> = (0..5).map(|i| order(i, 30, &[("aa", i), ("aa", 10 + i)])).collect();
+    let (done, told) = mpsc::sync_channel(1);
+    let gone = GivenUp { partitions: BTreeSet::from([Partition(0)]), done };
+    let assigned = NewAssignment { epoch: 1, partitions: Some(vec![Partition(0)]), last: None };
+    let script = vec![SourceItem::Assigned(assigned), SourceItem::Events(events), SourceItem::GivenUp(gone)];
+    let (summary, seen) = run(&config, &placements(&config), script).unwrap();
+    assert_eq!((summary.records_in, summary.records_returned, seen.len()), (5, 5, 0));
+    assert_eq!(told.recv(), Ok(()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Every message is finished once, its records are published at most once, and the counts are those of messages.
+    #[test]
+    fn counts_of_messages_add_up(
+        orders in prop::collection::vec((0u32..100, prop::collection::vec("[ab][a-c]|x", 0..5)), 0..80),
+    ) {
+        let config = config(ORDERS);
+        let mut owner = BTreeMap::new();
+        let mut events = Vec::new();
+        for (offset, (age, codes)) in (0..).zip(&orders) {
+            let items: Vec<(&str, i64)> = codes.iter().map(String::as_str).zip(10 * offset..).collect();
+            owner.extend(items.iter().map(|(_, number)| (*number, offset)));
+            events.push(order(offset, *age, &items));
+        }
+        let (summary, seen) = run(&config, &placements(&config), vec![SourceItem::Events(events)]).unwrap();
+        let bad = orders.iter().filter(|(_, codes)| codes.is_empty() || codes.iter().any(|code| code == "x")).count();
+        prop_assert_eq!((summary.records_in, summary.records_rejected), (orders.len() as u64, bad as u64));
+        let rows: usize = seen.iter().map(|seen| seen.rows.len()).sum();
+        let shown = numbers(&seen);
+        prop_assert_eq!(rows, shown.len(), "no record twice");
+        let published: BTreeSet<i64> = shown.iter().map(|number| owner[number]).collect();
+        prop_assert_eq!(summary.records_published, published.len() as u64);
+        let finished: u64 = seen.iter().map(|seen| seen.lineage.finished.count()).sum();
+        prop_assert_eq!(finished, orders.len() as u64);
+        for seen in &seen {
+            let from = &seen.manifest.provenance;
+            let counted = from.records_published + from.records_suppressed + from.records_rejected;
+            prop_assert_eq!(counted, seen.lineage.finished.count());
+        }
+    }
+}
+
+const TOPICS: &str = "\
+policy:
+  quasi_identifiers:
+    - { name: age, hierarchy: { intervals: { widths: [10, 100], min: 0, max: 99 } } }
+    - { name: home.zip, hierarchy: { prefix: { length: 5 } } }
+  keep: [{ name: number, reviewed: true }]
+  subject: person
+  privacy: [{ k-anonymity: 3 }]
+window: { tumbling: { max_records: 40, max_age: 1h } }
+source:
+  kafka:
+    brokers: localhost:9092
+    group: veil
+    topics: [people, { name: kunden-*, fields: { age: alter, home.zip: plz, person: kunde.nummer } }]
+sink: { kafka: { topic: safe } }
+";
+
+fn person(offset: i64) -> Event {
+    let json = format!(r#"{{"age":30,"home":{{"zip":"10115"}},"number":{offset},"person":"p{offset}","alter":99}}"#);
+    event(0, offset, "k", Some(json))
+}
+
+fn customer(offset: i64, plz: &str) -> Event {
+    let json = format!(r#"{{"alter":31,"{plz}":"10117","number":{offset},"kunde":{{"nummer":"p{offset}"}}}}"#);
+    event(1, offset, "k", Some(json))
+}
+
+#[test]
+fn topics_with_names_of_their_own_share_a_release() {
+    let config = config(TOPICS);
+    let events = (0..20).map(person).chain((20..40).map(|i| customer(i, "plz"))).collect();
+    let (summary, seen) = run(&config, &placements(&config), vec![SourceItem::Events(events)]).unwrap();
+    assert_eq!((summary.records_published, summary.releases), (40, 1));
+    let labels: BTreeSet<&str> = seen[0].rows.iter().map(|(label, _)| label.as_str()).collect();
+    assert!(labels.len() <= 2, "{labels:?}");
+}
+
+#[test]
+fn a_field_that_a_topic_does_not_have_is_told_before_its_first_record_is_published() {
+    let config = config(TOPICS);
+    let first: Vec<Event> = (0..40).map(person).collect();
+    let second: Vec<Event> = (40..80).map(|i| customer(i, "plz5")).collect();
+    let error =
+        run(&config, &placements(&config), vec![SourceItem::Events(first), SourceItem::Events(second)]).unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("no record has `plz` for `home.zip`: did you mean `plz5`?"), "{told}");
+}
