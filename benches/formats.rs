@@ -42,7 +42,7 @@ const FLAT: Shape = Shape {
     proto: r#"syntax = "proto3"; message P { int64 id = 1; int32 age = 2; string sex = 3; string zip = 4; string country = 5;
         string education = 6; string diagnosis = 7; int64 ts = 8; string name = 9; }"#,
     record: |i| {
-        json!({"id": i, "age": 20 + i % 60, "sex": (["f", "m"][i % 2]), "zip": format!("{}", 10000 + i % 900), "country": "DE",
+        json!({"id": i, "age": 20 + i % 60, "sex": (["f", "m"][i % 2]), "zip": (10000 + i % 900).to_string(), "country": "DE",
             "education": "Masters", "diagnosis": (["flu", "cold", "cough"][i % 3]), "ts": 1_700_000_000_000_i64 + i as i64,
             "name": "somebody"})
     },

@@ -29,7 +29,7 @@ pub(super) struct Writer {
 
 enum Reading {
     Avro(Plan),
-    Protobuf(Messages),
+    Protobuf(Box<Messages>),
     Json(ValueChecks),
 }
 
@@ -44,11 +44,11 @@ impl Writer {
     pub(super) fn new(fields: &Schema, schema: WriterSchema) -> Result<Self, CodecError> {
         let reading = match &schema {
             WriterSchema::Avro(avro) => Reading::Avro(Plan::new(fields, avro)?),
-            WriterSchema::Protobuf(message) => Reading::Protobuf(Messages {
+            WriterSchema::Protobuf(message) => Reading::Protobuf(Box::new(Messages {
                 file: message.parent_file(),
                 fields: fields.clone(),
                 plans: RwLock::default(),
-            }),
+            })),
             WriterSchema::Json(json) => Reading::Json(ValueChecks::new(fields, json)),
         };
         Ok(Self { schema, reading })
