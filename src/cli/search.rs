@@ -33,6 +33,9 @@ pub(super) struct SearchArgs {
     #[command(flatten)]
     input: InputArgs,
     /// The search, or `all` to compare searches [default: compare the recodings]
+    ///
+    /// One of auto, optimal, exhaustive, bottom-up, subtree-bottom-up, top-down, top-down-extended, granulation, granulation-ga, tabu-ga,
+    /// genetic, tabu and pbg-ea.
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithms>,
     /// The seed of randomised searches [default: `search.seed` of the configuration, or 0]
@@ -154,6 +157,10 @@ fn table(loss: &str, reports: &[(RecodingKind, ReleaseReport)]) -> String {
         for bound in &report.provenance().unmet_bounds {
             text.push_str(&format!("\n{algorithm}: {bound}"));
         }
+    }
+    for algorithm in reports.iter().filter_map(|(_, report)| Algorithm::parse(&report.provenance().algorithm)) {
+        let looks_for = algorithm.looks_for().map(|what| format!("\n{} looks for {what}", algorithm.as_str()));
+        text.push_str(&looks_for.unwrap_or_default());
     }
     let kinds = |kind: RecodingKind| reports.iter().any(|(recoding, _)| *recoding == kind);
     if kinds(RecodingKind::Subtree) && kinds(RecodingKind::FullDomain) {

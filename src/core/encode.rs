@@ -53,7 +53,7 @@ pub struct Dictionaries {
 impl Dictionaries {
     /// What the codes mean, for the criteria.
     pub fn values(&self) -> Values<'_> {
-        Values { sensitive: &self.sensitive, written: &self.written, profiles: &self.profiles }
+        Values { sensitive: &self.sensitive, written: &self.written, profiles: &self.profiles, shares: &[] }
     }
 }
 

@@ -68,6 +68,10 @@ pub(crate) struct RawSearch {
     /// True runs `subtree-bottom-up` and `top-down-extended` as their papers print them: cuts are not refined, and the extension
     /// repairs two steps at most. Default: false.
     pub as_printed: bool,
+    /// True takes as the population's share of a confidential sentence without a `prior` how often it was true in the windows before,
+    /// for `granulation-ga` and the objective `sf`. `min-security` counts the release alone. Not with `sliding`. Default: false, its
+    /// share of the release.
+    pub learn_priors: bool,
 }
 
 /// How a tabu search walks: every cycle draws candidates from the neighbours of the nodes at hand and goes on from them.

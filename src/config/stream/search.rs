@@ -145,6 +145,16 @@ pub(in crate::config) fn check_search(raw: &RawSearch, policy: &RawPolicy, at: A
     let lost = |key: &str| at.lost("policy") || at.key("policy").lost(key);
     let confidential = policy.privacy.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
     let granulation = matches!(raw.algorithm, Algorithm::Granulation | Algorithm::GranulationGa);
+    if raw.learn_priors && !confidential && !lost("privacy") {
+        search.key("learn_priors").refuse(
+            "`learn_priors` is about confidential sentences: add a `confidential` criterion to `privacy`, or remove it",
+        );
+    }
+    if raw.learn_priors && at.key("window").key("sliding").is_present() {
+        search.key("learn_priors").refuse(
+            "`learn_priors` counts windows that share no record, and those of `sliding` do: remove it, or give each sentence a `prior`",
+        );
+    }
     if granulation && !confidential && !at.key("policy").lost("privacy") {
         search.key("algorithm").refuse(format!(
             "`{}` is about confidential sentences: add a `confidential` criterion to `privacy`, or choose another algorithm",
@@ -261,6 +271,7 @@ fn tuning(raw: &RawSearch, at: At<'_>) -> Tuning {
         mutation: raw.mutation.map(|share| share.0),
         margin: raw.margin.unwrap_or_default(),
         as_printed: raw.as_printed,
+        learns_priors: raw.learn_priors,
     }
 }
 

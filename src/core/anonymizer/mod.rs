@@ -18,6 +18,7 @@ mod cuts;
 mod draft;
 mod lanes;
 mod local;
+mod priors;
 mod replay;
 mod sequential;
 mod sliding;
@@ -48,6 +49,7 @@ use crate::search::insight::{self, Insight};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
 
 use local::Learning;
+use priors::SentenceShares;
 use sliding::Snapshots;
 use uncommitted::Uncommitted;
 use waiting::Waiting;
@@ -82,6 +84,8 @@ pub struct Anonymizer {
     insight: Option<Insight>,
     uncommitted: Uncommitted,
     learning: Learning,
+    /// How often each confidential sentence was true, where the search learns that.
+    sentences: SentenceShares,
 }
 
 /// The result of a window.
@@ -115,6 +119,7 @@ impl Anonymizer {
             look: None,
             insight: None,
             learning: Learning::default(),
+            sentences: SentenceShares::default(),
         }
     }
 

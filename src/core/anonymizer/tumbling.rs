@@ -32,7 +32,7 @@ impl Anonymizer {
             return Ok(self.release_locally(draft));
         }
         let policy = Arc::clone(&self.policy);
-        let rules = self.rules.bind(&draft.window.dictionaries.values());
+        let rules = self.search_rules(&draft.rows, &draft.window.dictionaries);
         let evaluator = Evaluator::beside(draft.unplaced, &policy, &rules, Arc::clone(&draft.sets));
         let evaluator = evaluator.warm(Arc::clone(&self.trail));
         let chosen = choose(&self.choice, &policy.lattice(), self.last.as_ref(), &evaluator, &mut self.seeds);

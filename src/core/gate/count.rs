@@ -142,7 +142,7 @@ impl<'a> Count<'a> {
 
     /// What the codes mean here.
     pub(super) fn meanings(&self) -> Values<'_> {
-        Values { sensitive: &self.batch.sensitive, written: &self.batch.written, profiles: &self.profiles }
+        Values { sensitive: &self.batch.sensitive, written: &self.batch.written, profiles: &self.profiles, shares: &[] }
     }
 
     /// True if some row was held.

@@ -85,6 +85,8 @@ pub struct Values<'a> {
     pub written: &'a [Arc<DomainView>],
     /// By profile code.
     pub profiles: &'a Arc<Vec<Profile>>,
+    /// The share of records of which each confidential sentence was true so far; empty if that is not known.
+    pub shares: &'a [f64],
 }
 
 /// How often each code of a facet occurs in one class; `counts[i]` distinct subjects (or records) have `codes[i]`.

@@ -166,10 +166,12 @@ impl Rules {
 
     /// The same rules knowing what the codes mean. Judge with these; codes that came later are not known to them.
     pub fn bind(&self, values: &Values<'_>) -> Self {
-        let bind = |rule: &Arc<dyn Rule>| rule.bind(values).unwrap_or_else(|| Arc::clone(rule));
+        let bind = |rule: &Arc<dyn Rule>, values| rule.bind(values).unwrap_or_else(|| Arc::clone(rule));
+        // A criterion is counted again from the release alone, so only the search may know more.
+        let release = Values { shares: &[], ..*values };
         Self {
-            rules: self.rules.iter().map(bind).collect(),
-            security: self.security.as_ref().map(bind),
+            rules: self.rules.iter().map(|rule| bind(rule, &release)).collect(),
+            security: self.security.as_ref().map(|rule| bind(rule, values)),
             ..self.clone()
         }
     }

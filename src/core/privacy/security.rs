@@ -2,7 +2,7 @@
 //!
 //! sf = 1 - mean risk. The risk of a person is the sum, over the sentences confidential for them, of damage times
 //! max((log Pr(s) - log Pr_class(s)) / log Pr(s), 0): how much more likely the class makes the sentence than the whole
-//! release does; where a sentence has a `prior`, than it is in the population. Damages of one person are scaled to sum to 1; a sentence true of everybody or of nobody carries no risk.
+//! release does; where a sentence has a `prior`, or the search has learnt one, than it is in the population. Damages of one person are scaled to sum to 1; a sentence true of everybody or of nobody carries no risk.
 //! A record without a value counts as one of which the sentence is true, in the class and in the release.
 //! Never monotone: the risk is concave in Pr_class, so merging two risky classes can raise the mean.
 
@@ -70,7 +70,9 @@ impl Rule for Security {
     }
 
     fn bind(&self, values: &Values<'_>) -> Option<Arc<dyn Rule>> {
-        Some(Arc::new(Self { profiles: Some(Arc::clone(values.profiles)), ..self.clone() }))
+        let learnt = values.shares.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let priors = self.priors.iter().zip(learnt).map(|(given, learnt)| given.or(learnt)).collect();
+        Some(Arc::new(Self { profiles: Some(Arc::clone(values.profiles)), priors, ..self.clone() }))
     }
 }
 

@@ -89,6 +89,17 @@ impl Algorithm {
         }
     }
 
+    /// What it looks for, where that is not the least loss by the policy's metric.
+    pub fn looks_for(self) -> Option<&'static str> {
+        match self {
+            Self::TopDown | Self::TopDownExtended => Some("the highest score by the priorities"),
+            Self::Granulation => Some("the minimal nodes, and takes the one of least loss among them"),
+            Self::GranulationGa => Some("the greatest security times quality"),
+            Self::PbgEa => Some("a trade-off between its objectives, and takes the preferred point of it"),
+            _ => None,
+        }
+    }
+
     /// The algorithm of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.as_str() == name)
@@ -157,6 +168,8 @@ pub struct Tuning {
     pub margin: u32,
     /// `subtree-bottom-up` and `top-down-extended` as their papers print them.
     pub as_printed: bool,
+    /// How likely a confidential sentence is without a `prior`: in all windows so far, and not in the release.
+    pub learns_priors: bool,
 }
 
 impl Tuning {

@@ -265,7 +265,7 @@ impl Published<'_> {
         };
         let last = view.height().saturating_sub(1);
         let levels = || (least..=last).filter(|level| view.refines(least, *level));
-        levels().find(|level| values(*level) <= MOST_VALUES).or(levels().last()).unwrap_or(least)
+        levels().find(|level| values(*level) <= MOST_VALUES).or(levels().next_back()).unwrap_or(least)
     }
 
     /// The counts of a sensitive field.

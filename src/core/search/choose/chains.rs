@@ -103,7 +103,8 @@ impl Permitted {
         let mut combinations: Vec<Vec<Piece>> = vec![Vec::new()];
         for (at, quasi) in policy.quasi.iter().enumerate() {
             let pieces = self.pieces(at, quasi);
-            let with = |begun: Vec<Piece>| pieces.iter().map(move |piece| [&begun[..], &[piece.clone()]].concat());
+            let with =
+                |begun: Vec<Piece>| pieces.iter().map(move |piece| [&begun[..], std::slice::from_ref(piece)].concat());
             combinations = combinations.into_iter().flat_map(with).collect();
         }
         let many = combinations.len();
