@@ -86,7 +86,8 @@ fn rows_have_levels_where_labels_have_one() {
     // A label that stays the same on the next level has the coarser one; one on two branches has none.
     let tree = |third: &str| {
         format!(
-            "tree: {{ label: any, children: [{{ label: b, children: [b] }}, {{ label: c, children: [{third}, d] }}] }}"
+            "tree: {{ label: any, children: [{{ label: b, children: [{{ label: b }}] }}, {{ label: c, children: \
+             [{{ label: {third} }}, {{ label: d }}] }}] }}"
         )
     };
     assert!(load(&with(&tree("e"))).is_ok());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::count::{Count, Tally};
-use super::difference::{NONE, Places, Seen, Snapshot, twice};
+use super::difference::{NONE, SeenCells, SentPlaces, Snapshot, twice};
 use super::{FEW, Refusal, Release, as_sent, counted};
 use crate::generalize::{Change, GeneralizedBatch};
 use crate::model::batch::Rows;
@@ -118,7 +118,7 @@ impl Accepted {
         let rows = self.rows.filtered(|i| self.cell_of[i] != NONE);
         let (sensitive, written) = self.views.clone();
         let batch = GeneralizedBatch::unlabelled(rows, sensitive, written);
-        let places = Places::of(&batch);
+        let places = SentPlaces::of(&batch);
         let positions = places.positions(&batch);
         let (mut cells, mut sizes) = (vec![0; batch.len()], vec![0; self.cells.len()]);
         let mut finder = positions.finder();
@@ -129,7 +129,7 @@ impl Accepted {
                 sizes[self.cell(row) as usize] += 1;
             }
         });
-        let seen = Seen { places, positions, cells, sizes, past: self.past.clone() };
+        let seen = SeenCells { places, positions, cells, sizes, past: self.past.clone() };
         Snapshot { batch: Arc::new(batch), seen: Arc::new(seen) }
     }
 

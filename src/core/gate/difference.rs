@@ -29,7 +29,7 @@ use crate::privacy::Rules;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(super) batch: Arc<GeneralizedBatch>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<SeenCells>,
 }
 
 impl Snapshot {
@@ -71,7 +71,7 @@ pub fn verify_next(
     let batch = as_sent(batch, rules);
     let count = Count::new(&batch, rules);
     let release = counted(&batch, &count, rules)?;
-    let places = Places::of(&batch);
+    let places = SentPlaces::of(&batch);
     let positions = places.positions(&batch);
     if positions.count() != batch.len() as u64 {
         return Err(twice("one row per record"));
@@ -92,7 +92,7 @@ pub fn verify_next(
         }
     });
     let past = past(&batch, &positions, last);
-    let seen = Seen { places, positions, cells, sizes: parts.sizes, past };
+    let seen = SeenCells { places, positions, cells, sizes: parts.sizes, past };
     Ok((release, Snapshot { batch, seen: Arc::new(seen) }))
 }
 
@@ -143,12 +143,12 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The number of each row in the order of sending, so that rows can be gone through in the order of reading, in which neighbours
 /// stand together.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct SentPlaces {
     fresh: Vec<u32>,
     held: Vec<u32>,
 }
 
-impl Places {
+impl SentPlaces {
     pub(super) fn of(batch: &GeneralizedBatch) -> Self {
         let (mut fresh, mut held) = (vec![NONE; batch.fresh.len()], vec![NONE; batch.held.len()]);
         for (at, row) in (0..).zip(&batch.order) {
@@ -178,8 +178,8 @@ impl Places {
 
 /// What a reader knows who has this snapshot and all before it.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) places: Places,
+pub(super) struct SeenCells {
+    pub(super) places: SentPlaces,
     /// Where its rows stood.
     pub(super) positions: Spans,
     /// The cell of every row, in the order of positions.
@@ -190,7 +190,7 @@ pub(super) struct Seen {
     pub(super) past: Spans,
 }
 
-impl Seen {
+impl SeenCells {
     /// The rows that stand at `positions`, by their number in the order of sending, and their cells.
     fn rows_at(&self, batch: &GeneralizedBatch, positions: &Spans) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
@@ -228,7 +228,7 @@ impl<'a> Parts<'a> {
     /// `cells` holds one code per text, class by class.
     fn of(
         batch: &GeneralizedBatch,
-        places: &Places,
+        places: &SentPlaces,
         cells: &[Code],
         last: Option<&'a Snapshot>,
     ) -> Result<Self, Refusal> {
