@@ -70,6 +70,8 @@
 //! - *front*: the nodes that no other node beats in every objective. *Preferred point*: the one that is chosen from it.
 //! - *window*: the records that one release is made of. *Tumbling*: each record is in one window. *Sliding*: one window that
 //!   moves on; its releases are *snapshots*, and a slide is one move.
+//! - *changelog*: releases of a sliding window that say which rows come to its snapshot and which leave; *base*: the release whose
+//!   snapshot is changed. [`Accepted`](gate::Accepted): the rows of that snapshot, as the gate remembers them.
 //! - *draft*: a release before the gate. *Grouping*: the class of each of its rows. *Outcomes*: which of its rows are published,
 //!   held or suppressed.
 //! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.

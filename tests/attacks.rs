@@ -85,9 +85,9 @@ fn restarted(table: &Table, policy: &Arc<Policy>, levels: &Levels, told: usize) 
                 rows.push(Position::new(0, row.line as i64), Millis(0), stream.encoder.row());
             }
             let dictionaries = stream.encoder.dictionaries();
-            let (node, classes) = (Some(Node::new(plan.levels.iter().copied())), plan.classes.clone());
+            let (node, row_levels) = (Some(Node::new(plan.levels.iter().copied())), plan.row_levels.clone());
             let node = node.filter(|_| policy.recoding == RecodingKind::FullDomain);
-            stream.anonymizer.recall(&Past { lanes: Vec::new(), later, classes, node, rows, dictionaries });
+            stream.anonymizer.recall(&Past { lanes: Vec::new(), later, row_levels, node, rows, dictionaries });
         }
     }
     past.into_iter().map(|(_, rows)| rows).collect()

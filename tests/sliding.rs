@@ -3,143 +3,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/slides.rs"]
+mod slides;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Line, Rule, Table, cases, flat};
+use common::{Rule, Table, cases, flat};
 use proptest::prelude::*;
-use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::{Anonymizer, Closing};
-use veilstream::encode::{Encoded, Encoder};
+use slides::{NOW, Reader, Seen, Stream, by_records, by_time, choice, policy, released, town};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::gate::{Release, verify_next};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{Fallback, Loss, Policy, RecodingKind};
+use veilstream::model::policy::{Loss, Policy, RecodingKind};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::Value;
-use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseReason, ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, WindowKind};
-
-const NOW: i64 = 1_700_000_000_000;
-
-/// The table's policy, with a number of its own kept in every row, so that rows can be told apart in the output.
-fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
-    let policy = table.policy(rules, limit, Loss::Glm);
-    let mut fields: Vec<(String, Role)> = (0..table.attributes.len()).map(|i| (format!("q{i}"), Role::Quasi)).collect();
-    fields.extend((0..table.sensitive).map(|i| (format!("s{i}"), Role::Sensitive)));
-    if table.with_subject {
-        fields.push(("who".into(), Role::Subject));
-    }
-    fields.push(("number".into(), Role::Reviewed));
-    let schema = Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)));
-    Arc::new(Policy { schema, unknown_value: Fallback::Suppress, ..(*policy).clone() })
-}
-
-fn choice(levels: Levels) -> Choice {
-    Choice {
-        algorithm: Algorithm::Optimal,
-        time_budget: Duration::from_secs(3600),
-        max_checks: None,
-        levels,
-        keep_within: 0.1,
-        tuning: Tuning::default(),
-    }
-}
-
-/// A stream of the table's lines through a sliding window.
-struct Stream {
-    table: Table,
-    encoder: Encoder,
-    window: Sliding,
-    next: i64,
-}
-
-impl Stream {
-    fn new(table: &Table, policy: &Arc<Policy>, rules: SlideRules) -> Self {
-        let counting = Arc::new(Rules::new(policy).counting());
-        let window = Sliding::new(rules, counting);
-        Self { table: table.clone(), encoder: Encoder::new(Arc::clone(policy)), window, next: 0 }
-    }
-
-    fn add(&mut self, line: &Line, now: i64) -> Option<ClosedWindow> {
-        let mut record = self.table.record(line);
-        record.values.push(Value::Text(self.next.to_string().into()));
-        self.add_values(record, now)
-    }
-
-    fn add_values(&mut self, record: veilstream::model::record::Record<'_>, now: i64) -> Option<ClosedWindow> {
-        let encoded = self.encoder.encode(&record, None);
-        self.encoder.set_key(Some(&self.next.to_le_bytes()));
-        self.take(encoded, now)
-    }
-
-    /// A tombstone for the record at an offset.
-    fn tombstone(&mut self, offset: i64, now: i64) -> Option<ClosedWindow> {
-        let encoded = self.encoder.tombstone(&offset.to_le_bytes());
-        self.take(encoded, now)
-    }
-
-    fn take(&mut self, encoded: Encoded, now: i64) -> Option<ClosedWindow> {
-        self.window.add(&self.encoder, Position::new(0, self.next), Millis(now), encoded).expect("narrow enough");
-        self.next += 1;
-        self.due(now)
-    }
-
-    fn due(&mut self, now: i64) -> Option<ClosedWindow> {
-        self.window.due(Millis(now), &self.encoder).expect("narrow enough")
-    }
-
-    fn drain(&mut self, now: i64) -> Option<ClosedWindow> {
-        self.window.drain(Millis(now), &self.encoder).expect("narrow enough")
-    }
-}
-
-fn by_records(size: usize, slide: usize) -> SlideRules {
-    let warm_memory = DEFAULT_WARM_MEMORY;
-    SlideRules { size, slide, time: None, max_hold: size.div_ceil(slide) as u64, warm_memory }
-}
-
-fn by_time(size: u64, slide: u64, max_records: usize) -> SlideRules {
-    let time = Some((Duration::from_millis(size), Duration::from_millis(slide)));
-    let slide = max_records.div_ceil(size.div_ceil(slide) as usize);
-    SlideRules { size: max_records, slide, time, max_hold: 2, warm_memory: DEFAULT_WARM_MEMORY }
-}
-
-fn released(closing: Closing) -> Box<Release> {
-    match closing {
-        Closing::Release(release) => release,
-        Closing::Refused(refusal) => panic!("refused: {refusal}"),
-    }
-}
-
-/// What a reader has of a snapshot: who is in it, and as what.
-struct Seen {
-    levels: Vec<u8>,
-    rows: BTreeMap<usize, Vec<String>>,
-    glm: f64,
-}
-
-fn seen(release: &Release, sensitive: usize) -> Option<Seen> {
-    let mut rows = BTreeMap::new();
-    let read: Result<(), ()> = release.rows(|labels, values| {
-        let number = values[sensitive].trim_matches('"').parse().expect("its number");
-        let labels = labels.iter().map(ToString::to_string).collect();
-        assert!(rows.insert(number, labels).is_none(), "a row is in one snapshot once");
-        Ok(())
-    });
-    assert!(read.is_ok());
-    let provenance = &release.manifest().provenance;
-    let levels = provenance.recoding.iter().map(|attribute| attribute.level).collect();
-    let glm = provenance.losses.iter().find(|loss| loss.name == "glm").map_or(0.0, |loss| loss.value);
-    (!rows.is_empty()).then_some(Seen { levels, rows, glm })
-}
+use veilstream::window::{CloseReason, ClosedWindow, SlideRules, WindowKind};
 
 /// What an attack has found: groups of people that break a rule.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -221,30 +105,6 @@ impl Books {
     }
 }
 
-/// A town of people with two attributes, who come and go in no order.
-fn town(records: usize, people: u16, seed: u64) -> Table {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let attribute = |name: &str, leaves: usize, group: usize| common::Attribute {
-        paths: (0..leaves)
-            .map(|leaf| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()])
-            .collect(),
-        min_level: 0,
-        max_level: 2,
-        weight: 1.0,
-    };
-    let attributes = vec![attribute("street", 12, 4), attribute("age", 8, 2)];
-    let homes: Vec<[usize; 2]> =
-        (0..people).map(|_| [(rng.next_u32() % 12) as usize, (rng.next_u32() % 8) as usize]).collect();
-    let lines = (0..records)
-        .map(|_| {
-            let subject = rng.random_range(0..people);
-            let value = (rng.next_u32() % 5) as u8;
-            Line { leaves: homes[usize::from(subject)].to_vec(), sensitive: vec![value], subject }
-        })
-        .collect();
-    Table { attributes, lines, with_subject: true, sensitive: 1 }
-}
-
 /// Sends every line through a sliding window. `checked`: each snapshot knows of the last one; if not, it is made as if it
 /// were the first, after the same levels.
 fn snapshots(table: &Table, rules: &[Rule], window: &SlideRules, levels: &Levels, checked: bool) -> Vec<Seen> {
@@ -255,7 +115,7 @@ fn snapshots_of(table: &Table, policy: &Arc<Policy>, window: &SlideRules, levels
     let mut stream = Stream::new(table, policy, window.clone());
     let fresh = || Anonymizer::new(Arc::clone(policy), choice(levels.clone()), "test", 5);
     let mut anonymizer = fresh();
-    let mut snapshots: Vec<Seen> = Vec::new();
+    let (mut reader, mut snapshots): (Reader, Vec<Seen>) = Default::default();
     for line in &table.lines {
         let Some(window) = stream.add(line, NOW) else { continue };
         if !checked {
@@ -264,7 +124,7 @@ fn snapshots_of(table: &Table, policy: &Arc<Policy>, window: &SlideRules, levels
             anonymizer.reset(None, last.map(|last| last.levels.as_slice()));
         }
         let release = released(anonymizer.release(window).expect("narrow enough"));
-        snapshots.extend(seen(&release, 1));
+        snapshots.extend(reader.seen(&release, 1));
     }
     snapshots
 }
@@ -346,6 +206,7 @@ proptest! {
         kinds in prop::collection::vec((0u8..14, 0i64..40), 120),
         levels in prop::sample::select(vec![Levels::Free, Levels::Sticky, Levels::Monotone, Levels::Fixed(None)]),
         recoding in prop::sample::select(vec![RecodingKind::FullDomain, RecodingKind::Subtree, RecodingKind::Local]),
+        changes in any::<bool>(),
     ) {
         let policy = Arc::new(Policy { recoding, ..(*policy(&table, &rules, limit)).clone() });
         let cuts = recoding == RecodingKind::Subtree;
@@ -354,10 +215,11 @@ proptest! {
             None => by_records(size, size.div_ceil(share)),
             Some((slide, times)) => by_time(slide * times, slide, size),
         };
+        let window = SlideRules { changes, ..window };
         let mut stream = Stream::new(&table, &policy, window);
         let mut anonymizer = Anonymizer::new(Arc::clone(&policy), Choice { algorithm, ..choice(levels) }, "test", 5);
         let (mut books, mut snapshots, mut now) = (Books::default(), Vec::new(), NOW);
-        let mut windows = Vec::new();
+        let (mut windows, mut reader) = (Vec::new(), Reader::default());
         // Whom the tombstone at an offset names.
         let mut named: BTreeMap<i64, i64> = BTreeMap::new();
         for (line, (kind, pass)) in table.lines.iter().zip(kinds) {
@@ -394,7 +256,7 @@ proptest! {
             prop_assert_eq!(sets, counted);
             let release = released(anonymizer.release(window).expect("narrow enough"));
             books.enter(&release, anonymizer.waiting());
-            let seen = seen(&release, table.sensitive);
+            let seen = reader.seen(&release, table.sensitive);
             prop_assert!(seen.iter().all(|seen| seen.rows.keys().all(|row| !gone.contains(row))), "somebody deleted is shown");
             snapshots.extend(seen);
         }

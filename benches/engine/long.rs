@@ -67,7 +67,7 @@ struct Side {
 
 impl Side {
     fn new(case: &Case, slide: usize, warm_memory: usize) -> Self {
-        let rules = SlideRules { size: SLIDING, slide, time: None, max_hold: 1, warm_memory };
+        let rules = SlideRules { size: SLIDING, slide, time: None, max_hold: 1, warm_memory, changes: false };
         Self {
             decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
             encoder: Encoder::new(Arc::clone(&case.policy)),
@@ -140,7 +140,8 @@ pub(crate) fn endure(name: &str) {
         true => {
             let slide = SLIDING_SMALL / 100;
             let warm_memory = DEFAULT_WARM_MEMORY;
-            let rules = SlideRules { size: SLIDING_SMALL, slide, time: None, max_hold: 100, warm_memory };
+            let rules =
+                SlideRules { size: SLIDING_SMALL, slide, time: None, max_hold: 100, warm_memory, changes: false };
             (WindowRules::Sliding(rules), SLIDING_SMALL + WINDOWS * slide)
         }
         false => {

@@ -4,6 +4,9 @@
 //! `take in` is decoding, encoding, counting and moving on; anew it is counting only. `decide` is everything between the search's
 //! answer and the release: who is shown, the account, generalizing and the gate. Nothing but the search can be asked for alone, so
 //! a second window searches only, and the difference is the decision.
+//!
+//! A third window publishes changes. Searches and whole snapshots come now and then there, so its figures are means over two whole
+//! turnovers of the window, these included, against the medians of whole snapshots.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +20,7 @@ use veilstream::encode::Encoder;
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis};
 use veilstream::model::recoding::Recoding;
+use veilstream::model::schema::Schema;
 use veilstream::search::choose::choose;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::sink::file::{FilePaths, FileSink};
@@ -43,7 +47,7 @@ pub(crate) fn run(case: &Case) -> Vec<Figure> {
     let reference = reference();
     let mut figures = Vec::new();
     for slide in [SIZE / 100, SIZE / 1000] {
-        let (mut shown, mut searched) = (Side::new(case, slide), Side::new(case, slide));
+        let (mut shown, mut searched) = (Side::new(case, slide, false), Side::new(case, slide, false));
         let mut anonymizer = anonymizer(case);
         let (mut warm, mut anew) = (Vec::new(), Vec::new());
         for batch in 0..SIZE / slide + BEFORE + SLIDES {
@@ -66,6 +70,18 @@ pub(crate) fn run(case: &Case) -> Vec<Figure> {
         let (warm, anew) = (medians(&warm), medians(&anew));
         println!("{}: {slide} of {SIZE} replaced; reference {reference:.0} ns", case.name);
         let total = |times: &[f64; 4]| times.iter().sum::<f64>();
+        let [taken, decided, written] = changes(case, slide);
+        let whole = total(&warm) - warm[0];
+        println!(
+            "  changes    {:>8.3} ms to search, decide and serialize (take in {:.2} ms): {:.4} of a whole snapshot",
+            (decided + written) / 1e6,
+            taken / 1e6,
+            (decided + written) / whole,
+        );
+        figures.push(Figure {
+            name: format!("{}/slide {slide}/changes against whole", case.name),
+            ratio: (decided + written) / whole,
+        });
         let rows = STAGES.into_iter().zip(warm.into_iter().zip(anew)).chain([("total", (total(&warm), total(&anew)))]);
         for (stage, (warm, anew)) in rows {
             println!(
@@ -82,6 +98,29 @@ pub(crate) fn run(case: &Case) -> Vec<Figure> {
     figures
 }
 
+/// Where changes are published: taking in, search and decision, serialization, in nanoseconds, as means over two turnovers.
+fn changes(case: &Case, slide: usize) -> [f64; 3] {
+    let mut side = Side::new(case, slide, true);
+    let mut anonymizer = anonymizer(case);
+    let turnover = SIZE / slide;
+    let mut sums = [Duration::ZERO; 3];
+    let mut rows = 0;
+    for batch in 0..4 * turnover {
+        let (taken, window) = side.take(&case.events(batch * slide, slide));
+        let (decided, release) = timed(|| match anonymizer.release(window).expect("fits") {
+            Closing::Release(release) => *release,
+            Closing::Refused(refusal) => panic!("{refusal}"),
+        });
+        if batch >= 2 * turnover {
+            let written = serialize(case, &release);
+            rows += release.len();
+            sums.iter_mut().zip([taken, decided, written]).for_each(|(sum, time)| *sum += time);
+        }
+    }
+    println!("  changes    {} rows a slide", rows / (2 * turnover));
+    sums.map(|sum| sum.as_nanos() as f64 / (2 * turnover) as f64)
+}
+
 /// A window that moves on, and what its searches leave.
 struct Side {
     decoder: JsonDecoder,
@@ -92,9 +131,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(case: &Case, slide: usize) -> Self {
+    fn new(case: &Case, slide: usize, changes: bool) -> Self {
         let max_hold = (SIZE / slide) as u64;
-        let rules = SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory: DEFAULT_WARM_MEMORY };
+        let rules = SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory: DEFAULT_WARM_MEMORY, changes };
         Self {
             decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
             encoder: Encoder::new(Arc::clone(&case.policy)),
@@ -149,9 +188,16 @@ fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
 }
 
 fn serialize(case: &Case, release: &Release) -> Duration {
-    let encoder = Box::new(JsonEncoder::new(&case.policy.schema));
+    let encoder = Box::new(JsonEncoder::new(&published(case, release)));
     let mut sink = FileSink::open(&FilePaths::rows_only("/dev/null"), encoder, Vec::new()).expect("a stream");
     timed(|| sink.write(release).expect("written")).0
+}
+
+/// The fields of the output: those of a changelog, if the release is part of one.
+fn published(case: &Case, release: &Release) -> Schema {
+    let mut schema = case.policy.schema.clone();
+    schema.added.change = release.manifest().provenance.snapshot.is_some();
+    schema.with_added()
 }
 
 /// Stage by stage, in nanoseconds.

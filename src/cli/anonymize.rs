@@ -163,7 +163,8 @@ fn write_release(
     release: &Release,
 ) -> Result<(ReplacedFile, String), Failure> {
     let format = format.unwrap_or_else(|| batch.preamble.format());
-    let mut encoder = batch.preamble.encoder(&batch.policy.schema, format, Compression::of_path(output))?;
+    let mut encoder =
+        batch.preamble.encoder(&batch.policy.schema.with_added(), format, Compression::of_path(output))?;
     let mut out = if is_standard(output) { ReplacedFile::stdout() } else { ReplacedFile::create(output)? };
     let written = write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
         WriteError::File(error) => error.into(),

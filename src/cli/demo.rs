@@ -247,7 +247,7 @@ fn figures(manifest: &Manifest) -> Value {
 
 /// The first rows in the form in which they would be published.
 fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> {
-    let mut encoder = JsonEncoder::new(&policy.schema);
+    let mut encoder = JsonEncoder::new(&policy.schema.with_added());
     let mut rows = Vec::new();
     release.rows(|quasi, values| {
         if rows.len() < SAMPLE {

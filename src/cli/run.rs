@@ -247,7 +247,7 @@ async fn file_sink(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Res
         // The configuration allows it with a Kafka source only.
         SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
     };
-    let schema = &config.policy.schema;
+    let schema = &config.policy.schema.with_added();
     let encoder = preamble.encoder(schema, format, Compression::of_path(&paths.rows))?;
     let mut audiences = Vec::new();
     for table in tables {

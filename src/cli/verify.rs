@@ -2,7 +2,8 @@
 //!
 //! Counts records: the subject is never published, so it cannot be counted here. A class is all rows with the same values,
 //! whether or not these are labels of the policy's hierarchies. A file of several releases is checked release by release: a
-//! class that is large enough only over several releases is too small.
+//! class that is large enough only over several releases is too small. In a changelog the rows that come and those that leave are
+//! classes of their own.
 
 mod report;
 
@@ -23,11 +24,12 @@ use crate::model::batch::Rows;
 use crate::model::domain::Code;
 use crate::model::event::{Position, Reject, RejectCode};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{Fallback, Policy};
+use crate::model::policy::{Fallback, Policy, QuasiIdentifier};
 use crate::model::record::{Record, Value};
-use crate::model::schema::{Role, Schema};
+use crate::model::schema::{AddedFields, Role, Schema};
 use crate::privacy::Rules;
 use crate::source::file;
+use crate::window::WindowRules;
 use report::{FileReport, ReleaseVerdict};
 
 /// Checks whether an already generalized file satisfies the policy
@@ -209,7 +211,8 @@ fn read(
         Division::Field(field) => Some(field.as_str()),
         Division::Whole | Division::Manifest(_) => None,
     };
-    let policy = Arc::new(as_published(&config.policy, field));
+    let changelog = matches!(&config.windows, WindowRules::Sliding(rules) if rules.changes);
+    let policy = Arc::new(as_published(&config.policy, field, changelog));
     let (read, input) = args.open(config)?;
     let (progress, read) = reading(&args.input, read);
     let mut encoder = Encoder::new(Arc::clone(&policy));
@@ -256,20 +259,24 @@ fn read(
 }
 
 /// The policy for a file of labels: every value is known, and only the published fields exist. The field that names the
-/// release is read like a class label: every record must have it.
-fn as_published(policy: &Policy, release_field: Option<&str>) -> Policy {
+/// release is read like a class label: every record must have it. What a row of a changelog does is a part of what it shows.
+fn as_published(policy: &Policy, release_field: Option<&str>, changelog: bool) -> Policy {
     let any = Arc::new(Hierarchy::trivial());
     let schema = &policy.schema;
     let role = |slots: &[usize], role: Role| -> Vec<(String, Role)> {
         slots.iter().map(|&slot| (schema.name(slot).to_string(), role)).collect()
     };
     let mut fields = role(&schema.quasi, Role::Quasi);
+    fields.extend(changelog.then(|| (AddedFields::CHANGE.to_owned(), Role::Quasi)));
     fields.extend(role(&schema.sensitive, Role::Sensitive));
     fields.extend(role(&schema.keep, Role::Insensitive));
     fields.extend(release_field.map(|name| (name.to_owned(), Role::Label)));
     let mut published = policy.clone();
     published.schema = Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)));
     published.quasi.iter_mut().for_each(|q| q.hierarchy = Arc::clone(&any));
+    if let Some(like) = published.quasi.first().filter(|_| changelog).cloned() {
+        published.quasi.push(QuasiIdentifier { name: AddedFields::CHANGE.into(), ..like });
+    }
     published.unknown_value = Fallback::Reject;
     published.missing_value = Fallback::Reject;
     published.null_value = Fallback::Reject;

@@ -168,7 +168,7 @@ mod tests {
     use crate::model::event::RejectCode;
     use crate::model::release::dead_letter::DeadLetter;
     use crate::model::release::manifest::{
-        Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance, ScheduleName, UnmetBound,
+        Achieved, AttributeLevel, Manifest, Named, OffsetRange, Provenance, ScheduleName, SnapshotNote, UnmetBound,
     };
     use crate::model::schema::{Role, Schema};
 
@@ -182,6 +182,7 @@ mod tests {
                 offsets: vec![OffsetRange { partition: u32::MAX, first: 0, last: i64::MAX }],
                 recoding: vec![recoding(None), recoding(Some(vec!["20-39".into()]))],
                 schedule: Some(ScheduleName { id: "00ff".into(), steps: Some(vec![vec![0], vec![2]]) }),
+                snapshot: Some(SnapshotNote { kind: "changes".into(), base: Some("g-0".into()), rows: 40 }),
                 losses: vec![Named { name: "glm".into(), value: 0.25 }],
                 records_in: 12,
                 unmet_bounds: vec![UnmetBound::new("k", 50.0, 6.0)],
@@ -232,7 +233,7 @@ mod tests {
             classes: 0,
             rows: 0,
         };
-        fits(MANIFEST_SCHEMA, &serde_json::to_value(empty).unwrap(), &["schedule"]);
+        fits(MANIFEST_SCHEMA, &serde_json::to_value(empty).unwrap(), &["schedule", "snapshot"]);
     }
 
     #[test]

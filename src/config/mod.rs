@@ -279,6 +279,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         event_time: stream::event_time_field(&raw.window, at.key("window")),
         audiences: (&raw.audiences, at.key("audiences")),
         envelope: stream::envelope(raw.source.as_ref(), at.key("source")),
+        changelog: purpose == Purpose::Pipeline && stream::publishes_changes(&raw.window),
     };
     let policy = policy::build(&raw.policy, at.key("policy"), &around);
     let levels = stream::levels(&raw.window, at.key("window"), &policy);
@@ -304,6 +305,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
     stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
     stream::check_sliding(raw, at);
+    stream::check_changes(raw, policy.policy.as_ref(), at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
     let limits = stream::limits(&raw.limits, at.key("limits"));

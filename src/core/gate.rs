@@ -6,8 +6,9 @@
 //! encoder's codes for them. Rows held from earlier windows may only join classes that satisfy the policy without them. Kept fields
 //! that would identify people are withheld, and rows are sent in the order of what they show. Where a reader has earlier
 //! snapshots of the same window, every group of records that can be told apart beside them must satisfy the policy too
-//! ([`verify_next`]).
+//! ([`verify_next`]); where only changes are sent, the gate remembers the snapshot that they change ([`verify_changes`]).
 
+mod changes;
 mod count;
 mod difference;
 mod sequential;
@@ -26,6 +27,7 @@ use crate::model::release::spread::Spread;
 use crate::privacy::{Class, Rule, RuleScope, Rules};
 use count::{Count, Groups, Tally};
 
+pub use changes::{Accepted, verify_changes};
 pub use difference::{Snapshot, verify_next};
 pub use sequential::{Memory, Recurrence, verify_recurring};
 
@@ -99,6 +101,9 @@ fn as_sent(batch: GeneralizedBatch, rules: &Rules) -> Arc<GeneralizedBatch> {
 
 fn counted(batch: &Arc<GeneralizedBatch>, count: &Count<'_>, rules: &Rules) -> Result<Release, Refusal> {
     let rules = rules.bind(&count.meanings());
+    if !batch.levels_follow_from_labels() {
+        return Err(difference::twice("one level per label"));
+    }
     let read = |without_held: bool| Reading { batch, rules: &rules, count, without_held, difference: false }.check();
     let Checked { criteria, class_sizes, values } = read(false)?;
     if count.any_held() {
@@ -435,6 +440,10 @@ impl GeneralizedBatch {
     fn show<'a>(&'a self, class: usize, quasi: &mut SmallVec<[&'a str; 16]>) {
         quasi.clear();
         quasi.extend(self.quasi.iter().zip(self.class_cells(class)).map(|(labels, &code)| labels.text(code)));
+        if self.shows_levels {
+            // Behind the quasi-identifiers, before what a release adds to their columns.
+            quasi.insert_many(self.columns.len(), self.level_texts(class).map(|text| -> &'a str { text }));
+        }
     }
 
     fn labels(&self, at: u32, known: &[usize]) -> Vec<String> {

@@ -7,8 +7,10 @@
 //! release of it.
 
 mod arrange;
+mod change;
 mod index;
 mod kept;
+mod levels;
 mod numbers;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use crate::model::release::manifest::Provenance;
 use crate::model::release::plan::ReleasePlan;
 use crate::model::release::spans::Spans;
 
+pub use change::Change;
 pub(crate) use index::ClassIndex;
 pub(crate) use numbers::Numbers;
 
@@ -92,6 +95,8 @@ pub struct GeneralizedBatch {
     /// The values of a row that its readers do not see, by their place among the sensitive and then the kept ones. The order of the
     /// rows must not follow from them.
     pub(crate) unseen: Vec<usize>,
+    /// True if rows have the level of each label beside the labels.
+    pub(crate) shows_levels: bool,
     /// Where it comes from and what was done, for the manifest.
     pub provenance: Provenance,
 }
@@ -136,8 +141,15 @@ impl GeneralizedBatch {
             rejected: Vec::new(),
             lineage: Lineage::default(),
             unseen: Vec::new(),
+            shows_levels: false,
             provenance: Provenance::default(),
         }
+    }
+
+    /// Rows without labels, of which only the values are asked.
+    pub(crate) fn unlabelled(rows: Rows, sensitive: Vec<Arc<DomainView>>, written: Vec<Arc<DomainView>>) -> Self {
+        let dictionaries = Dictionaries { sensitive, written, ..Dictionaries::default() };
+        Self::as_read(rows, Vec::new(), &[], &dictionaries)
     }
 
     /// Rows of a file that was generalized before, in its order: `cells` are codes of `tables`, row by row.
@@ -161,6 +173,7 @@ impl GeneralizedBatch {
             rejected: Vec::new(),
             lineage: Lineage::default(),
             unseen: Vec::new(),
+            shows_levels: false,
             provenance: Provenance::default(),
         }
     }
@@ -191,6 +204,7 @@ impl GeneralizedBatch {
             rejected: Vec::new(),
             lineage: self.lineage.clone(),
             unseen: Vec::new(),
+            shows_levels: self.shows_levels,
             provenance: self.provenance.clone(),
         }
     }

@@ -20,8 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::client::Cluster;
 use super::client::login::TokenContext;
-use super::progress::runs_text;
+use super::progress::{packed, runs_text};
 use super::topics::Topics;
+use crate::model::release::plan::PlannedChanges;
+use crate::model::release::row_levels::RowLevels;
 use crate::model::release::spans::Spans;
 
 /// The time limit for writing or reading an entry. Larger: a hang is noticed late. Smaller: brokers that are only slow cost an
@@ -44,8 +46,10 @@ pub struct ShownEntry {
     pub levels: Vec<u8>,
     /// The records.
     pub shown: Spans,
-    /// The class of each of them by position, where the levels do not tell.
-    pub classes: Option<Vec<u32>>,
+    /// The levels of each of them by position, where every record has its own.
+    pub row_levels: Option<RowLevels>,
+    /// Where releases are a changelog: how the release changes the reader's snapshot.
+    pub changes: Option<PlannedChanges>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +60,46 @@ struct Text {
     levels: Vec<u8>,
     shown: Vec<Part>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    classes: Option<Vec<u32>>,
+    rows: Option<RowsText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changes: Option<ChangesText>,
+}
+
+/// How a release changes the reader's snapshot.
+#[derive(Serialize, Deserialize)]
+struct ChangesText {
+    base: Option<String>,
+    left: Vec<Part>,
+    rows: u64,
+}
+
+impl ChangesText {
+    fn of(changes: &PlannedChanges, topics: &Topics) -> Self {
+        let base = changes.base.map(|base| format!("{base:016x}"));
+        Self { base, left: parts(&changes.left, topics), rows: changes.rows }
+    }
+
+    fn parse(self, topics: &Topics) -> Option<PlannedChanges> {
+        let base = self.base.map(|base| u64::from_str_radix(&base, 16)).transpose().ok()?;
+        Some(PlannedChanges { base, left: spans(&self.left, topics)?, rows: self.rows })
+    }
+}
+
+/// The combinations of levels that occur, and that of each record.
+#[derive(Serialize, Deserialize)]
+struct RowsText {
+    levels: Vec<Vec<u8>>,
+    packed: String,
+}
+
+impl RowsText {
+    fn of(levels: &RowLevels) -> Self {
+        Self { levels: levels.combinations().to_vec(), packed: packed::write(levels.rows()) }
+    }
+
+    fn parse(self) -> Option<RowLevels> {
+        RowLevels::from_parts(self.levels, packed::parse(&self.packed)?)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,17 +113,14 @@ struct Part {
 impl ShownEntry {
     /// The message of the entry.
     pub fn to_text(&self, topics: &Topics) -> String {
-        let part = |(partition, runs)| {
-            let (topic, partition) = topics.place(partition)?;
-            Some(Part { topic: topic.to_owned(), partition, offsets: runs_text::write(runs, 0) })
-        };
         let text = Text {
             version: VERSION,
             release: format!("{:016x}", self.id),
             policy: self.fingerprint.clone(),
             levels: self.levels.clone(),
-            shown: self.shown.iter().filter_map(part).collect(),
-            classes: self.classes.clone(),
+            shown: parts(&self.shown, topics),
+            rows: self.row_levels.as_ref().map(RowsText::of),
+            changes: self.changes.as_ref().map(|changes| ChangesText::of(changes, topics)),
         };
         serde_json::to_string(&text).unwrap_or_default()
     }
@@ -88,18 +128,37 @@ impl ShownEntry {
     /// The entry that [`ShownEntry::to_text`] wrote for the same topics or some of them; `None` for any other text.
     pub fn parse(text: &[u8], topics: &Topics) -> Option<Self> {
         let text: Text = serde_json::from_slice(text).ok()?;
-        let part =
-            |part: &Part| Some((topics.number(&part.topic, part.partition)?, runs_text::parse(&part.offsets, 0)?));
-        let shown: Option<Vec<_>> = text.shown.iter().map(part).collect();
         (text.version == VERSION).then_some(())?;
+        let row_levels = match text.rows {
+            Some(rows) => Some(rows.parse()?),
+            None => None,
+        };
+        let changes = match text.changes {
+            Some(changes) => Some(changes.parse(topics)?),
+            None => None,
+        };
         Some(Self {
             id: u64::from_str_radix(&text.release, 16).ok()?,
             fingerprint: text.policy,
             levels: text.levels,
-            shown: Spans::from_runs(shown?),
-            classes: text.classes,
+            shown: spans(&text.shown, topics)?,
+            row_levels,
+            changes,
         })
     }
+}
+
+fn parts(records: &Spans, topics: &Topics) -> Vec<Part> {
+    let part = |(partition, runs)| {
+        let (topic, partition) = topics.place(partition)?;
+        Some(Part { topic: topic.to_owned(), partition, offsets: runs_text::write(runs, 0) })
+    };
+    records.iter().filter_map(part).collect()
+}
+
+fn spans(parts: &[Part], topics: &Topics) -> Option<Spans> {
+    let part = |part: &Part| Some((topics.number(&part.topic, part.partition)?, runs_text::parse(&part.offsets, 0)?));
+    parts.iter().map(part).collect::<Option<Vec<_>>>().map(Spans::from_runs)
 }
 
 /// Writes [`ShownEntry`]s.
@@ -180,7 +239,8 @@ mod tests {
             shown in prop::collection::vec((0u32..2, 0i32..3, 0i64..1 << 50), 0..80),
             levels in prop::collection::vec(any::<u8>(), 0..9),
             id in any::<u64>(),
-            classes in prop::option::of(prop::collection::vec(any::<u32>(), 0..9)),
+            base in prop::option::of(prop::option::of(any::<u64>())),
+            rows in prop::option::of(prop::collection::vec(prop::collection::vec(any::<u8>(), 2), 0..9)),
         ) {
             let topics = topics();
             let place = |(topic, partition, offset): &(u32, i32, i64)| {
@@ -188,7 +248,12 @@ mod tests {
                 Position { partition, offset: crate::model::event::Offset(*offset) }
             };
             let shown = Spans::covering(shown.iter().map(place));
-            let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown, classes };
+            let left = Spans::covering(shown.iter().take(1).flat_map(|(partition, runs)| {
+                runs.offsets().map(move |o| Position { partition, offset: crate::model::event::Offset(o) })
+            }).take(3));
+            let changes = base.map(|base| PlannedChanges { base, left, rows: id });
+            let row_levels = rows.map(RowLevels::new);
+            let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown, row_levels, changes };
             prop_assert_eq!(ShownEntry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
         }
 

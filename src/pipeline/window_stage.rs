@@ -289,14 +289,14 @@ impl WindowStage {
     fn past(&mut self, recalled: &Recalled) -> Past {
         let policy = &self.pipeline.policy;
         let mut rows = no_rows(&self.pipeline);
-        let mut classes = Vec::new();
+        let mut read = Vec::new();
         for (at, event) in recalled.events.iter().enumerate() {
             let record = event.payload.as_ref().map(|payload| self.decoder.decode(payload));
             if let Some(Ok(record)) = record
                 && self.encoder.encode(&record, event.timestamp) == Encoded::Row
             {
                 rows.push(event.position, Millis(0), self.encoder.row());
-                classes.extend(recalled.classes.as_ref().map(|classes| classes[at]));
+                read.push(at);
             }
         }
         if rows.len() < recalled.events.len() {
@@ -310,9 +310,9 @@ impl WindowStage {
         Past {
             lanes,
             later: recalled.later,
-            // Cuts and schedules do not tell the classes of some of the rows that they were made for.
+            // What cuts and schedules make of a row follows from all rows that they were made for.
             node: if own && policy.recoding == RecodingKind::FullDomain { node() } else { None },
-            classes: recalled.classes.is_some().then_some(classes),
+            row_levels: recalled.row_levels.as_ref().filter(|_| own).and_then(|of_shown| of_shown.of(read)),
             rows,
             dictionaries: self.encoder.dictionaries(),
         }

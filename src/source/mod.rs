@@ -32,6 +32,7 @@ use crate::codec::{CodecError, Decode, Encode, Format};
 use crate::model::event::{Event, Millis, Partition};
 use crate::model::lattice::Node;
 use crate::model::release::plan::{CommitSpace, ReleasePlan};
+use crate::model::release::row_levels::RowLevels;
 use crate::model::schema::Schema;
 
 /// The most events in one batch. Larger: the first record of a batch waits for more others. Smaller: more trips
@@ -100,8 +101,8 @@ pub struct Recalled {
     pub later: usize,
     /// Level per quasi-identifier.
     pub levels: Vec<u8>,
-    /// The class of each record, where it is known and the levels do not tell.
-    pub classes: Option<Vec<u32>>,
+    /// The levels of each record, where every record has its own.
+    pub row_levels: Option<RowLevels>,
     /// The fingerprint of the policy that it was made by.
     pub fingerprint: String,
     /// The records that it shows.

@@ -779,11 +779,11 @@ def sequential(space):
 
 
 def sequential_local(space):
-    """T3 with local recoding: the next instance learns the classes that were published from the journal."""
+    """T3 with local recoding: the next instance learns the levels that were published from the journal."""
     verdict = restarts(space, "local")
     assert verdict.ok and verdict.missing < 500, f"{verdict.problems}"
     assert verdict.figures["returned"] > 0 and verdict.figures["aborted copies"] > 0, "the fault did not hit"
-    assert '"classes":[' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has classes"
+    assert '"packed":' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has levels of records"
 
 
 def local_recoding(space):
@@ -852,9 +852,11 @@ def snapshots(space, verdict):
     oracle.judge_snapshots(verdict, space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", 5, 2)
 
 
-def sliding(space):
-    """Snapshots of a sliding window, by one instance after the other, each of which dies at another step."""
-    a = c.Instance(space, BINARY, 0, windows="{ sliding: { size: 1500, slide: 300 } }")
+def slides(space, recoding="full-domain", publish="snapshots"):
+    """Instances that die one after the other, each at another step, and the verdict on what they published."""
+    windows = f"{{ sliding: {{ size: 1500, slide: 300, publish: {publish} }} }}"
+    subject = f"subject: user_id\n  recoding: {recoding}"
+    a = c.Instance(space, BINARY, 0, windows=windows, subject=subject)
     for step in ["journalled:4", "planned:5", "flushed:6", "committed:4", "offsets-sent:1", "rereading:1"]:
         space.produce(BINARY, 3000, subjects=4000)
         a.start(VEILSTREAM_DIE_AT=step)
@@ -865,7 +867,7 @@ def sliding(space):
     a.says("release published", times=published + 3)
     a.kill(signal.SIGTERM)
     assert a.process.returncode == 0, f"a drain ended with {a.process.returncode}"
-    b = c.Instance(space, BINARY, 1, windows="{ sliding: { size: 1500, slide: 300 } }").start()
+    b = c.Instance(space, BINARY, 1, windows=windows, subject=subject).start()
     space.produce(BINARY, 3000)
     # What is in the window, or stays in snapshots after it, is not done: the lag says nothing here.
     b.says("release published", times=10)
@@ -877,6 +879,28 @@ def sliding(space):
     assert verdict.ok, "a statement is violated"
     assert verdict.figures["compared"] > 5 and verdict.figures["aborted copies"] > 0, "there was nothing to see"
     assert verdict.figures["published"] > 0.7 * verdict.figures["records"]
+    return verdict
+
+
+def sliding(space):
+    """Snapshots of a sliding window, by instances that die at every step."""
+    slides(space)
+
+
+def sliding_local(space):
+    """Snapshots by local recoding: the journal has the levels of each record, so that a planned snapshot is made again."""
+    slides(space, "local")
+    assert '"packed":' in oracle.raw(space.bootstrap, f"{space.sink}-journal").decode(), "no entry has levels of records"
+
+
+def sliding_changes(space):
+    """A changelog instead of snapshots: a reader rebuilds every snapshot, also of releases that were made again."""
+    assert slides(space, publish="changes").figures["changes"] > 5, "nothing but whole snapshots"
+
+
+def sliding_local_changes(space):
+    """A changelog of snapshots by local recoding."""
+    assert slides(space, "local", "changes").figures["changes"] > 5, "nothing but whole snapshots"
 
 
 def control_no_difference(space):
@@ -1009,7 +1033,8 @@ SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, 
           members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
           rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, local_recoding,
+          slow_transaction, deleted_by_retention, held_records, tombstones, sequential, sequential_local, sliding, sliding_local, sliding_changes,
+          sliding_local_changes, local_recoding,
           subtree_recoding, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]

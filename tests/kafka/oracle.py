@@ -233,6 +233,37 @@ def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, relea
     verdict.figures["returned"] = returned
 
 
+def header_of(headers, wanted):
+    for header in headers.split(","):
+        name, _, value = header.partition("=")
+        if name == wanted:
+            return value
+    return None
+
+
+def rebuilt(verdict, order, rows, bases, key):
+    """The snapshot after each release of a changelog, as a reader keeps it: whole ones begin anew, changes go on from their base."""
+    snapshots = {}
+    for name in (name for name in order if rows[name]):
+        whole = {record["change"] for record in rows[name]} == {"="}
+        if whole != (bases[name] is None):
+            verdict.fail("I4", "a release mixes a whole snapshot with changes")
+        if not whole and bases[name] not in snapshots:
+            verdict.fail("I4", "changes of a snapshot that nobody has")
+            continue
+        snapshot = {} if whole else dict(snapshots[bases[name]])
+        for record in sorted(rows[name], key=lambda record: record["change"] != "-"):
+            shown = {field: value for field, value in record.items() if field != "change"}
+            if record["change"] != "-":
+                if record[key] in snapshot:
+                    verdict.fail("I2", "a record comes that is there")
+                snapshot[record[key]] = shown
+            elif snapshot.pop(record[key], None) != shown:
+                verdict.fail("I4", "a row leaves that is not there, or reads otherwise")
+        snapshots[name] = snapshot
+    return snapshots
+
+
 def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts"):
     """The statements for a sliding window, where a record may be in many snapshots: in each once, and if all snapshots are put side
     by side, record by record, every group that can be told apart has at least k people and l values. Snapshots are in the order of
@@ -243,15 +274,18 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
         offsets[partition].add(offset)
         record = json.loads(payload)
         inputs[record[key]] = record
-    snapshots = defaultdict(dict)
+    snapshots, sent, bases = defaultdict(dict), defaultdict(list), {}
     for _, _, headers, payload in read(bootstrap, output):
         record = json.loads(payload)
         if record[key] in snapshots[release_of(headers)]:
             verdict.fail("I2", "a record is in a snapshot twice")
         snapshots[release_of(headers)][record[key]] = record
-    copies = defaultdict(set)
+        sent[release_of(headers)].append(record)
+        bases[release_of(headers)] = header_of(headers, "veilstream-base")
+    copies, physical = defaultdict(set), 0
     for _, _, headers, payload in read(bootstrap, output, "read_uncommitted"):
         copies[release_of(headers), json.loads(payload)[key]].add(payload)
+        physical += 1
     if any(len(texts) > 1 for texts in copies.values()):
         verdict.fail("I4", "different generalizations of one record in one snapshot")
     unfinished = {name for name, _ in copies} - set(snapshots)
@@ -262,6 +296,9 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
     verdict.missing = sum(len(offsets[p] - covered[p]) for p in offsets)
     if sum(counts.values()) + verdict.missing != total:
         verdict.fail("I1", f"{dict(counts)} and {verdict.missing} open do not add up to {total}")
+    changelog = any("change" in record for records in sent.values() for record in records)
+    if changelog:
+        snapshots = defaultdict(dict, rebuilt(verdict, order, sent, bases, key))
     shown = {name for rows in snapshots.values() for name in rows}
     if counts["published"] != len(shown):
         verdict.fail("I1", f"{len(shown)} records were shown, the journal says {counts['published']}")
@@ -286,9 +323,13 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
             traces[n].append((number, *(r[q] for q in quasi)))
         compared += 0 < sum(n in rows for n in last) < min(len(last), len(rows))
         last = rows
+    for name, records in sent.items() if changelog else ():
+        check(records, lambda r: (r["change"], *(r[q] for q in quasi)), "rows that come or leave")
     check([r for rows in snapshots.values() for r in rows.values()], lambda r: tuple(traces[r[key]]), "snapshots side by side")
     verdict.figures = {"records": total, **counts, "open": verdict.missing, "snapshots": len(snapshots), "compared": compared,
-                       "aborted copies": sum(1 for _ in read(bootstrap, output, "read_uncommitted")) - sum(map(len, snapshots.values()))}
+                       "aborted copies": physical - sum(map(len, sent.values()))}
+    if changelog:
+        verdict.figures["changes"] = sum(base is not None for base in bases.values())
 
 
 def judge_reader(verdict, bootstrap, output, seen):

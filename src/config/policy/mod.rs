@@ -1,5 +1,6 @@
 //! The `policy` section: checks its sense and builds the [`Policy`].
 
+mod added;
 mod audience;
 mod criteria;
 mod fingerprint;
@@ -19,7 +20,7 @@ use crate::model::policy::{
     Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
 };
 use crate::model::release::audience::Audience;
-use crate::model::schema::{Envelope, Path as FieldPath, Role, Schema};
+use crate::model::schema::{AddedFields, Envelope, Path as FieldPath, Role, Schema};
 
 /// Longer: held records pile up, and with them offsets that cannot be committed. Shorter: slow streams suppress what the
 /// next window could have published.
@@ -39,6 +40,8 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) audiences: (&'a [RawAudience], At<'a>),
     /// What stands around the rows of the input, and where the file says so.
     pub(super) envelope: Option<(Envelope, At<'a>)>,
+    /// True if releases are a changelog.
+    pub(super) changelog: bool,
 }
 
 /// What could be built of the policy.
@@ -84,6 +87,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
     let complete = quasi.len() == raw.quasi_identifiers.len() && !at.lost("quasi_identifiers");
     if complete {
         render::check(raw, at, &quasi);
+        added::check(raw, at, &quasi, around.changelog);
     }
     let audiences = match complete {
         true => audience::build(around.audiences, raw, &mut quasi, &mut hash),
@@ -156,6 +160,7 @@ fn schema(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> Schem
     let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
     let mut schema = Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time));
     schema.envelope = around.envelope.map_or(Envelope::None, |(envelope, _)| envelope);
+    schema.added = AddedFields { levels: raw.row_levels, change: around.changelog };
     schema
 }
 
@@ -368,6 +373,9 @@ fn fingerprint(policy: &Policy, mut hash: Fingerprint) -> String {
     }
     for criterion in &policy.criteria {
         criteria::parts(criterion).iter().for_each(|part| parts(&[part]));
+    }
+    if schema.added.levels {
+        parts(&["row levels"]);
     }
     let action = match policy.action {
         SuppressionAction::Drop => "drop".to_owned(),

@@ -58,6 +58,10 @@ pub(crate) struct RawPolicy {
     pub null_value: Fallback,
     /// How generalized values are written, where a quasi-identifier has no `render` of its own. Default: `label`.
     pub render: RawRender,
+    /// Adds a field `NAME_level` per quasi-identifier, the level of the row's label as text, so that rows can be grouped by values of
+    /// one level where labels have several. It follows from the label and the hierarchy alone: the coarsest level at which values have
+    /// this label. Not with another `render` than `label`. Default: false.
+    pub row_levels: bool,
 }
 
 /// A reader who finds somebody in several releases intersects the sensitive values of their classes: at least so many must be

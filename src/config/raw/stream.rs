@@ -163,6 +163,22 @@ pub(crate) struct RawSliding {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_records: Option<u64>,
+    /// What a slide publishes. Default: `snapshots`, which every reader can use as they are.
+    #[serde(default)]
+    pub publish: RawPublish,
+}
+
+/// What the slide of a window publishes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RawPublish {
+    /// The whole snapshot.
+    #[default]
+    Snapshots,
+    /// A changelog from which a reader keeps the snapshot: the field `change` is `=` for a row of a whole snapshot that replaces
+    /// everything before it, `+` for a row that comes, and `-` for a row that leaves, which reads as when it came. The first release
+    /// is whole, and each one after the recoding has moved. Goes with rules that hold for a class whoever joins it.
+    Changes,
 }
 
 /// Where the event time stands.

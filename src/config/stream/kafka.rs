@@ -287,7 +287,7 @@ fn sink_format(
     };
     let writers: Vec<&apache_avro::Schema> = writer.into_iter().collect();
     // Derived for `confluent-avro` too, because names that Avro does not take show up here.
-    match OutputSchema::derive(around.schema?, &writers).and_then(|schema| parse_schema(schema.json())) {
+    match OutputSchema::derive(&around.schema?.with_added(), &writers).and_then(|schema| parse_schema(schema.json())) {
         Ok(_) if format == RawMessageFormat::ConfluentAvro => Some(MessageFormat::ConfluentAvro),
         Ok(schema) => Some(MessageFormat::Avro(Arc::clone(&schema))),
         Err(error) => {

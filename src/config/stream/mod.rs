@@ -28,7 +28,9 @@ pub(super) use self::kafka::{StreamSurroundings, check_both};
 pub(super) use self::search::{check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
-pub(super) use self::window::{check_sliding, event_time_field, levels, max_records, shown_max_records, windows};
+pub(super) use self::window::{
+    check_changes, check_sliding, event_time_field, levels, max_records, publishes_changes, shown_max_records, windows,
+};
 
 /// As in the project's examples and dashboards.
 const DEFAULT_PORT: u16 = 9464;

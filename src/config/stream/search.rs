@@ -60,12 +60,6 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
                     "`recoding: local` follows a schedule that it learns, and `{named}` finds none: remove it"
                 ));
             }
-            if window.key("sliding").is_present() && matches!(raw.sink, Some(RawSink::Kafka(_))) {
-                window.key("sliding").refuse(
-                    "`recoding: local` with a sliding window does not go with a Kafka sink: records keep the labels of earlier \
-                     snapshots, and a plan does not hold them: use `tumbling`, another recoding, or a file",
-                );
-            }
             if window.key("fixed_levels").is_present() {
                 window.key("fixed_levels").refuse(
                     "`fixed_levels` names one level per field, and with `recoding: local` each record has its own: remove it",

@@ -7,8 +7,14 @@ use super::positive;
 use crate::config::file::scalar::{RawExtent, RawSize};
 use crate::config::file::{At, nearest, shown};
 use crate::config::policy::{self, render};
-use crate::config::raw::{RawAction, RawConfig, RawEventTime, RawLevels, RawSliding, RawTumbling, RawWindow};
+use crate::config::raw::{
+    RawAction, RawConfig, RawEventTime, RawLevels, RawPublish, RawSink, RawSliding, RawTumbling, RawWindow,
+};
+use crate::model::counting::Facet;
 use crate::model::lattice::Node;
+use crate::model::policy::{Policy, RecodingKind, Render};
+use crate::model::release::row_levels::RowLevels;
+use crate::privacy::Rules;
 use crate::search::choose::Levels;
 use crate::window::{CloseRules, DEFAULT_WARM_MEMORY, EventTime, SlideRules, WindowRules};
 
@@ -155,7 +161,43 @@ fn slide_rules(raw: &RawSliding, at: At<'_>, most: u64, warm_memory: usize) -> O
         time,
         max_hold: amount(max_hold).div_ceil(slide),
         warm_memory,
+        changes: raw.publish == RawPublish::Changes,
     })
+}
+
+/// True if slides publish what changes.
+pub(in crate::config) fn publishes_changes(raw: &RawWindow) -> bool {
+    raw.sliding.as_ref().is_some_and(|sliding| sliding.publish == RawPublish::Changes)
+}
+
+/// Refuses what a changelog cannot have. `policy` is the one that was built.
+pub(in crate::config) fn check_changes(raw: &RawConfig, policy: Option<&Policy>, root: At<'_>) {
+    if !publishes_changes(&raw.window) {
+        return;
+    }
+    let at = root.key("window").key("sliding").key("publish");
+    if let Some(policy) = policy {
+        let rules = Rules::new(policy);
+        let by_parts = rules.only_classes() && rules.monotone(false) && !rules.facets().contains(&Facet::Profile);
+        if !by_parts {
+            at.refuse(
+                "`changes` are counted by themselves, and a criterion of this policy is judged by everything that is published: use \
+                 k-anonymity, distinct l-diversity or p-sensitivity, or write `snapshots`",
+            );
+        }
+        if policy.quasi.iter().any(|quasi| quasi.render != Render::Label) {
+            at.refuse("`changes` need labels that stay: an interval or statistic moves with every row that joins its class; write `render: label`");
+        }
+        if policy.schema.keep.len() > policy.schema.reviewed.len() {
+            at.refuse(
+                "`changes` need kept fields that stay: one that is not reviewed is withheld as soon as its values identify people; write \
+                 `{ name: NAME, reviewed: true }` under `keep`, or `snapshots`",
+            );
+        }
+    }
+    if !raw.audiences.is_empty() {
+        at.refuse("`changes` do not go with `audiences`: write `snapshots`");
+    }
 }
 
 /// Refuses what is not safe, or not exact, with a sliding window.
@@ -167,6 +209,15 @@ pub(in crate::config) fn check_sliding(raw: &RawConfig, root: At<'_>) {
         root.key("policy").key("suppression").key("action").refuse(
             "`action: hold` does not go with a sliding window, in which a record waits anyway: write `action: drop`",
         );
+    }
+    let most = max_records(&raw.window);
+    let replayed = matches!(raw.sink, Some(RawSink::Kafka(_)));
+    if raw.policy.recoding == Some(RecodingKind::Local) && replayed && most > RowLevels::MAX_ROWS as u64 {
+        root.key("window").key("sliding").refuse(format!(
+            "`recoding: local` notes the levels of each record in the journal, so that a snapshot can be made again, and has room for {} \
+             of them: write a smaller window, or another recoding",
+            RowLevels::MAX_ROWS
+        ));
     }
     if raw.policy.sequential.is_some() {
         root.key("policy")

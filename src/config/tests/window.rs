@@ -16,14 +16,14 @@ fn sliding(text: &str) -> SlideRules {
 #[test]
 fn sliding_windows_are_in_records_or_in_time() {
     let warm_memory = DEFAULT_WARM_MEMORY;
-    let records = SlideRules { size: 10_000, slide: 1000, time: None, max_hold: 10, warm_memory };
+    let records = SlideRules { size: 10_000, slide: 1000, time: None, max_hold: 10, warm_memory, changes: false };
     assert_eq!(sliding("{ size: 10000, slide: 1000 }"), records);
     assert_eq!(sliding("{ size: 10000, slide: 1000, max_hold: 2500 }"), SlideRules { max_hold: 3, ..records });
     let time = Some((Duration::from_secs(600), Duration::from_secs(60)));
-    let expected = SlideRules { size: 50_000, slide: 5000, time, max_hold: 10, warm_memory };
+    let expected = SlideRules { size: 50_000, slide: 5000, time, max_hold: 10, warm_memory, changes: false };
     assert_eq!(sliding("{ size: 10m, slide: 60s }"), expected);
     let rules = sliding("{ size: 10m, slide: 60s, max_hold: 1m, max_records: 2000 }");
-    assert_eq!(rules, SlideRules { size: 2000, slide: 200, time, max_hold: 1, warm_memory });
+    assert_eq!(rules, SlideRules { size: 2000, slide: 200, time, max_hold: 1, warm_memory, changes: false });
     let rules = sliding("{ size: 10000, slide: 1000 } }\nsearch: { warm_memory: 1MiB");
     assert_eq!(rules.warm_memory, 1 << 20);
 }
@@ -55,6 +55,50 @@ fn what_does_not_go_with_a_sliding_window_is_refused() {
         panic!("another sink")
     };
     assert_eq!(sink.journal, Some(JournalConfig { topic: "safe-journal".into(), releases: Some(0) }));
+}
+
+#[test]
+fn changes_are_published_where_parts_can_be_judged_by_themselves() {
+    let window = "window: { sliding: { size: 1000, slide: 100, publish: changes } }\n";
+    assert!(sliding("{ size: 1000, slide: 100, publish: changes }").changes);
+    assert!(!sliding("{ size: 1000, slide: 100 }").changes);
+    let built = load(&policy(&format!("  keep: [{{ name: score, reviewed: true }}]\n{window}"))).unwrap().policy;
+    assert!(built.schema.added.change && built.schema.with_added().slot("change").is_some());
+    one(&policy(&format!("  keep: [score]\n{window}")), 8, "`{ name: NAME, reviewed: true }`");
+    one(
+        &policy(&format!("  render: interval\n{window}"))
+            .replace("prefix: { length: 2 }", "intervals: { widths: [5], min: 0, max: 99 }"),
+        8,
+        "`render: label`",
+    );
+    let closeness =
+        policy(window).replace("[{ k-anonymity: 5 }]", "[{ k-anonymity: 5 }, { t-closeness: { field: job, t: 0.3 } }]");
+    one(&closeness, 7, "judged by everything that is published");
+    one(&policy(window).replace("{ name: country,", "{ name: change,"), 2, "add a field `change`");
+}
+
+#[test]
+fn rows_have_levels_where_labels_have_one() {
+    let with = |hierarchy: &str| policy("  row_levels: true\n").replace("prefix: { length: 2 }", hierarchy);
+    let built = load(&with("prefix: { length: 2 }")).unwrap().policy;
+    assert!(built.schema.added.levels && built.schema.with_added().slot("age_level").is_some());
+    assert_ne!(built.fingerprint, load(&policy("")).unwrap().policy.fingerprint);
+    // A label that stays the same on the next level has the coarser one; one on two branches has none.
+    let tree = |third: &str| {
+        format!(
+            "tree: {{ label: any, children: [{{ label: b, children: [{{ label: b }}] }}, {{ label: c, children: \
+             [{{ label: {third} }}, {{ label: d }}] }}] }}"
+        )
+    };
+    assert!(load(&with(&tree("e"))).is_ok());
+    one(&with(&tree("any")), 7, "on level");
+    one(
+        &with("prefix: { length: 2 }").replace("row_levels: true", "row_levels: true\n  keep: [age_level]"),
+        7,
+        "add a field `age_level`",
+    );
+    let intervals = with("intervals: { widths: [5], min: 0, max: 99 }");
+    one(&intervals.replace("row_levels: true", "row_levels: true\n  render: interval"), 7, "`render: label`");
 }
 
 #[test]

@@ -249,7 +249,7 @@ pub(super) fn later_starts(schedule: &Schedule) -> Vec<usize> {
 
 impl Draft {
     /// The schedule of the plan and its first step, if this draft repeats one that has a schedule of this policy.
-    fn planned_schedule(&self) -> Option<(Schedule, Option<usize>)> {
+    pub(super) fn planned_schedule(&self) -> Option<(Schedule, Option<usize>)> {
         Schedule::from_plan(&self.planned.as_ref()?.levels, &self.policy.lattice())
     }
 

@@ -17,12 +17,9 @@ use crate::model::domain::Code;
 use crate::model::event::{Partition, Position};
 use crate::model::lattice::Node;
 use crate::model::recoding::Recoding;
+use crate::model::release::row_levels::RowLevels;
 use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
-
-/// Shown records whose classes are noted in the journal. More: the entry does not fit into a message (1 MB). Fewer: after a restart
-/// nothing is known about the classes of larger releases, and people who return are left out.
-const MAX_NOTED: usize = 100_000;
 
 /// What an earlier release shows.
 pub struct Past {
@@ -30,8 +27,8 @@ pub struct Past {
     pub lanes: Vec<Partition>,
     /// How many releases have followed it, at least.
     pub later: usize,
-    /// The class of each row, where the release noted it.
-    pub classes: Option<Vec<u32>>,
+    /// The levels of each row, where the release noted them.
+    pub row_levels: Option<RowLevels>,
     /// Its node; `None` if it has another recoding, or was made by another policy.
     pub node: Option<Node>,
     /// Its rows.
@@ -82,27 +79,30 @@ impl Anonymizer {
 impl Past {
     /// The class of each row; `None` if nobody knows.
     fn class_numbers(&self) -> Option<Vec<u32>> {
-        if let Some(classes) = &self.classes {
-            return (classes.len() == self.rows.len()).then(|| classes.clone());
-        }
-        let node = Recoding::Node(self.node.clone()?);
-        let grouping = Grouping::of(&node, &self.rows, &self.rows.filtered(|_| false), &self.dictionaries);
+        let grouping = match (&self.row_levels, &self.node) {
+            (Some(levels), _) => Grouping::at_levels(levels, Some, &self.rows, &self.dictionaries)?,
+            (None, Some(node)) => {
+                let node = Recoding::Node(node.clone());
+                Grouping::of(&node, &self.rows, &self.rows.filtered(|_| false), &self.dictionaries)
+            }
+            (None, None) => return None,
+        };
         Some((0..self.rows.len() as u32).map(|i| grouping.number(RowRef::Fresh(i))).collect())
     }
 }
 
 impl Draft {
-    /// The class of each row that is shown by these outcomes, in the order of positions, for the journal: cuts and schedules were made
+    /// The levels of each row that is shown by these outcomes, in the order of positions, for the journal: cuts and schedules were made
     /// for all rows, and after a restart only the shown ones are read again. `None` where the node tells, or the entry would be too
     /// long.
-    pub(super) fn shown_classes(&self, outcomes: &Outcomes) -> Option<Vec<u32>> {
-        if matches!(self.recoding, Recoding::Node(_)) || outcomes.published.len() > MAX_NOTED {
+    pub(super) fn shown_levels(&self, outcomes: &Outcomes) -> Option<RowLevels> {
+        if matches!(self.recoding, Recoding::Node(_)) || outcomes.published.len() > RowLevels::MAX_ROWS {
             return None;
         }
         let place = |&row: &RowRef| (self.position(row), self.grouping.number(row));
         let mut classes: Vec<(Position, u32)> = outcomes.published.iter().map(place).collect();
         classes.sort_unstable();
-        Some(classes.into_iter().map(|(_, class)| class).collect())
+        Some(RowLevels::new(classes.into_iter().map(|(_, class)| self.grouping.levels(class))))
     }
 
     /// The records that the plan says are shown, where `sequential` decided about them.

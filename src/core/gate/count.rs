@@ -58,6 +58,36 @@ impl Groups {
 }
 
 impl Tally {
+    /// Counts some different rows: their subjects, unless each is a person of its own, and what each is counted as by facet.
+    pub(super) fn of(
+        rows: impl Iterator<Item = u32> + Clone,
+        subject: Option<impl Fn(u32) -> u64>,
+        facets: usize,
+        code: impl Fn(usize, u32) -> Code,
+    ) -> Self {
+        let Some(subject) = subject else {
+            // Every row is somebody else.
+            let facet = |facet: usize| {
+                let mut codes: Vec<Code> = rows.clone().map(|row| code(facet, row)).collect();
+                codes.sort_unstable();
+                runs(&codes)
+            };
+            return Self { size: rows.clone().count() as u32, counts: (0..facets).map(facet).collect() };
+        };
+        let mut size = None;
+        let facet = |facet: usize| {
+            // Whoever has a value counts once for it.
+            let pairs = distinct(rows.clone().map(|row| (subject(row), code(facet, row))).collect());
+            size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
+            let mut codes: Vec<Code> = pairs.into_iter().map(|(_, code)| code).collect();
+            codes.sort_unstable();
+            runs(&codes)
+        };
+        let counts = (0..facets).map(facet).collect();
+        let size = size.unwrap_or_else(|| distinct(rows.clone().map(&subject).collect()).len());
+        Self { size: size as u32, counts }
+    }
+
     /// The histograms, in the order of the facets.
     pub(super) fn histograms(&self) -> Vec<Histogram<'_>> {
         self.counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
@@ -172,28 +202,25 @@ impl<'a> Count<'a> {
     /// Counts some different rows, with or without those that were held.
     pub(super) fn tally(&self, rows: &[u32], rules: &Rules, without_held: bool) -> Tally {
         debug_assert_eq!(self.facets, rules.facets());
-        let members = || rows.iter().copied().filter(move |&row| !(without_held && self.is_held(row)));
-        if !self.by_subject {
-            // Every row is somebody else.
-            let facet = |&facet: &Facet| {
-                let mut codes: Vec<Code> = members().map(|row| self.code(facet, row)).collect();
-                codes.sort_unstable();
-                runs(&codes)
+        let members = rows.iter().copied().filter(|&row| !(without_held && self.is_held(row)));
+        let subject = self.by_subject.then_some(|row| self.subject(row));
+        Tally::of(members, subject, self.facets.len(), |facet, row| self.code(self.facets[facet], row))
+    }
+
+    /// What a row is counted as by each facet; `None` where its text is not the one that the encoder counted.
+    pub(super) fn known_codes(&self, row: u32) -> Option<SmallVec<[Code; 4]>> {
+        let code = |&facet: &Facet| {
+            let code = self.code(facet, row);
+            let is_known = match facet {
+                Facet::Sensitive(field) => {
+                    code == NO_VALUE || (code as usize) < self.batch.sensitive[field].level(0).len()
+                }
+                Facet::Label => true,
+                Facet::Profile => false,
             };
-            return Tally { size: members().count() as u32, counts: self.facets.iter().map(facet).collect() };
-        }
-        let mut size = None;
-        let facet = |&facet: &Facet| {
-            // Whoever has a value counts once for it.
-            let pairs = distinct(members().map(|row| (self.subject(row), self.code(facet, row))).collect());
-            size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
-            let mut codes: Vec<Code> = pairs.into_iter().map(|(_, code)| code).collect();
-            codes.sort_unstable();
-            runs(&codes)
+            is_known.then_some(code)
         };
-        let counts = self.facets.iter().map(facet).collect();
-        let size = size.unwrap_or_else(|| distinct(members().map(|row| self.subject(row)).collect()).len());
-        Tally { size: size as u32, counts }
+        self.facets.iter().map(code).collect()
     }
 
     fn is_held(&self, row: u32) -> bool {

@@ -28,8 +28,8 @@ use crate::privacy::Rules;
 /// What the next release will be compared with: the rows of a snapshot, and the cell of each.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    batch: Arc<GeneralizedBatch>,
-    seen: Arc<Seen>,
+    pub(super) batch: Arc<GeneralizedBatch>,
+    pub(super) seen: Arc<SeenCells>,
 }
 
 impl Snapshot {
@@ -71,7 +71,7 @@ pub fn verify_next(
     let batch = as_sent(batch, rules);
     let count = Count::new(&batch, rules);
     let release = counted(&batch, &count, rules)?;
-    let places = Places::of(&batch);
+    let places = SentPlaces::of(&batch);
     let positions = places.positions(&batch);
     if positions.count() != batch.len() as u64 {
         return Err(twice("one row per record"));
@@ -92,7 +92,7 @@ pub fn verify_next(
         }
     });
     let past = past(&batch, &positions, last);
-    let seen = Seen { places, positions, cells, sizes: parts.sizes, past };
+    let seen = SeenCells { places, positions, cells, sizes: parts.sizes, past };
     Ok((release, Snapshot { batch, seen: Arc::new(seen) }))
 }
 
@@ -103,7 +103,7 @@ fn count_parts(batch: &GeneralizedBatch, count: &Count<'_>, rules: &Rules, parts
 }
 
 /// A record is shown more often than it may be.
-fn twice(criterion: &str) -> Refusal {
+pub(super) fn twice(criterion: &str) -> Refusal {
     Refusal {
         criterion: criterion.to_owned(),
         required: 1.0,
@@ -138,18 +138,18 @@ fn past(batch: &GeneralizedBatch, positions: &Spans, last: Option<&Snapshot>) ->
 }
 
 /// What is not sent has no number, and what is nowhere has no place; no batch has as many rows.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// The number of each row in the order of sending, so that rows can be gone through in the order of reading, in which neighbours
 /// stand together.
 #[derive(Debug)]
-struct Places {
+pub(super) struct SentPlaces {
     fresh: Vec<u32>,
     held: Vec<u32>,
 }
 
-impl Places {
-    fn of(batch: &GeneralizedBatch) -> Self {
+impl SentPlaces {
+    pub(super) fn of(batch: &GeneralizedBatch) -> Self {
         let (mut fresh, mut held) = (vec![NONE; batch.fresh.len()], vec![NONE; batch.held.len()]);
         for (at, row) in (0..).zip(&batch.order) {
             match row {
@@ -161,7 +161,7 @@ impl Places {
     }
 
     /// Shows `see` every row that is sent: the rows, its index there, and its number in the order of sending.
-    fn each(&self, batch: &GeneralizedBatch, mut see: impl FnMut(&Rows, usize, u32)) {
+    pub(super) fn each(&self, batch: &GeneralizedBatch, mut see: impl FnMut(&Rows, usize, u32)) {
         for (rows, places) in [(&batch.fresh, &self.fresh), (&batch.held, &self.held)] {
             for (i, &at) in places.iter().enumerate().filter(|(_, at)| **at != NONE) {
                 see(rows, i, at);
@@ -169,7 +169,7 @@ impl Places {
         }
     }
 
-    fn positions(&self, batch: &GeneralizedBatch) -> Spans {
+    pub(super) fn positions(&self, batch: &GeneralizedBatch) -> Spans {
         let mut positions = Covering::default();
         self.each(batch, |rows, i, _| positions.add(rows.position(i)));
         positions.spans()
@@ -178,19 +178,19 @@ impl Places {
 
 /// What a reader knows who has this snapshot and all before it.
 #[derive(Debug)]
-struct Seen {
-    places: Places,
+pub(super) struct SeenCells {
+    pub(super) places: SentPlaces,
     /// Where its rows stood.
-    positions: Spans,
+    pub(super) positions: Spans,
     /// The cell of every row, in the order of positions.
-    cells: Vec<u32>,
+    pub(super) cells: Vec<u32>,
     /// How many rows each cell has.
-    sizes: Vec<u32>,
+    pub(super) sizes: Vec<u32>,
     /// The records that may not come any more.
-    past: Spans,
+    pub(super) past: Spans,
 }
 
-impl Seen {
+impl SeenCells {
     /// The rows that stand at `positions`, by their number in the order of sending, and their cells.
     fn rows_at(&self, batch: &GeneralizedBatch, positions: &Spans) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
@@ -228,7 +228,7 @@ impl<'a> Parts<'a> {
     /// `cells` holds one code per text, class by class.
     fn of(
         batch: &GeneralizedBatch,
-        places: &Places,
+        places: &SentPlaces,
         cells: &[Code],
         last: Option<&'a Snapshot>,
     ) -> Result<Self, Refusal> {

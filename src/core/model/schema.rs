@@ -64,6 +64,33 @@ pub struct Schema {
     pub label: Option<usize>,
     /// Slot of the event time.
     pub event_time: Option<usize>,
+    /// What a release adds to its rows.
+    pub added: AddedFields,
+}
+
+/// Fields that a release adds to its rows, behind the quasi-identifiers and as text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AddedFields {
+    /// For each quasi-identifier the level of the row's label, as `NAME_level`.
+    pub levels: bool,
+    /// What the row does to the snapshot of a reader, as `change`.
+    pub change: bool,
+}
+
+impl AddedFields {
+    /// The field of a changelog.
+    pub const CHANGE: &str = "change";
+
+    /// The field with the level of a quasi-identifier.
+    pub fn level_of(name: &str) -> String {
+        format!("{name}_level")
+    }
+
+    /// The names of the added fields, in the order of the output.
+    pub fn names<'a>(self, quasi: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+        let levels = quasi.filter(move |_| self.levels).map(Self::level_of);
+        levels.chain(self.change.then(|| Self::CHANGE.to_owned()))
+    }
 }
 
 impl Schema {
@@ -81,6 +108,7 @@ impl Schema {
             subject: None,
             label: None,
             event_time: None,
+            added: AddedFields::default(),
         };
         for (name, role) in fields {
             if role == Role::Identifier {
@@ -134,6 +162,20 @@ impl Schema {
     /// The same projection of an input that is an output of ours: every field where its name says, nothing around the row.
     pub fn reading_output(&self) -> Self {
         Self { envelope: Envelope::None, ..self.reading(|attribute| Path::of(&attribute.name)) }
+    }
+
+    /// The fields of the output, for those who write or read it: fields that a release adds are labels like those of
+    /// quasi-identifiers.
+    pub fn with_added(&self) -> Self {
+        let mut schema = self.clone();
+        let names: Vec<String> = self.added.names(self.quasi.iter().map(|&slot| &**self.name(slot))).collect();
+        for name in names {
+            let path = Path::of(&name);
+            schema.attributes.push(Attribute { name: name.into(), path, roles: vec![Role::Quasi] });
+            schema.quasi.push(schema.attributes.len() - 1);
+        }
+        schema.added = AddedFields::default();
+        schema
     }
 
     /// The fields that are read, by slot, as the input nests them; with an envelope, also what it says of the row.

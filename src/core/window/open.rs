@@ -34,6 +34,8 @@ pub struct OpenWindow {
     retracted: u64,
     counter: Box<dyn Counter>,
     counted: usize,
+    /// The rows before this one were there when the window last moved on.
+    shown: usize,
     counting: SharedCounting,
     /// How many bytes of frequency sets to keep, if that was said.
     warm_memory: Option<usize>,
@@ -98,6 +100,10 @@ pub struct Slide {
     pub unplaced: u64,
     /// How many more slides a row may stay in snapshots after it left the window.
     pub max_hold: u64,
+    /// How many of the window's last rows came since its last snapshot.
+    pub came: usize,
+    /// True if only changes are published.
+    pub changes: bool,
 }
 
 /// What a planned release is made of beside the window's rows.
@@ -188,6 +194,7 @@ impl OpenWindow {
             retracted: 0,
             counter,
             counted: 0,
+            shown: 0,
             counting,
             warm_memory: None,
         })
@@ -259,6 +266,7 @@ impl OpenWindow {
             self.counter.retract(&self.rows, indices);
             self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
             self.counted = self.rows.len();
+            self.shown -= indices.partition_point(|&i| i < self.shown);
         }
         Ok(())
     }
@@ -345,6 +353,8 @@ impl OpenWindow {
         let dictionaries = encoder.dictionaries();
         let sets = self.counter.store(&dictionaries.quasi);
         let room = (STAYING * gone).min(self.rows.len());
+        let came = self.rows.len() - self.shown.saturating_sub(gone);
+        self.shown = self.rows.len();
         let window = ClosedWindow {
             id: self.id,
             opened: self.opened,
@@ -353,7 +363,7 @@ impl OpenWindow {
             suppressed: std::mem::take(&mut self.suppressed),
             tombstones: std::mem::take(&mut self.tombstones),
             retracted: std::mem::take(&mut self.retracted),
-            kind: WindowKind::Slide(Slide { left, ..Slide::default() }),
+            kind: WindowKind::Slide(Slide { left, came, ..Slide::default() }),
             ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);

@@ -25,6 +25,8 @@ pub struct SlideRules {
     pub max_hold: u64,
     /// How many bytes of frequency sets are kept from one snapshot to the next.
     pub warm_memory: usize,
+    /// Publishes what changes from snapshot to snapshot, and whole snapshots only to begin with.
+    pub changes: bool,
 }
 
 /// A window that moves on.
@@ -148,7 +150,7 @@ impl Sliding {
         while self.unplaced.pop_front_if(|(behind, _)| *behind <= self.left).is_some() {}
         let mut closed = window.slide(gone, now, reason, encoder)?;
         if let WindowKind::Slide(slide) = &mut closed.kind {
-            (slide.read, slide.max_hold) = (self.fresh, self.rules.max_hold);
+            (slide.read, slide.max_hold, slide.changes) = (self.fresh, self.rules.max_hold, self.rules.changes);
             slide.left.extend(retracted.into_iter().map(|(_, position)| position));
             // Those since the last slide count even if no row is left.
             let unplaced: u64 = self.unplaced.iter().map(|(_, records)| records).sum();

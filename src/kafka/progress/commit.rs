@@ -6,10 +6,7 @@
 //! committed one; offsets of the journal are relative to each other. [`MAX_WAITING_BYTES`] bounds the held records, so that the
 //! text of the next plan fits beside them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
-use super::runs_text;
+use super::{packed, runs_text};
 use crate::model::event::{Millis, Partition};
 use crate::model::release::runs::Runs;
 
@@ -187,33 +184,20 @@ impl PlanPart {
     }
 }
 
-/// Levels: numbers with dots between them, or packed where there are many, as of a schedule: `~BITS.COUNT.BASE64`.
+/// Levels: numbers with dots between them, or packed where there are many, as of a schedule: `~PACKED`.
 fn write_levels(levels: &[u8]) -> String {
     if levels.len() <= FEW_LEVELS {
         return levels.iter().map(u8::to_string).collect::<Vec<_>>().join(".");
     }
-    let bits = levels.iter().map(|level| (u8::BITS - level.leading_zeros()) as usize).max().unwrap_or(1).max(1);
-    let mut packed = vec![0u8; (levels.len() * bits).div_ceil(8)];
-    for (at, level) in levels.iter().enumerate() {
-        for bit in (0..bits).filter(|bit| level >> bit & 1 == 1) {
-            let place = at * bits + bit;
-            packed[place / 8] |= 1 << (place % 8);
-        }
-    }
-    format!("~{bits}.{}.{}", levels.len(), URL_SAFE_NO_PAD.encode(packed))
+    let levels: Vec<u32> = levels.iter().copied().map(u32::from).collect();
+    format!("~{}", packed::write(&levels))
 }
 
 fn read_levels(text: &str) -> Option<Vec<u8>> {
     let Some(packed) = text.strip_prefix('~') else {
         return text.split('.').map(|level| level.parse().ok()).collect();
     };
-    let mut parts = packed.splitn(3, '.');
-    let bits: usize = parts.next()?.parse().ok().filter(|bits| (1..=8).contains(bits))?;
-    let count: usize = parts.next()?.parse().ok().filter(|count| *count <= 8 * MAX_BYTES)?;
-    let packed = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
-    let set = |place: usize| packed[place / 8] >> (place % 8) & 1;
-    let level = |at: usize| (0..bits).map(|bit| set(at * bits + bit) << bit).sum();
-    (packed.len() == (count * bits).div_ceil(8)).then(|| (0..count).map(level).collect())
+    packed::parse(packed)?.into_iter().map(|level| u8::try_from(level).ok()).collect()
 }
 
 /// Offsets from the steps between them; each step is positive.

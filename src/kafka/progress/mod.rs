@@ -3,7 +3,8 @@
 //! Nothing in this folder names rdkafka, a clock or a thread, so its tests need no broker.
 //! - [`Progress`], here: the partitions of an assignment together; the commits of a plan; whether they fit.
 //! - [`partition`]: the offsets of one partition.
-//! - [`commit`]: a commit, and the text of its metadata; [`runs_text`]: the text of an offset set.
+//! - [`commit`]: a commit, and the text of its metadata; [`runs_text`]: the text of an offset set; [`packed`]: that of
+//!   a list of numbers.
 //! - [`found`]: judges a commit that was found on the broker when its partition is taken over.
 //! - [`take_over`]: decides who carries out the plans that the found commits contain.
 //!
@@ -13,6 +14,7 @@
 
 pub mod commit;
 pub mod found;
+pub mod packed;
 pub mod partition;
 pub mod runs_text;
 pub mod take_over;

@@ -30,6 +30,9 @@ use crate::sink::{Delivery, Sink, SinkError};
 /// The header that names a record's release.
 pub const RELEASE_HEADER: &str = "veilstream-release";
 
+/// The header that names the release whose snapshot a row of a changelog changes.
+pub const BASE_HEADER: &str = "veilstream-base";
+
 /// Publishes in transactions.
 pub struct KafkaSink {
     publisher: Option<Publisher>,

@@ -11,7 +11,7 @@ use apache_avro::Schema as AvroSchema;
 use rdkafka::message::{Header, OwnedHeaders};
 use serde::Serialize;
 
-use super::RELEASE_HEADER;
+use super::{BASE_HEADER, RELEASE_HEADER};
 use crate::codec::CodecError;
 use crate::codec::avro::{OutputSchema, parse_schema};
 use crate::codec::json::JsonEncoder;
@@ -108,7 +108,7 @@ impl Output {
         };
         Ok(Self {
             format: config.format.clone(),
-            schema: schema.clone(),
+            schema: schema.with_added(),
             registry,
             subject: value_subject(&config.topic),
             manifest: Document::new(MANIFEST_SCHEMA, config.manifests.as_deref())?,
@@ -184,8 +184,13 @@ impl Output {
 
 /// Names the release of a message.
 pub(super) fn headers(release: &Release) -> OwnedHeaders {
-    let id = release.manifest().provenance.release_id.as_str();
-    OwnedHeaders::new_with_capacity(1).insert(Header { key: RELEASE_HEADER, value: Some(id) })
+    let from = &release.manifest().provenance;
+    let headers = OwnedHeaders::new_with_capacity(2);
+    let headers = headers.insert(Header { key: RELEASE_HEADER, value: Some(from.release_id.as_str()) });
+    match from.snapshot.as_ref().and_then(|snapshot| snapshot.base.as_deref()) {
+        Some(base) => headers.insert(Header { key: BASE_HEADER, value: Some(base) }),
+        None => headers,
+    }
 }
 
 /// Waits for the asynchronous clients of the registry and of the journal.

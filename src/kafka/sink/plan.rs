@@ -97,7 +97,8 @@ impl Publisher {
             fingerprint: plan.fingerprint.clone(),
             levels: plan.levels.clone(),
             shown: shown.clone(),
-            classes: plan.classes.clone(),
+            row_levels: plan.row_levels.clone(),
+            changes: plan.changes.clone(),
         };
         let written = blocking(journal.append(&entry, &self.session.topics)).map_err(classify)?;
         step("journalled");

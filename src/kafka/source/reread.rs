@@ -43,7 +43,8 @@ impl Poller {
         step("rereading");
         if let Some(entry) = plan.journal {
             let Some(found) = self.entry(entry)? else { return Ok(None) };
-            plan.shown = Some(found.ok_or(SourceError::Reread)?.shown);
+            let found = found.ok_or(SourceError::Reread)?;
+            (plan.shown, plan.row_levels, plan.changes) = (Some(found.shown), found.row_levels, found.changes);
         }
         let mut events: Vec<Event> = Vec::new();
         for FoundPartition { partition, .. } in members {
@@ -79,7 +80,7 @@ impl Poller {
         step("recalling");
         for (at, (later, partitions)) in entries {
             let Some(entry) = self.entry(at)? else { return Ok(false) };
-            let Some(ShownEntry { levels, fingerprint, shown, classes, .. }) = entry else {
+            let Some(ShownEntry { levels, fingerprint, shown, row_levels, .. }) = entry else {
                 self.missing(topic, 1)?;
                 continue;
             };
@@ -97,9 +98,9 @@ impl Poller {
                 schemas.resolve_all(&events);
             }
             let mut places = shown.finder();
-            let class = |event: &Event| classes.as_ref()?.get(places.place(event.position)?).copied();
-            let classes = events.iter().map(class).collect();
-            let recalled = Recalled { partitions, later, levels, classes, fingerprint, events };
+            let places = events.iter().filter_map(|event| places.place(event.position));
+            let row_levels = row_levels.and_then(|of_shown| of_shown.of(places));
+            let recalled = Recalled { partitions, later, levels, row_levels, fingerprint, events };
             if !self.send(SourceItem::Recalled(Box::new(recalled)))? || !self.is_current() {
                 return Ok(false);
             }
@@ -189,7 +190,8 @@ fn planned(members: &[FoundPartition]) -> Option<ReleasePlan> {
         held: spans(|part| &part.held),
         refused: spans(|part| &part.refused),
         shown: None,
-        classes: None,
+        row_levels: None,
+        changes: None,
         journal: part.journal,
     })
 }

@@ -12,8 +12,10 @@ use crate::encode::Dictionaries;
 use crate::generalize::{ClassIndex, Numbers, RowRef};
 use crate::local::Regions;
 use crate::model::batch::Rows;
-use crate::model::domain::Code;
+use crate::model::domain::{Code, DomainView};
+use crate::model::lattice::Level;
 use crate::model::recoding::{Column, GeneralizedValue, Recoding};
+use crate::model::release::row_levels::RowLevels;
 use crate::search::evaluator::Evaluator;
 
 use super::numbering::Numbering;
@@ -78,6 +80,45 @@ impl Grouping {
         let fresh = classes.into_iter().map(|class| class.unwrap_or(count as u32)).collect();
         let numbers = Numbers { fresh, held: Vec::new(), cells, count: count + 1 };
         Self { numbers: Arc::new(numbers), columns }
+    }
+
+    /// The classes of rows that are shown at levels of their own: `place` tells which of `levels` are those of a row, if it is shown.
+    /// `None` if the levels are those of other rows or other hierarchies.
+    pub(in crate::anonymizer) fn at_levels(
+        levels: &RowLevels,
+        place: impl FnMut(usize) -> Option<usize>,
+        rows: &Rows,
+        dictionaries: &Dictionaries,
+    ) -> Option<Self> {
+        let domains = &dictionaries.quasi;
+        let fits = |levels: &Vec<Level>| {
+            levels.len() == domains.len() && levels.iter().zip(domains).all(|(&level, view)| level <= view.height())
+        };
+        let places: Vec<Option<usize>> = (0..rows.len()).map(place).collect();
+        let is_known = |place: &usize| *place < levels.rows().len();
+        if !levels.combinations().iter().all(fits) || !places.iter().flatten().all(is_known) {
+            return None;
+        }
+        let ancestors = |view: &Arc<DomainView>| -> Vec<Vec<Code>> {
+            (0..=view.height()).map(|level| view.between(0, level)).collect()
+        };
+        let ancestors: Vec<Vec<Vec<Code>>> = domains.iter().map(ancestors).collect();
+        let label = |(attribute, (&level, &leaf)): (usize, (&Level, &Code))| GeneralizedValue {
+            level,
+            code: ancestors[attribute][usize::from(level)][leaf as usize],
+        };
+        let labels = |(i, place): (usize, Option<usize>)| -> Option<Vec<GeneralizedValue>> {
+            let levels = &levels.combinations()[levels.rows()[place?] as usize];
+            Some(levels.iter().zip(rows.quasi(i)).enumerate().map(label).collect())
+        };
+        let labels: Vec<Option<Vec<GeneralizedValue>>> = places.into_iter().enumerate().map(labels).collect();
+        Some(Self::of_labels(labels.iter().map(Option::as_deref), dictionaries))
+    }
+
+    /// The levels at which a class is shown.
+    pub(in crate::anonymizer) fn levels(&self, class: u32) -> Vec<Level> {
+        let level = |(attribute, column): (usize, &Arc<Column>)| column.value(self.code(class, attribute)).level;
+        self.columns.iter().enumerate().map(level).collect()
     }
 
     /// The columns of a recoding, for a draft that publishes no rows.

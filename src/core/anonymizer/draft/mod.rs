@@ -20,14 +20,14 @@ use std::sync::Arc;
 use super::Anonymizer;
 use crate::failpoint::defect;
 use crate::frequency::store::FrequencySets;
-use crate::generalize::{GeneralizedBatch, Lineage, RowRef};
+use crate::generalize::{Change, GeneralizedBatch, Lineage, RowRef};
 use crate::loss::RAW_GLM;
 use crate::model::batch::Rows;
 use crate::model::event::{Position, RejectCode};
 use crate::model::policy::{Loss, Policy};
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::Named;
-use crate::model::release::plan::ReleasePlan;
+use crate::model::release::plan::{PlannedChanges, ReleasePlan};
 use crate::model::release::spans::Spans;
 use crate::render::render;
 use crate::search::choose::Chosen;
@@ -67,6 +67,8 @@ pub(super) struct Draft {
     pub(super) first_step: Option<usize>,
     /// True if no manifest of this run has named the schedule yet.
     pub(super) introduces_schedule: bool,
+    /// Where releases are a changelog: how this one changes the reader's snapshot.
+    pub(super) changes: Option<PlannedChanges>,
     /// How the recoding was found; `None` if none was chosen.
     pub(super) chosen: Option<Chosen>,
     /// The recoding: the top as long as none is chosen.
@@ -99,6 +101,7 @@ impl Draft {
             lists_shown: from.remembers(),
             first_step: None,
             introduces_schedule: true,
+            changes: None,
             chosen: None,
             outcomes: Outcomes::default(),
             search_losses: Vec::new(),
@@ -110,6 +113,7 @@ impl Draft {
         self.recoding = Recoding::from(self.policy.lattice().top().clone());
         self.grouping = Grouping::without_rows(&self.recoding, &self.window.dictionaries);
         (self.chosen, self.outcomes, self.search_losses) = (None, Outcomes::default(), Vec::new());
+        self.changes = None;
     }
 
     /// Sets the recoding and groups all rows by it.
@@ -183,9 +187,17 @@ impl Draft {
             &self.grouping.columns,
             &self.window.dictionaries,
         );
+        batch.shows_levels = self.policy.schema.added.levels;
         (batch.rejected, batch.provenance) = (self.window.rejected.clone(), self.provenance());
         render(&mut batch, &self.grouping.columns, &self.policy);
-        batch
+        match &self.changes {
+            None => batch,
+            Some(PlannedChanges { base: None, .. }) => batch.as_changelog(|_| Change::Whole),
+            Some(PlannedChanges { left, .. }) => batch.as_changelog(|row| match left.contains(self.position(row)) {
+                true => Change::Leaves,
+                false => Change::Comes,
+            }),
+        }
     }
 
     /// The plan of the release and the records that it finishes, if the rows have these outcomes.
@@ -203,7 +215,7 @@ impl Draft {
                 // Retracted records are read again with their tombstones, and are retracted again.
                 held: Spans::covering(self.held.positions().iter().chain(&self.retracted).copied()),
                 shown: self.lists_shown.then(shown),
-                classes: if self.lists_shown { self.shown_classes(outcomes) } else { None },
+                row_levels: if self.lists_shown { self.shown_levels(outcomes) } else { None },
                 journal: self.planned.as_ref().and_then(|plan| plan.journal),
                 ..self.plan(self.lists_shown)
             },
@@ -224,6 +236,7 @@ impl Draft {
             levels: self.levels_in_plan(listed),
             closed: Some(self.window.closed),
             fingerprint: self.policy.fingerprint.clone(),
+            changes: self.changes.clone(),
             refused: Spans::covering(refused.map(|(position, _)| *position)),
             ..ReleasePlan::default()
         }

@@ -11,7 +11,9 @@ use crate::generalize::RowRef;
 use crate::model::lattice::Node;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
-use crate::model::release::manifest::{AttributeLevel, OffsetRange, Provenance, ScheduleName, Work, rounded};
+use crate::model::release::manifest::{
+    AttributeLevel, OffsetRange, Provenance, ScheduleName, SnapshotNote, Work, rounded,
+};
 use crate::search::choose::Chosen;
 use crate::window::ClosedWindow;
 
@@ -23,12 +25,13 @@ impl Draft {
         let released_held = outcomes.published.iter().filter(|row| matches!(row, RowRef::Held(_))).count();
         let expired = outcomes.expired.len() + self.expired.len();
         Provenance {
-            release_id: format!("{}-{:016x}", self.name, self.id),
+            release_id: self.release_id(self.id),
             window_id: window.id.0,
             close_reason: window.reason.as_str().into(),
-            offsets: ranges(window),
+            offsets: if self.changes.is_some() { Vec::new() } else { ranges(window) },
             recoding: chosen.map_or_else(Vec::new, |chosen| self.attribute_levels(chosen)),
             schedule: chosen.and_then(|chosen| self.schedule_name(&chosen.recoding)),
+            snapshot: self.snapshot_note(),
             losses: Vec::new(),
             records_in: (window.rows.len() + window.rejected.len() + window.suppressed.len()) as u64,
             records_published: outcomes.published.len() as u64,
@@ -46,6 +49,20 @@ impl Draft {
             closed_at: window.closed.0,
             work: self.work(),
         }
+    }
+
+    /// What the release does to the snapshot of a reader, where releases are a changelog.
+    fn snapshot_note(&self) -> Option<SnapshotNote> {
+        let changes = self.changes.as_ref()?;
+        Some(SnapshotNote {
+            kind: if changes.base.is_some() { "changes" } else { "whole" }.into(),
+            base: changes.base.map(|base| self.release_id(base)),
+            rows: if changes.base.is_some() { changes.rows } else { self.outcomes.published.len() as u64 },
+        })
+    }
+
+    fn release_id(&self, id: u64) -> String {
+        format!("{}-{id:016x}", self.name)
     }
 
     /// The level of each attribute, and its cut or its finest level where it has several levels.

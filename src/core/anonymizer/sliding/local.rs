@@ -6,8 +6,8 @@
 //! (records that are alike in all snapshots) never splits by labels; `difference.rs` decides who may leave it. The gate counts
 //! all this again, as for any other recoding, and where it refuses, newcomers start at a coarser step.
 //!
-//! Deliberately absent: replays. The labels of a snapshot follow from all earlier ones, and a plan does not hold them, so `validate`
-//! refuses a Kafka sink.
+//! The labels of a snapshot follow from all earlier ones. So where a plan must be enough to make it again, the plan has the levels of
+//! each record.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -119,6 +119,9 @@ impl Anonymizer {
         let lineage = |given_up| self.account(draft, pool, given_up).lineage;
         let given_up = self.uncommitted.excess(pool.window, lineage)?;
         let mut batch = self.account(draft, pool, given_up).of(draft.generalize());
+        if self.uncommitted.is_bounded() && matches!(draft.recoding, Recoding::Local(_)) {
+            batch.lineage.plan.row_levels = Some(draft.shown_levels(&draft.outcomes)?);
+        }
         self.add_losses(&mut batch);
         gate::verify_next(batch, &self.rules, self.snapshots.last.as_ref()).ok()
     }

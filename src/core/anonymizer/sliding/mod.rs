@@ -8,10 +8,13 @@
 //! After a restart the log delivers only records that no snapshot has shown, so snapshots from before and after have no row in
 //! common and cannot be subtracted. A snapshot that was planned before a crash is made again of the rows that its plan lists.
 //!
-//! `difference.rs` decides which rows a snapshot may show; `local.rs` makes snapshots by a schedule.
+//! `difference.rs` decides which rows a snapshot may show; `local.rs` makes snapshots by a schedule; `replay.rs` makes a planned
+//! snapshot again; `changes.rs` publishes only what changes.
 
+mod changes;
 mod difference;
 mod local;
+mod replay;
 
 use std::sync::Arc;
 
@@ -28,7 +31,7 @@ use crate::model::lattice::Lattice;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::Unmet;
-use crate::model::release::plan::ReleasePlan;
+use crate::model::release::plan::{PlannedChanges, ReleasePlan};
 use crate::model::release::spans::Spans;
 use crate::search::choose::{Choice, Chosen, Levels, choose};
 use crate::search::evaluator::Evaluator;
@@ -61,6 +64,10 @@ pub(super) struct Snapshots {
     numbering: Numbering,
     /// With local recoding, the labels of the rows of the last snapshot.
     labels: local::ShownLabels,
+    /// The rows of the window.
+    in_window: Spans,
+    /// Where only changes are published, the snapshot that they change; then `last` is none.
+    changelog: Option<changes::Changelog>,
 }
 
 impl Snapshots {
@@ -137,8 +144,16 @@ fn coarser(choice: &Choice, lattice: &Lattice, last: &Recoding) -> (Choice, Latt
 
 impl Anonymizer {
     /// Makes the snapshot of a sliding window.
-    pub(super) fn release_snapshot(&mut self, mut window: ClosedWindow, slide: Slide) -> Closing {
+    pub(super) fn release_snapshot(&mut self, window: ClosedWindow, slide: Slide) -> Closing {
         self.snapshots.slides += 1;
+        match self.release_changes(window, &slide) {
+            Ok(closing) => closing,
+            Err(window) => self.release_whole(*window, slide),
+        }
+    }
+
+    /// Makes a snapshot that shows all its rows.
+    fn release_whole(&mut self, mut window: ClosedWindow, slide: Slide) -> Closing {
         if defect("no-difference") {
             (self.snapshots.last, self.last) = (None, None);
             self.snapshots.shown = Spans::default();
@@ -146,12 +161,16 @@ impl Anonymizer {
         let pool = self.pool(&mut window, slide);
         let sets = Arc::clone(&window.sets);
         let mut draft = Draft::new(self, window, Arc::clone(&pool.rows), sets);
+        draft.changes = pool.slide.changes.then(PlannedChanges::default);
         let (release, snapshot) = match self.pass_any_option(&mut draft, &pool) {
             Ok(passed) => passed,
             Err(unmet) => return self.skip_snapshot(draft, &pool, unmet),
         };
         self.snapshots.last = Some(snapshot);
         self.remember(draft.window.reason, &pool.in_window, &release);
+        if pool.slide.changes {
+            self.follow_changes(&draft, &pool, &release);
+        }
         self.last = Some(draft.recoding);
         Closing::Release(Box::new(release))
     }
@@ -230,45 +249,6 @@ impl Anonymizer {
         let numbering = &mut self.snapshots.numbering;
         let grouping = Grouping::followed(numbering, &chosen.recoding, candidates.rows, &window.dictionaries);
         candidates.settle(grouping)
-    }
-
-    /// Makes a snapshot again that was planned before a crash. The window has the rows that it shows and the records that it
-    /// accounts for. The earlier snapshot is gone; the gate compared the two when this one was planned.
-    pub(super) fn release_snapshot_again(
-        &mut self,
-        window: ClosedWindow,
-        planned: &ReleasePlan,
-        shown: &Spans,
-    ) -> Closing {
-        let policy = Arc::clone(&self.policy);
-        let rules = self.rules.bind(&window.dictionaries.values());
-        let evaluator = Evaluator::new(&policy, &rules, Arc::clone(&window.sets));
-        let (rows, sets) = (Arc::clone(&window.rows), Arc::clone(&window.sets));
-        let mut draft = Draft::new(self, window, rows, sets);
-        (draft.id, draft.planned) = (planned.id, Some(planned.clone()));
-        let nothing = Spans::default();
-        let shown = match draft.planned_recoding() {
-            Some(recoding) => {
-                draft.recode(Chosen::given(recoding, &self.choice, &evaluator));
-                shown
-            }
-            // Its rows are not all in the log any more: other bytes must not stand in for it.
-            None => &nothing,
-        };
-        draft.show(shown);
-        draft.note_losses(&evaluator);
-        drop(evaluator);
-        let mut batch = draft.replayed_account(planned, shown).of(draft.generalize());
-        self.add_losses(&mut batch);
-        match gate::verify(batch, &self.rules) {
-            Ok(release) => {
-                self.snapshots = Snapshots::default();
-                self.uncommitted.made(&release.lineage().finished);
-                self.last = Some(draft.recoding);
-                Closing::Release(Box::new(release))
-            }
-            Err(refusal) => Closing::Refused(refusal),
-        }
     }
 
     /// The rows of the window and, behind them, those of the last snapshot that have left it.
@@ -359,34 +339,20 @@ impl Anonymizer {
     fn remember(&mut self, reason: CloseReason, in_window: &Spans, release: &Release) {
         let finished = &release.lineage().finished;
         self.uncommitted.made(finished);
-        let Snapshots { shown, published, waiting, given_up, .. } = &mut self.snapshots;
-        if let Some(now) = &release.lineage().plan.shown {
-            shown.clone_from(now);
+        let Snapshots { shown, published, waiting, given_up, in_window: last_window, .. } = &mut self.snapshots;
+        let plan = &release.lineage().plan;
+        match (&plan.shown, &plan.changes) {
+            (Some(sent), Some(PlannedChanges { base: Some(_), left, .. })) => *shown = shown.union(sent).without(left),
+            (Some(now), _) => shown.clone_from(now),
+            (None, _) => {}
         }
+        last_window.clone_from(in_window);
         *published = published.within(in_window).union(shown);
         let unseen = in_window.without(published);
         *given_up = unseen.within(&given_up.union(finished));
         *waiting = (unseen.count() - given_up.count()) as usize;
         if reason == CloseReason::Drained {
             self.snapshots = Snapshots::default();
-        }
-    }
-}
-
-impl Draft {
-    /// The account of a planned snapshot. Rows that it shows and that were not read for it are finished already.
-    fn replayed_account(&self, planned: &ReleasePlan, shown: &Spans) -> Account {
-        let window = &self.window;
-        let own = self.rows.positions().iter().copied().filter(|position| planned.is_read(*position));
-        let (first, gone): (Vec<Position>, Vec<Position>) = own.partition(|position| shown.contains(*position));
-        let rejected = window.rejected.iter().map(|(position, _)| *position);
-        let finished = Spans::covering(first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected));
-        Account {
-            read: finished.count(),
-            published: first.len() as u64,
-            suppressed: (gone.len() + window.suppressed.len()) as u64,
-            waiting: 0,
-            lineage: Lineage { epoch: window.epoch, plan: planned.clone(), replayed: true, finished, since: None },
         }
     }
 }

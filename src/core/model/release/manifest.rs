@@ -25,6 +25,9 @@ pub struct Provenance {
     /// The schedule, where the recoding is local.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleName>,
+    /// Where releases are a changelog: what this one does to the reader's snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotNote>,
     /// Normalised losses of the published rows and the suppressed records, by metric, to three digits.
     pub losses: Vec<Named>,
     /// Records read into the window.
@@ -249,6 +252,18 @@ pub struct ScheduleName {
     /// names it, and again after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<Vec<i32>>>,
+}
+
+/// What a release of a changelog does to the reader's snapshot.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct SnapshotNote {
+    /// `whole`, whose rows replace all before them, or `changes`.
+    pub kind: String,
+    /// The release that the changes are made to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The rows of the snapshot that a reader has afterwards.
+    pub rows: u64,
 }
 
 /// The level of one attribute, or its cut.

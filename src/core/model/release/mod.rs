@@ -4,6 +4,7 @@ pub mod audience;
 pub mod dead_letter;
 pub mod manifest;
 pub mod plan;
+pub mod row_levels;
 pub mod runs;
 pub mod spans;
 pub mod spread;

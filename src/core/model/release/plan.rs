@@ -1,5 +1,6 @@
 //! The plan of a release: enough to make the very same bytes again after a crash. It has to fit a [`CommitSpace`].
 
+use super::row_levels::RowLevels;
 use super::spans::Spans;
 use crate::model::event::{Millis, Partition, Position};
 
@@ -25,10 +26,23 @@ pub struct ReleasePlan {
     /// The records that it shows, where levels and policy do not tell: what earlier releases showed decides too. Some may have
     /// been finished by an earlier snapshot.
     pub shown: Option<Spans>,
-    /// The class of each of them by position, where later releases must know it and no node tells.
-    pub classes: Option<Vec<u32>>,
+    /// The levels of each of them by position, where later releases or a replay must know them and no node tells.
+    pub row_levels: Option<RowLevels>,
+    /// Where releases are a changelog: how this one changes the reader's snapshot.
+    pub changes: Option<PlannedChanges>,
     /// Where the journal says so.
     pub journal: Option<i64>,
+}
+
+/// How a release changes the reader's snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlannedChanges {
+    /// The number of the release whose snapshot is changed; `None` for a snapshot that replaces all before it.
+    pub base: Option<u64>,
+    /// Those of the shown records that leave.
+    pub left: Spans,
+    /// The rows of the snapshot that a reader has afterwards.
+    pub rows: u64,
 }
 
 impl ReleasePlan {

@@ -1,0 +1,381 @@
+//! Slides that publish only what changes: `window.sliding.publish: changes`.
+//!
+//! While the recoding stays, a snapshot differs from the last one by the groups that come and the groups that leave, and these are
+//! what the release has. Everything here works on the rows that wait, on those that have left the window and are still shown, and on
+//! the cells of the latter: the gate remembers the other rows ([`Accepted`]).
+//!
+//! ```text
+//! rows that came ─▶ waiting ─ classes that satisfy the policy ─▶ "+" ┐
+//! rows that left ─▶ due ───── parts of cells that may leave ────▶ "-" ┴─▶ batch ─ gate ─▶ release of changes
+//! ```
+//! A whole snapshot is sent where there is nothing to change yet, where the recoding moves, where the gate refuses the changes, when
+//! the stream ends, and once the changes since the last one are [`WHOLE_AGAIN`] times its rows, for readers who start late. The
+//! recoding is searched again when a part of the window ([`LOOK_AGAIN`]) has been replaced, because every move costs a whole snapshot.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::difference::Standing;
+use super::{Account, Pool, Snapshots};
+use crate::anonymizer::draft::{Draft, Grouping, Outcomes};
+use crate::anonymizer::sliding::Counts;
+use crate::anonymizer::{Anonymizer, Closing};
+use crate::gate::{self, Accepted, Release, Snapshot};
+use crate::generalize::{Lineage, RowRef};
+use crate::local::{Regions, Table, Terms, apply};
+use crate::model::batch::Rows;
+use crate::model::event::Position;
+use crate::model::policy::RecodingKind;
+use crate::model::recoding::{GeneralizedValue, Recoding};
+use crate::model::release::plan::{PlannedChanges, ReleasePlan};
+use crate::model::release::spans::{Runs, Spans};
+use crate::privacy::Rules;
+use crate::search::choose::{Chosen, choose};
+use crate::search::evaluator::Evaluator;
+use crate::window::{CloseReason, ClosedWindow, Slide};
+
+/// A whole snapshot is sent again after changes of so many times its rows. More: a reader who starts late waits for longer. Fewer:
+/// whole snapshots cost more than the changes between them.
+const WHOLE_AGAIN: u64 = 4;
+/// The recoding is searched again once one in so many rows of the window has been replaced. More: the search costs more than the rest
+/// of a slide. Fewer: a recoding that has become too coarse or too fine stays for longer.
+const LOOK_AGAIN: u64 = 10;
+/// How many rows of a group are counted first. More are counted in vain where fewer would do; fewer are tried in vain.
+const FEW: usize = 64;
+
+/// What is known of the snapshot that the next slide changes.
+pub(super) struct Changelog {
+    accepted: Accepted,
+    /// The rows of the window that no snapshot has shown, in the order in which they came.
+    waiting: Rows,
+    /// The release that gave the snapshot.
+    base: u64,
+    chosen: Chosen,
+    /// Rows that came since the last search.
+    unsearched: u64,
+    /// Rows of changes since the last whole snapshot.
+    sent: u64,
+}
+
+/// The rows that a slide changes: numbers of waiting rows, and of accepted ones.
+struct Changing {
+    came: Vec<u32>,
+    left: Vec<u32>,
+    /// The labels of those that came, with local recoding.
+    labels: Vec<Arc<[GeneralizedValue]>>,
+}
+
+impl Changelog {
+    /// Starts from a whole snapshot that was published.
+    pub(super) fn new(snapshot: &Snapshot, rules: &Rules, waiting: Rows, base: u64, chosen: Chosen) -> Option<Self> {
+        let accepted = snapshot.accepted(rules)?;
+        Some(Self { accepted, waiting, base, chosen, unsearched: 0, sent: 0 })
+    }
+
+    /// What a whole snapshot is compared with.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.accepted.snapshot()
+    }
+
+    /// Takes in the rows that came and lets those go that left the window unseen.
+    fn take_in(&mut self, window: &ClosedWindow, slide: &Slide) {
+        let left: FxHashSet<Position> = slide.left.iter().copied().collect();
+        if (0..self.waiting.len()).any(|i| left.contains(&self.waiting.position(i))) {
+            self.waiting = self.waiting.filtered(|i| !left.contains(&self.waiting.position(i)));
+        }
+        let rows = &window.rows;
+        (rows.len() - slide.came..rows.len()).for_each(|i| self.waiting.push_from(rows, i));
+        self.unsearched += slide.came as u64;
+    }
+
+    /// The numbers of the rows that may leave their cells, or have to.
+    fn leaving(&self, snapshots: &Snapshots, max_hold: u64, rules: &Rules) -> Vec<u32> {
+        let is_overdue =
+            |at: &Position, since: u64| snapshots.slides - since >= max_hold || snapshots.retracted.contains(at);
+        let due =
+            snapshots.left.iter().filter_map(|(at, since)| Some((self.accepted.place(*at)?, is_overdue(at, *since))));
+        let mut due: Vec<(u32, u32, bool)> =
+            due.map(|(row, overdue)| (self.accepted.cell(row), row, overdue)).collect();
+        due.sort_unstable();
+        let rows = self.accepted.rows();
+        let of_cell = |due: &[(u32, u32, bool)]| -> Vec<u32> {
+            let members = self.accepted.members(due[0].0);
+            let goes: Vec<u32> = due.iter().map(|(_, row, _)| *row).collect();
+            if goes.len() == members.len() {
+                return goes;
+            }
+            let stays: Vec<u32> = members.iter().copied().filter(|row| goes.binary_search(row).is_err()).collect();
+            let may_wait = !due.iter().any(|(_, _, overdue)| *overdue);
+            match (hold(rows, &stays, rules) && hold(rows, &goes, rules), may_wait) {
+                (true, _) => goes,
+                (false, true) => Vec::new(),
+                (false, false) => members.to_vec(),
+            }
+        };
+        due.chunk_by(|a, b| a.0 == b.0).flat_map(of_cell).collect()
+    }
+
+    /// The records before all that may come later.
+    fn oldest(&self, in_window: &Spans) -> Spans {
+        let before = |runs: &Runs| runs.first().filter(|&first| first > 0).map(|first| (0, first - 1));
+        let runs = |(first, last): (i64, i64)| {
+            let mut runs = Runs::default();
+            runs.insert(first, last);
+            runs
+        };
+        Spans::from_runs(in_window.iter().filter_map(|(partition, of)| Some((partition, runs(before(of)?)))))
+    }
+}
+
+/// True if the rows satisfy the policy together.
+fn hold(rows: &Rows, which: &[u32], rules: &Rules) -> bool {
+    let all_hold = |which: &[u32]| {
+        let counts = Counts::new(rows, which, rules);
+        rules.hold_alone(&counts.class(&counts.histograms()))
+    };
+    let few = which.len() > FEW && rules.monotone(true) && all_hold(&which[..FEW]);
+    !which.is_empty() && (few || all_hold(which))
+}
+
+impl Anonymizer {
+    /// Notes what the next slide changes, after a whole snapshot.
+    pub(super) fn follow_changes(&mut self, draft: &Draft, pool: &Pool, release: &Release) {
+        let Snapshots { last: Some(last), shown, given_up, .. } = &self.snapshots else { return };
+        let (mut is_shown, mut is_given_up) = (shown.finder(), given_up.finder());
+        let waiting = pool.rows.filtered(|i| {
+            let position = pool.rows.position(i);
+            pool.standing[i] == Standing::New && !is_shown.contains(position) && !is_given_up.contains(position)
+        });
+        let Some(chosen) = draft.chosen.clone() else { return };
+        let rules = self.rules.bind(&draft.window.dictionaries.values());
+        self.snapshots.changelog = Changelog::new(last, &rules, waiting, release.lineage().plan.id, chosen);
+        if self.snapshots.changelog.is_some() {
+            self.snapshots.last = None;
+        }
+    }
+
+    /// Makes the release of what changes; gives the window back where a whole snapshot has to be sent.
+    pub(super) fn release_changes(
+        &mut self,
+        window: ClosedWindow,
+        slide: &Slide,
+    ) -> Result<Closing, Box<ClosedWindow>> {
+        let Some(mut changelog) = self.snapshots.changelog.take() else { return Err(Box::new(window)) };
+        let passed = self.change(&mut changelog, window, slide);
+        match &passed {
+            Ok(_) => self.snapshots.changelog = Some(changelog),
+            Err(_) => self.snapshots.last = Some(changelog.snapshot()),
+        }
+        passed
+    }
+
+    fn change(
+        &mut self,
+        changelog: &mut Changelog,
+        mut window: ClosedWindow,
+        slide: &Slide,
+    ) -> Result<Closing, Box<ClosedWindow>> {
+        changelog.take_in(&window, slide);
+        let chosen = &mut changelog.chosen;
+        chosen.recoding = chosen.recoding.extended(&window.dictionaries.quasi, self.policy.lattice().top());
+        self.last = Some(chosen.recoding.clone());
+        let again = changelog.sent >= WHOLE_AGAIN * changelog.accepted.len() as u64;
+        if again || window.reason == CloseReason::Drained || !self.stays(changelog, &window, slide) {
+            return Err(Box::new(window));
+        }
+        self.note_due(changelog, &mut window, slide);
+        let rules = self.rules.bind(&window.dictionaries.values());
+        let changing = Changing {
+            left: changelog.leaving(&self.snapshots, slide.max_hold, &rules),
+            ..self.coming(changelog, &window, &rules)
+        };
+        let mut draft = self.changing_draft(changelog, window, &changing);
+        if draft.rows.is_empty() {
+            draft.clear();
+        }
+        let given_up = |n: usize| self.changing_account(changelog, &draft, slide, n).lineage;
+        let Some(given_up) = self.uncommitted.excess(changelog.waiting.len(), given_up) else {
+            return Err(Box::new(draft.window));
+        };
+        let mut batch = self.changing_account(changelog, &draft, slide, given_up).of(draft.generalize());
+        if self.uncommitted.is_bounded() && matches!(draft.recoding, Recoding::Local(_)) {
+            batch.lineage.plan.row_levels = draft.shown_levels(&draft.outcomes);
+        }
+        self.add_losses(&mut batch);
+        let passed = match draft.rows.is_empty() {
+            true => gate::verify(batch, &self.rules),
+            false => {
+                let oldest = changelog.oldest(&self.snapshots.in_window);
+                gate::verify_changes(batch, &self.rules, &mut changelog.accepted, &oldest)
+            }
+        };
+        let Ok(release) = passed else { return Err(Box::new(draft.window)) };
+        self.changed(changelog, &draft, &changing, &release);
+        Ok(Closing::Release(Box::new(release)))
+    }
+
+    /// True if the recoding stays: it is not time to search again, or the search finds it again.
+    fn stays(&mut self, changelog: &mut Changelog, window: &ClosedWindow, slide: &Slide) -> bool {
+        let policy = Arc::clone(&self.policy);
+        let (unplaced, records) = (slide.unplaced, window.rows.len() as u64);
+        if policy.suppression.beside(unplaced, records).is_none() || window.rows.is_empty() {
+            return false;
+        }
+        let due = changelog.unsearched * LOOK_AGAIN >= records || self.look.is_some();
+        if policy.recoding == RecodingKind::Local || !due {
+            return true;
+        }
+        changelog.unsearched = 0;
+        let rules = self.rules.bind(&window.dictionaries.values());
+        let evaluator = Evaluator::beside(unplaced, &policy, &rules, Arc::clone(&window.sets));
+        let evaluator = evaluator.warm(Arc::clone(&self.trail));
+        let lattice = policy.lattice();
+        let chosen = choose(&self.choice, &lattice, self.last.as_ref(), &evaluator, &mut self.seeds);
+        let chosen = self.plannable(chosen, &[&window.rows], &evaluator);
+        self.make_insight(&evaluator, &chosen);
+        let stays = chosen.evaluation.satisfies && chosen.recoding == changelog.chosen.recoding;
+        if stays {
+            changelog.chosen = chosen;
+        }
+        stays
+    }
+
+    /// Notes since when rows of the snapshot are no longer in the window, and which of them are retracted.
+    fn note_due(&mut self, changelog: &Changelog, window: &mut ClosedWindow, slide: &Slide) {
+        let Snapshots { left, retracted, slides, in_window, .. } = &mut self.snapshots;
+        let rows = &window.rows;
+        let came = Spans::covering((rows.len() - slide.came..rows.len()).map(|i| rows.position(i)));
+        let gone = Spans::covering(slide.left.iter().copied());
+        *in_window = in_window.union(&came).without(&gone);
+        if !window.tombstones.is_empty() {
+            for position in left.keys() {
+                let Some(row) = changelog.accepted.place(*position) else { continue };
+                let is_retracted = window.tombstones.retracts(changelog.accepted.rows(), row as usize);
+                window.retracted += u64::from(is_retracted && retracted.insert(*position));
+            }
+            let just_left = slide.left.iter().copied();
+            retracted.extend(just_left.filter(|position| {
+                let row = changelog.accepted.place(*position);
+                row.is_some_and(|row| window.tombstones.retracts(changelog.accepted.rows(), row as usize))
+            }));
+        }
+        let shown = slide.left.iter().filter(|position| changelog.accepted.place(**position).is_some());
+        shown.for_each(|position| _ = left.entry(*position).or_insert(*slides));
+    }
+
+    /// The waiting rows that satisfy the policy class by class.
+    fn coming(&self, changelog: &Changelog, window: &ClosedWindow, rules: &Rules) -> Changing {
+        let (waiting, dictionaries) = (&changelog.waiting, &window.dictionaries);
+        let nobody = waiting.filtered(|_| false);
+        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &changelog.chosen.recoding {
+            Recoding::Local(schedule) => {
+                let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
+                let table = Table::new(waiting, &nobody, &self.rules.counting());
+                let regions = apply(&terms, &table, schedule, 0, 0);
+                ((0..waiting.len()).map(|i| regions.fresh(i)).collect(), Some(regions))
+            }
+            recoding => {
+                let grouping = Grouping::of(recoding, waiting, &nobody, dictionaries);
+                (grouping.numbers.fresh.iter().copied().map(Some).collect(), None)
+            }
+        };
+        let mut rows: Vec<(u32, u32)> = (0..).zip(classes).filter_map(|(i, class)| Some((class?, i))).collect();
+        rows.sort_unstable();
+        let (mut came, mut labels) = (Vec::new(), Vec::new());
+        for class in rows.chunk_by(|a, b| a.0 == b.0) {
+            let members: Vec<u32> = class.iter().map(|(_, i)| *i).collect();
+            if hold(waiting, &members, rules) {
+                let own: Option<Arc<[GeneralizedValue]>> = regions.as_ref().map(|all| all.labels(class[0].0).into());
+                labels.extend(own.iter().flat_map(|own| members.iter().map(|_| Arc::clone(own))));
+                came.extend(members);
+            }
+        }
+        Changing { came, left: Vec::new(), labels }
+    }
+
+    /// A draft of the rows that come and of those that leave.
+    fn changing_draft(&self, changelog: &Changelog, window: ClosedWindow, changing: &Changing) -> Draft {
+        let (waiting, accepted) = (&changelog.waiting, &changelog.accepted);
+        let mut rows = waiting.filtered(|_| false);
+        changing.came.iter().for_each(|&i| rows.push_from(waiting, i as usize));
+        changing.left.iter().for_each(|&row| rows.push_from(accepted.rows(), row as usize));
+        let recoding = changelog.chosen.recoding.clone();
+        let grouping = match &recoding {
+            Recoding::Local(_) => {
+                let left = (changing.came.len()..rows.len()).map(|i| self.snapshots.labels.get(&rows.position(i)));
+                let labels = changing.labels.iter().map(Some).chain(left).map(|labels| labels.map(|labels| &**labels));
+                Grouping::of_labels(labels, &window.dictionaries)
+            }
+            Recoding::Node(_) | Recoding::Cuts(_) => {
+                Grouping::of(&recoding, &rows, &rows.filtered(|_| false), &window.dictionaries)
+            }
+        };
+        let sets = Arc::clone(&window.sets);
+        let left = (changing.came.len()..rows.len()).map(|i| rows.position(i));
+        let changes = PlannedChanges {
+            base: Some(changelog.base),
+            left: Spans::covering(left),
+            rows: (accepted.len() + changing.came.len() - changing.left.len()) as u64,
+        };
+        let published = (0..rows.len() as u32).map(RowRef::Fresh).collect();
+        let mut draft = Draft::new(self, window, Arc::new(rows), sets);
+        draft.introduces_schedule = false;
+        draft.recode_grouped(Chosen { recoding, checks: 0, predicted: 0, ..changelog.chosen.clone() }, grouping);
+        draft.outcomes = Outcomes { published, ..Outcomes::default() };
+        draft.changes = Some(changes);
+        draft
+    }
+
+    /// The account of a release of changes if the oldest `given_up` waiting rows are given up.
+    fn changing_account(&self, changelog: &Changelog, draft: &Draft, slide: &Slide, given_up: usize) -> Account {
+        let Snapshots { published, given_up: given_up_before, .. } = &self.snapshots;
+        let (window, nothing) = (&draft.window, Spans::default());
+        let left = draft.changes.as_ref().map_or(&nothing, |changes| &changes.left);
+        let shown = Spans::covering(draft.rows.positions().iter().copied());
+        let first = shown.without(left);
+        let waiting = changelog.waiting.positions().iter().copied().filter(|position| !first.contains(*position));
+        let unseen = slide.left.iter().copied();
+        let unseen = unseen.filter(|position| !published.contains(*position) && !given_up_before.contains(*position));
+        let waits = changelog.waiting.len() as u64 - first.count();
+        let gone: Vec<Position> = unseen.chain(waiting.take(given_up)).collect();
+        let given_up = waits.min(given_up as u64);
+        let rejected = window.rejected.iter().map(|(position, _)| *position);
+        let others = Spans::covering(gone.iter().chain(&window.suppressed).copied().chain(rejected));
+        let finished = first.union(&others);
+        let shown = (!shown.is_empty()).then_some(shown);
+        let plan = ReleasePlan { fresh: finished.clone(), shown, ..draft.plan(true) };
+        Account {
+            read: slide.read + (window.rejected.len() + window.suppressed.len()) as u64,
+            published: first.count(),
+            suppressed: (gone.len() + window.suppressed.len()) as u64,
+            waiting: waits - given_up,
+            lineage: Lineage { epoch: window.epoch, plan, replayed: false, finished, since: None },
+        }
+    }
+
+    /// Updates the state for the next slide.
+    fn changed(&mut self, changelog: &mut Changelog, draft: &Draft, changing: &Changing, release: &Release) {
+        let in_window = self.snapshots.in_window.clone();
+        self.remember(draft.window.reason, &in_window, release);
+        let Snapshots { shown, left, retracted, labels, given_up, .. } = &mut self.snapshots;
+        left.retain(|position, _| shown.contains(*position));
+        retracted.retain(|position| shown.contains(*position));
+        if let Recoding::Local(_) = &draft.recoding {
+            changing.left.iter().enumerate().for_each(|(i, _)| {
+                labels.remove(&draft.rows.position(changing.came.len() + i));
+            });
+            let came = changing.labels.iter().enumerate();
+            labels.extend(came.map(|(i, labels)| (draft.rows.position(i), Arc::clone(labels))));
+        }
+        if !changing.came.is_empty() || !given_up.is_empty() {
+            let waiting = &changelog.waiting;
+            let stays = |i: usize| !shown.contains(waiting.position(i)) && !given_up.contains(waiting.position(i));
+            changelog.waiting = waiting.filtered(stays);
+        }
+        changelog.sent += release.len() as u64;
+        if !release.is_empty() {
+            changelog.base = release.lineage().plan.id;
+        }
+    }
+}

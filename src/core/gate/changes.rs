@@ -1,0 +1,308 @@
+//! The gate for a release of changes: rows that come and rows that leave, with which a reader turns one snapshot into the next.
+//!
+//! The rows that are sent are counted as those of any release, the rows that come apart from those that leave. Beside that the gate
+//! counts what they do to the cells of `difference.rs`: whoever leaves a cell satisfies the policy together, and so do those who stay.
+//! [`Accepted`] is what this takes to remember: the rows of the last snapshot that the gate let pass, with their cells and with what
+//! each was counted as when it came. So a slide costs in proportion to the rows that come and leave, and to the cells that they leave.
+//!
+//! A class of the snapshot is made of cells, and it is not counted again. That is right only for rules that hold for a class made of
+//! classes for which they hold, and that look at nothing else: [`Snapshot::accepted`] has nothing to offer under other rules.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::count::{Count, Tally};
+use super::difference::{NONE, SeenCells, SentPlaces, Snapshot, twice};
+use super::{FEW, Refusal, Release, as_sent, counted};
+use crate::generalize::{Change, GeneralizedBatch};
+use crate::model::batch::Rows;
+use crate::model::counting::Facet;
+use crate::model::domain::{Code, DomainView};
+use crate::model::event::Position;
+use crate::model::release::spans::{Covering, Spans};
+use crate::privacy::Rules;
+
+/// The labels of a class.
+type Texts = Box<[Box<str>]>;
+
+/// The rows of the last snapshot, as the gate let them pass.
+pub struct Accepted {
+    /// In the order in which they came; some have left since.
+    rows: Rows,
+    /// What each row is counted as, by facet.
+    codes: Vec<Code>,
+    facets: usize,
+    by_subject: bool,
+    /// The number of each row that has not left.
+    places: FxHashMap<Position, u32>,
+    /// The cell of each row; [`NONE`] if it has left.
+    cell_of: Vec<u32>,
+    /// The class of each cell, and its rows.
+    cells: Vec<(u32, Vec<u32>)>,
+    classes: FxHashMap<Texts, u32>,
+    /// The records that may not come any more.
+    past: Spans,
+    /// What sensitive values are counted as, and what is written of them.
+    views: (Vec<Arc<DomainView>>, Vec<Arc<DomainView>>),
+}
+
+impl Snapshot {
+    /// The rows of this snapshot, to be changed; `None` where parts cannot be judged by themselves, or values were not counted as they
+    /// are written.
+    pub fn accepted(&self, rules: &Rules) -> Option<Accepted> {
+        if !rules.only_classes() || !rules.monotone(false) || rules.facets().contains(&Facet::Profile) {
+            return None;
+        }
+        let batch = &self.batch;
+        let count = Count::new(batch, rules);
+        let mut accepted = Accepted {
+            rows: batch.fresh.filtered(|_| false),
+            codes: Vec::with_capacity(batch.len() * rules.facets().len()),
+            facets: rules.facets().len(),
+            by_subject: rules.counting().subjects,
+            places: FxHashMap::default(),
+            cell_of: Vec::with_capacity(batch.len()),
+            cells: vec![(NONE, Vec::new()); self.cell_count()],
+            classes: FxHashMap::default(),
+            past: self.seen.past.clone(),
+            views: (batch.sensitive.clone(), batch.written.clone()),
+        };
+        let width = batch.columns.len();
+        let numbers: Vec<u32> = (0..batch.class_count).map(|class| accepted.class(batch, class, width)).collect();
+        let (mut cell_of, mut known) = (self.cells(), true);
+        self.seen.places.each(batch, |rows, i, at| match (cell_of(rows.position(i)), count.known_codes(at)) {
+            (Some(cell), Some(codes)) => {
+                accepted.cells[cell as usize].0 = numbers[batch.classes[at as usize] as usize];
+                accepted.push(rows, i, &codes, cell);
+            }
+            _ => known = false,
+        });
+        known.then_some(accepted)
+    }
+}
+
+impl Accepted {
+    /// How many rows the snapshot has.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// True if it has none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// All rows that are remembered, some of which have left.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The number of the row of a record, if the snapshot has it.
+    pub fn place(&self, position: Position) -> Option<u32> {
+        self.places.get(&position).copied()
+    }
+
+    /// The cell of a row.
+    pub fn cell(&self, row: u32) -> u32 {
+        self.cell_of[row as usize]
+    }
+
+    /// The rows of a cell.
+    pub fn members(&self, cell: u32) -> &[u32] {
+        &self.cells[cell as usize].1
+    }
+
+    /// What a whole snapshot of other rows is compared with.
+    pub fn snapshot(&self) -> Snapshot {
+        let rows = self.rows.filtered(|i| self.cell_of[i] != NONE);
+        let (sensitive, written) = self.views.clone();
+        let batch = GeneralizedBatch::unlabelled(rows, sensitive, written);
+        let places = SentPlaces::of(&batch);
+        let positions = places.positions(&batch);
+        let (mut cells, mut sizes) = (vec![0; batch.len()], vec![0; self.cells.len()]);
+        let mut finder = positions.finder();
+        places.each(&batch, |rows, i, _| {
+            let position = rows.position(i);
+            if let (Some(place), Some(row)) = (finder.place(position), self.place(position)) {
+                cells[place] = self.cell(row);
+                sizes[self.cell(row) as usize] += 1;
+            }
+        });
+        let seen = SeenCells { places, positions, cells, sizes, past: self.past.clone() };
+        Snapshot { batch: Arc::new(batch), seen: Arc::new(seen) }
+    }
+
+    /// The number of the class of a batch, by what it reads; without the column of a changelog.
+    fn class(&mut self, batch: &GeneralizedBatch, class: usize, width: usize) -> u32 {
+        let next = self.classes.len() as u32;
+        *self.classes.entry(texts(batch, class, width)).or_insert(next)
+    }
+
+    fn push(&mut self, rows: &Rows, i: usize, codes: &[Code], cell: u32) {
+        let row = self.rows.len() as u32;
+        self.rows.push_from(rows, i);
+        self.codes.extend_from_slice(codes);
+        self.places.insert(rows.position(i), row);
+        self.cell_of.push(cell);
+        self.cells[cell as usize].1.push(row);
+    }
+
+    /// Counts some of the rows; an error if they do not satisfy the rules together.
+    fn judge(&self, rows: &[u32], rules: &Rules) -> Result<(), Refusal> {
+        let few = rows.len() > FEW && rules.monotone(true) && self.meets(&rows[..FEW], rules);
+        if few || self.meets(rows, rules) {
+            return Ok(());
+        }
+        let tally = self.tally(rows);
+        let histograms = tally.histograms();
+        let class = tally.class(&histograms);
+        let rule = rules.iter().find(|rule| !rule.meets(rule.measure(&class, &class)));
+        Err(Refusal {
+            criterion: rule.map(|rule| rule.name()).unwrap_or_default(),
+            required: rule.map(|rule| rule.required()).unwrap_or_default(),
+            at_most: rule.is_some_and(|rule| rule.at_most()),
+            achieved: rule.map(|rule| rule.measure(&class, &class)).unwrap_or_default(),
+            size: class.size,
+            without_held: false,
+            difference: true,
+            class: Vec::new(),
+        })
+    }
+
+    fn meets(&self, rows: &[u32], rules: &Rules) -> bool {
+        let tally = self.tally(rows);
+        let histograms = tally.histograms();
+        rules.hold_alone(&tally.class(&histograms))
+    }
+
+    fn tally(&self, rows: &[u32]) -> Tally {
+        let subject = self.by_subject.then_some(|row: u32| self.rows.subject(row as usize));
+        let code = |facet: usize, row: u32| self.codes[row as usize * self.facets + facet];
+        Tally::of(rows.iter().copied(), subject, self.facets, code)
+    }
+
+    /// Counts what is left of the cells that rows leave, and those who leave.
+    fn judge_leaving(&self, leaving: &[u32], rules: &Rules) -> Result<(), Refusal> {
+        let mut by_cell: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        leaving.iter().for_each(|&row| by_cell.entry(self.cell(row)).or_default().push(row));
+        for (cell, leave) in by_cell {
+            let members = self.members(cell);
+            if leave.len() == members.len() {
+                continue;
+            }
+            self.judge(&leave, rules)?;
+            let leave: FxHashSet<u32> = leave.into_iter().collect();
+            let stay = || members.iter().copied().filter(|row| !leave.contains(row));
+            let few: Vec<u32> = stay().take(FEW).collect();
+            let few_hold = rules.monotone(true) && self.meets(&few, rules);
+            if !few_hold {
+                self.judge(&stay().collect::<Vec<u32>>(), rules)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if row i, with the labels of a class, reads as it did when it came.
+    fn reads(&self, known: u32, class: Option<u32>, rows: &Rows, i: usize) -> bool {
+        let known = known as usize;
+        let is_class = class == Some(self.cells[self.cell_of[known] as usize].0);
+        is_class && self.rows.written(known) == rows.written(i) && self.rows.kept(known).eq(rows.kept(i))
+    }
+
+    fn remove(&mut self, leaving: &[u32]) {
+        let mut left = Covering::default();
+        let mut touched = FxHashSet::default();
+        for &row in leaving {
+            let position = self.rows.position(row as usize);
+            self.places.remove(&position);
+            left.add(position);
+            touched.insert(std::mem::replace(&mut self.cell_of[row as usize], NONE));
+        }
+        for cell in touched {
+            self.cells[cell as usize].1.retain(|&row| self.cell_of[row as usize] != NONE);
+        }
+        self.past = self.past.union(&left.spans());
+        if self.rows.len() > 2 * self.len() + FEW {
+            self.compact();
+        }
+    }
+
+    /// Forgets the rows that have left, and the cells that have none.
+    fn compact(&mut self) {
+        let stays: Vec<bool> = self.cell_of.iter().map(|&cell| cell != NONE).collect();
+        let mut numbers = vec![NONE; stays.len()];
+        let staying = (0..).zip(&stays).filter(|(_, stays)| **stays).map(|(row, _)| row);
+        (0..).zip(staying).for_each(|(number, row): (u32, usize)| numbers[row] = number);
+        self.rows = self.rows.filtered(|i| stays[i]);
+        let facets = self.facets;
+        let of_row = |row: usize| self.codes[row * facets..(row + 1) * facets].iter().copied();
+        self.codes = (0..stays.len()).filter(|&row| stays[row]).flat_map(of_row).collect();
+        self.cells.retain(|(_, rows)| !rows.is_empty());
+        self.cell_of = vec![NONE; self.rows.len()];
+        for (cell, (_, rows)) in (0..).zip(&mut self.cells) {
+            rows.iter_mut().for_each(|row| *row = numbers[*row as usize]);
+            rows.iter().for_each(|&row| self.cell_of[row as usize] = cell);
+        }
+        self.places.values_mut().for_each(|row| *row = numbers[*row as usize]);
+        let used: FxHashSet<u32> = self.cells.iter().map(|(class, _)| *class).collect();
+        self.classes.retain(|_, class| used.contains(class));
+    }
+}
+
+fn texts(batch: &GeneralizedBatch, class: usize, width: usize) -> Texts {
+    let cells = batch.class_cells(class)[..width].iter();
+    cells.zip(&batch.quasi).map(|(&code, labels)| Box::from(labels.text(code))).collect()
+}
+
+/// Like [`super::verify_next`], for the rows that come to the last snapshot and those that leave it; then `accepted` has the snapshot
+/// after it. Records before those of `oldest` do not come later.
+pub fn verify_changes(
+    batch: GeneralizedBatch,
+    rules: &Rules,
+    accepted: &mut Accepted,
+    oldest: &Spans,
+) -> Result<Release, Refusal> {
+    let batch = as_sent(batch, rules);
+    let count = Count::new(&batch, rules);
+    let release = counted(&batch, &count, rules)?;
+    let width = batch.columns.len();
+    let labels = |class: usize| accepted.classes.get(&texts(&batch, class, width)).copied();
+    let labels: Vec<Option<u32>> = (0..batch.class_count).map(labels).collect();
+    let (mut coming, mut leaving) = (Vec::new(), Vec::new());
+    let mut met = FxHashSet::default();
+    for (at, &row) in (0..).zip(&batch.order) {
+        let (rows, i) = batch.source(row);
+        let position = rows.position(i);
+        if !met.insert(position) {
+            return Err(twice("one row per record"));
+        }
+        let class = batch.classes[at as usize] as usize;
+        match (batch.change(class), accepted.place(position)) {
+            (Some((Change::Comes, _)), None) if !accepted.past.contains(position) => coming.push((at, class)),
+            (Some((Change::Leaves, _)), Some(known)) if accepted.reads(known, labels[class], rows, i) => {
+                leaving.push(known);
+            }
+            _ => return Err(twice("no record returns")),
+        }
+    }
+    let bound = rules.bind(&count.meanings());
+    accepted.judge_leaving(&leaving, &bound)?;
+    let codes: Option<Vec<_>> = coming.iter().map(|&(at, _)| count.known_codes(at)).collect();
+    let Some(codes) = codes else { return Err(twice("values counted as written")) };
+    accepted.remove(&leaving);
+    accepted.past = accepted.past.union(oldest);
+    accepted.views = (batch.sensitive.clone(), batch.written.clone());
+    // Those who come with the same labels are a new cell.
+    let mut cells: FxHashMap<usize, u32> = FxHashMap::default();
+    for ((at, class), codes) in coming.into_iter().zip(codes) {
+        let cell = *cells.entry(class).or_insert_with(|| {
+            let labels = accepted.class(&batch, class, width);
+            accepted.cells.push((labels, Vec::new()));
+            accepted.cells.len() as u32 - 1
+        });
+        let (rows, i) = batch.source(batch.order[at as usize]);
+        accepted.push(rows, i, &codes, cell);
+    }
+    Ok(release)
+}
