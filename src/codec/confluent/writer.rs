@@ -33,11 +33,14 @@ enum Reading {
     Json(ValueChecks),
 }
 
+/// A message and the way to read it.
+type PlannedMessage = (Arc<MessagePlan>, MessageDescriptor);
+
 /// The messages of a file that have come so far, by their places in it.
 struct Messages {
     file: FileDescriptor,
     fields: Schema,
-    plans: RwLock<BTreeMap<Vec<u32>, (Arc<MessagePlan>, MessageDescriptor)>>,
+    plans: RwLock<BTreeMap<Vec<u32>, PlannedMessage>>,
 }
 
 impl Writer {

@@ -36,7 +36,7 @@ impl Change {
 impl GeneralizedBatch {
     /// The same batch with the column of a changelog behind the quasi-identifiers.
     #[must_use]
-    pub(crate) fn as_changelog(mut self, change: impl Fn(RowRef) -> Change) -> Self {
+    pub(crate) fn into_changelog(mut self, change: impl Fn(RowRef) -> Change) -> Self {
         const NONE: u32 = u32::MAX;
         let width = self.quasi.len();
         let mut numbers = vec![[NONE; Change::ALL.len()]; self.class_count];

@@ -139,7 +139,8 @@ impl Poller {
     /// The commit of a partition as the broker has it.
     fn commit_of(&self, partition: Partition) -> Result<Option<FoundPartition>, AssignmentFault> {
         let known = || self.session.topics.place(partition).is_some();
-        if !known() && !(self.look_for_topics().is_ok() && known()) {
+        let found = known() || self.look_for_topics().is_ok() && known();
+        if !found {
             // Nobody may take a plan for incomplete only because its topic is not known here.
             return Err(AssignmentFault::Unavailable("a plan names a topic that is not read here".into()));
         }

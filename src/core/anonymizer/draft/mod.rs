@@ -192,8 +192,8 @@ impl Draft {
         render(&mut batch, &self.grouping.columns, &self.policy);
         match &self.changes {
             None => batch,
-            Some(PlannedChanges { base: None, .. }) => batch.as_changelog(|_| Change::Whole),
-            Some(PlannedChanges { left, .. }) => batch.as_changelog(|row| match left.contains(self.position(row)) {
+            Some(PlannedChanges { base: None, .. }) => batch.into_changelog(|_| Change::Whole),
+            Some(PlannedChanges { left, .. }) => batch.into_changelog(|row| match left.contains(self.position(row)) {
                 true => Change::Leaves,
                 false => Change::Comes,
             }),
