@@ -38,7 +38,7 @@ fn avro(fields: [&'static str; 3]) -> (AvroDecoder, Vec<u8>) {
     let [home, who] = if fields[0].contains('.') { [record("Home", &home), record("Who", &who)] } else { [home, who] };
     let members = [field("order", text), home, who, field("job", text), field("note", text)].join(",");
     let writer = parse_schema(&format!(r#"{{"type":"record","name":"P","fields":[{members}]}}"#)).expect("a schema");
-    let text = |text: &str| [&[(text.len() * 2) as u8], text.as_bytes()].concat();
+    let text = |text: &str| [&[(text.len() * 2) as u8][..], text.as_bytes()].concat();
     let [order, zip, street, name] = ["123456", "10115", "Chausseestr.", "Ada Lovelace"].map(text);
     let datum = [order, zip, street, vec![37 * 2], name, text("cook"), text("nothing to say here")].concat();
     (AvroDecoder::new(&schema(fields), &writer, DEFAULT_MAX_RECORD_BYTES).expect("fits"), datum)
