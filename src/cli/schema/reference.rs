@@ -111,7 +111,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("RawKafkaSource.topic", "topic: people"),
     ("RawKafkaSource.group", "group: veilstream"),
     ("RawKafkaSource.schema", "schema: person.avsc"),
-    ("RawKafkaSink.progress", "progress: veilstream"),
     ("RawKafkaSink.topic", "topic: people-anonymous"),
     ("RawKafkaSink.manifests", "manifests: people-anonymous-manifests"),
     ("RawKafkaSink.dead_letters", "dead_letters: people-anonymous-dead-letters"),
