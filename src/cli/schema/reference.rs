@@ -123,7 +123,6 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("RawKafkaSource.schema", "schema: person.avsc"),
     ("RawKafkaSource.descriptor", "descriptor: person.desc"),
     ("RawKafkaSource.message", "message: shop.Person"),
-    ("RawKafkaSink.progress", "progress: veilstream"),
     ("RawKafkaSink.topic", "topic: people-anonymous"),
     ("RawKafkaSink.manifests", "manifests: people-anonymous-manifests"),
     ("RawKafkaSink.dead_letters", "dead_letters: people-anonymous-dead-letters"),
