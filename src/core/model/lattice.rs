@@ -60,7 +60,7 @@ impl PartialOrd for Node {
 
 /// The levels of a node side by side in one integer, a byte each, to compare one node with very many. Where a node has more
 /// attributes or levels than fit, it says what it can: a node that is finer always passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Outline(u128);
 
 impl Outline {
@@ -74,6 +74,27 @@ impl Outline {
         Self(u128::from_ne_bytes(bytes))
     }
 
+    /// True if the outlines of this node and of every finer one are all that there is to them.
+    pub fn is_whole(node: &Node) -> bool {
+        node.0.len() <= 16 && node.0.iter().all(|&level| level < 0x7f)
+    }
+
+    /// The level of one attribute, of those that it tells.
+    #[inline]
+    pub fn level(self, attribute: usize) -> Level {
+        self.0.to_ne_bytes()[attribute]
+    }
+
+    /// The outline of the same node with another level for one attribute.
+    #[inline]
+    pub fn with(self, attribute: usize, level: Level) -> Self {
+        let mut bytes = self.0.to_ne_bytes();
+        if let Some(byte) = bytes.get_mut(attribute) {
+            *byte = level.min(0x7f);
+        }
+        Self(u128::from_ne_bytes(bytes))
+    }
+
     /// False only if the node is not finer than or equal to the other.
     #[inline]
     pub fn may_be_finer(self, other: Self) -> bool {
@@ -84,8 +105,9 @@ impl Outline {
     /// False only if the nodes differ in more than one attribute.
     #[inline]
     pub fn may_be_neighbour(self, other: Self) -> bool {
-        let differing = self.0 ^ other.0;
-        differing == 0 || differing >> (differing.trailing_zeros() & !7) <= 0xff
+        // The highest bit of every byte in which they differ; no byte carries over to the next.
+        let differing = ((self.0 ^ other.0) + !Self::HIGHEST) & Self::HIGHEST;
+        differing & differing.wrapping_sub(1) == 0
     }
 }
 

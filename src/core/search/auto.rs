@@ -61,15 +61,12 @@ impl Search for Auto {
     }
 }
 
-/// How many steps are tried at once. More are tried in vain once one of them loses less; fewer leave cores without work.
-const STEPS: usize = 16;
-
 /// Goes from a satisfying node to one around it that loses less, and on from there, until there is none: one attribute at any
 /// finer level, or one attribute one level finer and another one level coarser.
 fn descend(trials: &mut Trials<'_, '_>, from: Node, rng: &mut dyn Rng) -> Result<(), StopReason> {
     let mut here = trials.number(from);
-    trials.settle(&[here])?;
-    trials.weigh(&[here])?;
+    trials.settle(here)?;
+    trials.weigh(here)?;
     'steps: while let Some(loss) = trials.loss(here) {
         let node = trials.node(here).clone();
         let around = finer_by_one(trials.lattice, &node).chain(exchanged(trials.lattice, &node));
@@ -78,13 +75,11 @@ fn descend(trials: &mut Trials<'_, '_>, from: Node, rng: &mut dyn Rng) -> Result
         for at in (1..around.len()).rev() {
             around.swap(at, rng.random_range(0..=at));
         }
-        for batch in around.chunks(STEPS) {
-            trials.settle(batch)?;
-            trials.weigh(batch)?;
-            let losses = batch.iter().filter_map(|&number| Some((trials.loss(number)?, number)));
-            let least = losses.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(least, _)| *least < loss - TIE);
-            if let Some((_, better)) = least {
-                here = better;
+        for number in around {
+            trials.settle(number)?;
+            trials.weigh(number)?;
+            if trials.loss(number).is_some_and(|less| less < loss - TIE) {
+                here = number;
                 continue 'steps;
             }
         }

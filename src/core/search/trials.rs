@@ -1,35 +1,78 @@
 //! The bookkeeping of a search that tries nodes: numbers, statuses, losses, the best satisfying node so far, the budget.
 //!
 //! A node has a number from when it is first mentioned. Its status is recalled, predicted or counted; its loss is worked out
-//! only when somebody asks. Nodes are counted in batches, each on all cores. Which nodes are in a batch follows from the
-//! questions alone, so that outcome and checks are the same whatever the number of cores.
+//! only when somebody asks. Each node is counted after all that was learnt from those before, so that outcome and checks follow
+//! from the questions alone.
 //! Nodes already counted cost nothing and are served even when the budget is spent. Nothing is counted past it.
 
-use rustc_hash::FxHashMap;
+use std::hash::BuildHasher;
 
-use super::evaluator::{Evaluator, on_all_cores};
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use super::evaluator::Evaluator;
 use super::tags::Tags;
 use super::{Budget, Candidate, Outcome, StopReason, TIE, is_better};
-use crate::model::lattice::{Lattice, Node, Outline};
+use crate::model::lattice::{Lattice, Level, Node, Outline};
+
+/// The most nodes of a lattice whose numbers lie in a plain table. Larger takes memory that small searches never touch; smaller looks
+/// numbers up by their outlines, which waits for memory more often.
+const FEW: u128 = 1 << 20;
 
 /// A loss below this is as good as none; fitness is one over the loss and must stay finite.
 const NO_LOSS: f64 = 1e-12;
 
-/// The most nodes that are counted at once. More count some that others of the batch would have predicted; fewer leave cores
-/// without work.
-const BATCH: usize = 16;
-
 /// A node that the search has mentioned.
 pub(crate) type Number = u32;
 
-struct Trial {
-    node: Node,
-    outline: Outline,
-    satisfies: Option<bool>,
-    /// Its loss, with failing classes counted as left out.
-    cost: Option<f64>,
-    /// What it costs at least.
-    bound: f64,
+/// What is known of a node, by its number. Searches ask for statuses and outlines again and again, so these lie close together.
+#[derive(Default)]
+struct Known {
+    outlines: Vec<Outline>,
+    statuses: Vec<Option<bool>>,
+    nodes: Vec<Node>,
+    /// Losses, with failing classes counted as left out.
+    costs: Vec<Option<f64>>,
+    /// What nodes cost at least.
+    bounds: Vec<f64>,
+}
+
+/// The numbers of a small lattice's nodes, by the place of a node when all are counted through.
+struct Ranks {
+    /// By attribute, how far apart nodes are that are one level apart.
+    strides: Vec<u32>,
+    /// One more than the number; zero where a node has none yet.
+    numbers: Vec<Number>,
+    /// By number, the place of its node.
+    places: Vec<u32>,
+}
+
+impl Ranks {
+    fn new(lattice: &Lattice) -> Option<Self> {
+        // Places below the bottom stay empty.
+        let codes = |&level: &Level| u128::from(level) + 1;
+        let strides = lattice.top().levels().iter().scan(1, |next: &mut u128, level| {
+            let own = *next;
+            *next = own.saturating_mul(codes(level));
+            Some(own as u32)
+        });
+        let all = lattice.top().levels().iter().map(codes).fold(1, u128::saturating_mul);
+        let numbers = || vec![0; all as usize];
+        (all <= FEW).then(|| Self { strides: strides.collect(), numbers: numbers(), places: Vec::new() })
+    }
+
+    fn insert(&mut self, node: &Node, number: Number) {
+        let place = node.levels().iter().zip(&self.strides).map(|(&level, stride)| u32::from(level) * stride).sum();
+        self.places.push(place);
+        self.numbers[place as usize] = number + 1;
+    }
+
+    #[inline]
+    fn beside(&self, number: Number, attribute: usize, from: Level, to: Level) -> Option<Number> {
+        let stride = self.strides[attribute];
+        let place = self.places[number as usize] + u32::from(to) * stride - u32::from(from) * stride;
+        self.numbers[place as usize].checked_sub(1)
+    }
 }
 
 /// One search's trials.
@@ -38,8 +81,12 @@ pub(crate) struct Trials<'a, 'e> {
     evaluator: &'a Evaluator<'e>,
     budget: &'a Budget,
     tags: Option<Tags>,
-    numbers: FxHashMap<Node, Number>,
-    trials: Vec<Trial>,
+    /// The numbers, by the outlines of their nodes.
+    numbers: HashTable<Number>,
+    /// True if nodes of one outline are the same.
+    whole: bool,
+    ranks: Option<Ranks>,
+    known: Known,
     best: Option<(f64, Node)>,
     predicted: u64,
 }
@@ -47,164 +94,172 @@ pub(crate) struct Trials<'a, 'e> {
 impl<'a, 'e> Trials<'a, 'e> {
     pub(crate) fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Self {
         let tags = evaluator.monotone().then(Tags::default);
-        let (numbers, trials) = (FxHashMap::default(), Vec::new());
-        Self { lattice, evaluator, budget, tags, numbers, trials, best: None, predicted: 0 }
+        let (numbers, whole) = (HashTable::new(), Outline::is_whole(lattice.top()));
+        let ranks = Ranks::new(lattice).filter(|_| whole);
+        let known = Known::default();
+        Self { lattice, evaluator, budget, tags, numbers, whole, ranks, known, best: None, predicted: 0 }
     }
 
     /// The number of a node.
     pub(crate) fn number(&mut self, node: Node) -> Number {
-        if let Some(&number) = self.numbers.get(&node) {
+        let Self { numbers, known, whole, .. } = self;
+        let outline = Outline::of(&node);
+        let same =
+            |&at: &Number| known.outlines[at as usize] == outline && (*whole || known.nodes[at as usize] == node);
+        if let Some(&number) = numbers.find(hash(outline), same) {
             return number;
         }
-        let number = self.trials.len() as Number;
-        let bound = self.evaluator.lower_bound(&node);
-        let outline = Outline::of(&node);
-        self.trials.push(Trial { node: node.clone(), outline, satisfies: None, cost: None, bound });
-        self.numbers.insert(node, number);
+        let number = known.nodes.len() as Number;
+        if let Some(ranks) = &mut self.ranks {
+            ranks.insert(&node, number);
+        }
+        known.outlines.push(outline);
+        known.statuses.push(None);
+        known.costs.push(None);
+        known.bounds.push(self.evaluator.lower_bound(&node));
+        known.nodes.push(node);
+        numbers.insert_unique(hash(outline), number, |&at| hash(known.outlines[at as usize]));
         number
+    }
+
+    /// The number of the node that differs in one attribute; `None` if that attribute is at this level already.
+    #[inline]
+    pub(crate) fn beside(&mut self, number: Number, attribute: usize, level: Level) -> Option<Number> {
+        if self.whole {
+            let own = self.outline(number);
+            let outline = own.with(attribute, level);
+            if own == outline {
+                return None;
+            }
+            if let Some(ranks) = &self.ranks {
+                let known = ranks.beside(number, attribute, own.level(attribute), level);
+                if known.is_some() {
+                    return known;
+                }
+            }
+            let same = |&at: &Number| self.known.outlines[at as usize] == outline;
+            if let Some(&known) = self.numbers.find(hash(outline), same) {
+                return Some(known);
+            }
+        }
+        let node = self.node(number);
+        (node.levels()[attribute] != level).then(|| node.with(attribute, level)).map(|node| self.number(node))
     }
 
     /// The node of a number.
     pub(crate) fn node(&self, number: Number) -> &Node {
-        &self.trials[number as usize].node
+        &self.known.nodes[number as usize]
     }
 
     /// The outline of a node.
     pub(crate) fn outline(&self, number: Number) -> Outline {
-        self.trials[number as usize].outline
+        self.known.outlines[number as usize]
+    }
+
+    /// True if two nodes differ in exactly one attribute.
+    #[inline]
+    pub(crate) fn are_neighbours(&self, (a, outline): (Number, Outline), (b, other): (Number, Outline)) -> bool {
+        let differ = || self.node(a).levels().iter().zip(self.node(b).levels()).filter(|(a, b)| a != b).count();
+        a != b && outline.may_be_neighbour(other) && (self.whole || differ() == 1)
     }
 
     /// What a node costs at least.
     pub(crate) fn bound(&self, number: Number) -> f64 {
-        self.trials[number as usize].bound
+        self.known.bounds[number as usize]
     }
 
     /// True if a node is known to satisfy.
     pub(crate) fn satisfies(&self, number: Number) -> bool {
-        self.trials[number as usize].satisfies == Some(true)
+        self.known.statuses[number as usize] == Some(true)
     }
 
     /// The loss of a satisfying node that was weighed.
     pub(crate) fn loss(&self, number: Number) -> Option<f64> {
-        let trial = &self.trials[number as usize];
-        trial.cost.filter(|_| trial.satisfies == Some(true))
+        self.known.costs[number as usize].filter(|_| self.satisfies(number))
     }
 
-    /// Finds out which nodes satisfy: recalled, predicted, or counted.
-    pub(crate) fn settle(&mut self, numbers: &[Number]) -> Result<(), StopReason> {
-        let mut unknown = Vec::with_capacity(BATCH);
-        for &number in numbers {
-            let Trial { node, satisfies, .. } = &mut self.trials[number as usize];
-            if satisfies.is_some() || unknown.contains(&number) {
-                continue;
-            }
-            *satisfies = self.evaluator.status(node);
-            if satisfies.is_none() {
-                *satisfies = self.tags.as_ref().and_then(|tags| tags.status(node));
-                self.predicted += u64::from(satisfies.is_some());
-            }
-            if satisfies.is_none() {
-                unknown.push(number);
-            }
-            if unknown.len() == BATCH {
-                self.count(&mut unknown)?;
-            }
+    /// Finds out whether a node satisfies: recalled, predicted, or counted.
+    #[inline]
+    pub(crate) fn settle(&mut self, number: Number) -> Result<bool, StopReason> {
+        match self.known.statuses[number as usize] {
+            Some(satisfies) => Ok(satisfies),
+            None => self.work_out(number),
         }
-        self.count(&mut unknown)
     }
 
-    /// Works out what satisfying nodes lose.
-    pub(crate) fn weigh(&mut self, numbers: &[Number]) -> Result<(), StopReason> {
-        let evaluator = self.evaluator;
-        self.cost(numbers, true, |node| evaluator.check(node).loss)
+    fn work_out(&mut self, number: Number) -> Result<bool, StopReason> {
+        let Self { evaluator, tags, known, .. } = self;
+        let node = &known.nodes[number as usize];
+        let predict = || tags.as_ref()?.status(known.outlines[number as usize], node);
+        let recalled = evaluator.status(node);
+        let status = recalled.or_else(predict);
+        self.predicted += u64::from(recalled.is_none() && status.is_some());
+        let satisfies = match status {
+            Some(satisfies) => satisfies,
+            None => {
+                if let Some(reason) = self.budget.spent(evaluator.checks()) {
+                    return Err(reason);
+                }
+                let satisfies = evaluator.satisfies(node);
+                tags.iter_mut().for_each(|tags| tags.record(node, satisfies));
+                satisfies
+            }
+        };
+        known.statuses[number as usize] = Some(satisfies);
+        // What is counted is not forgotten, should nobody ask for its loss.
+        let least = self.best.as_ref().map_or(f64::INFINITY, |best| best.0 + TIE);
+        if status.is_none() && satisfies && self.bound(number) <= least {
+            self.weigh(number)?;
+        }
+        Ok(satisfies)
+    }
+
+    /// Works out what a node loses, if it satisfies.
+    pub(crate) fn weigh(&mut self, number: Number) -> Result<(), StopReason> {
+        if self.satisfies(number) && self.known.costs[number as usize].is_none() {
+            let evaluator = self.evaluator;
+            self.cost(number, |node| evaluator.check(node).loss)?;
+        }
+        Ok(())
     }
 
     /// One over the loss of each node, failing classes counted as left out; higher is better.
     pub(crate) fn fitness(&mut self, numbers: &[Number]) -> Result<Vec<f64>, StopReason> {
         let evaluator = self.evaluator;
-        self.settle(numbers)?;
-        self.weigh(numbers)?;
-        self.cost(numbers, false, |node| evaluator.evaluate(node).penalised)?;
-        let cost = |number: &Number| self.trials[*number as usize].cost.unwrap_or(f64::INFINITY);
+        for &number in numbers {
+            self.settle(number)?;
+            self.weigh(number)?;
+            if self.known.costs[number as usize].is_none() {
+                self.cost(number, |node| evaluator.evaluate(node).penalised)?;
+            }
+        }
+        let cost = |number: &Number| self.known.costs[*number as usize].unwrap_or(f64::INFINITY);
         Ok(numbers.iter().map(|number| 1.0 / cost(number).max(NO_LOSS)).collect())
     }
 
-    /// Works out what those nodes cost that satisfy, or do not.
-    fn cost(
-        &mut self,
-        numbers: &[Number],
-        satisfying: bool,
-        of: impl Fn(&Node) -> f64 + Sync,
-    ) -> Result<(), StopReason> {
-        let is_new = |number: &&Number| {
-            let trial = &self.trials[**number as usize];
-            trial.satisfies == Some(satisfying) && trial.cost.is_none()
-        };
-        let mut new: Vec<Number> = numbers.iter().filter(is_new).copied().collect();
-        new.sort_unstable();
-        new.dedup();
-        for batch in new.chunks(BATCH) {
-            let (costs, ended) = self.counted(batch, &of);
-            batch.iter().zip(costs).for_each(|(&number, cost)| self.take(number, cost));
-            ended?;
+    /// Asks what a node costs, unless it is not counted yet when the budget is spent.
+    fn cost(&mut self, number: Number, of: impl Fn(&Node) -> f64) -> Result<(), StopReason> {
+        let node = &self.known.nodes[number as usize];
+        if self.evaluator.status(node).is_none()
+            && let Some(reason) = self.budget.spent(self.evaluator.checks())
+        {
+            return Err(reason);
+        }
+        let cost = of(node);
+        self.known.costs[number as usize] = Some(cost);
+        let is_best = |(best, than): &(f64, Node)| is_better(cost, node, *best, than);
+        if self.satisfies(number) && self.best.as_ref().is_none_or(is_best) {
+            self.best = Some((cost, node.clone()));
         }
         Ok(())
-    }
-
-    /// Counts what nobody could predict.
-    fn count(&mut self, unknown: &mut Vec<Number>) -> Result<(), StopReason> {
-        let evaluator = self.evaluator;
-        let (statuses, ended) = self.counted(unknown, |node| evaluator.satisfies(node));
-        for (&number, &satisfies) in unknown.iter().zip(&statuses) {
-            let trial = &mut self.trials[number as usize];
-            trial.satisfies = Some(satisfies);
-            self.tags.iter_mut().for_each(|tags| tags.record(&trial.node, satisfies));
-        }
-        // What is counted is not forgotten, should nobody ask for its loss.
-        let least = self.best.as_ref().map_or(f64::INFINITY, |best| best.0 + TIE);
-        unknown.retain(|&number| self.satisfies(number) && self.bound(number) <= least);
-        self.weigh(unknown)?;
-        unknown.clear();
-        ended
-    }
-
-    /// Asks `one` about nodes, all at once, up to the first that is not counted yet when the budget is spent.
-    fn counted<T: Send>(
-        &self,
-        numbers: &[Number],
-        one: impl Fn(&Node) -> T + Sync,
-    ) -> (Vec<T>, Result<(), StopReason>) {
-        let (mut nodes, mut checks) = (Vec::with_capacity(numbers.len()), self.evaluator.checks());
-        let mut ended = Ok(());
-        for node in numbers.iter().map(|&number| self.node(number)) {
-            if self.evaluator.status(node).is_none() {
-                if let Some(reason) = self.budget.spent(checks) {
-                    ended = Err(reason);
-                    break;
-                }
-                checks += 1;
-            }
-            nodes.push(node.clone());
-        }
-        (on_all_cores(&nodes, one), ended)
-    }
-
-    /// Takes in what a node costs.
-    fn take(&mut self, number: Number, cost: f64) {
-        let trial = &mut self.trials[number as usize];
-        trial.cost = Some(cost);
-        let is_best = |(best, than): &(f64, Node)| is_better(cost, &trial.node, *best, than);
-        if trial.satisfies == Some(true) && self.best.as_ref().is_none_or(is_best) {
-            self.best = Some((cost, trial.node.clone()));
-        }
     }
 
     /// The outcome of a search that ended as `ended`. If it saw nothing that satisfies, the top gets its chance.
     pub(crate) fn outcome(mut self, ended: Result<(), StopReason>) -> Outcome {
         let mut stop = ended.err().unwrap_or(StopReason::Exhausted);
         if self.best.is_none() {
-            let top = [self.number(self.lattice.top().clone())];
-            if let Err(reason) = self.settle(&top).and_then(|()| self.weigh(&top)) {
+            let top = self.number(self.lattice.top().clone());
+            if let Err(reason) = self.settle(top).and_then(|_| self.weigh(top)) {
                 stop = reason;
             }
         }
@@ -214,4 +269,9 @@ impl<'a, 'e> Trials<'a, 'e> {
         let bound = evaluator.lower_bound(self.lattice.bottom());
         Outcome { best, stop, bound, predicted: self.predicted, minimal: Vec::new(), front: None }
     }
+}
+
+#[inline]
+fn hash(outline: Outline) -> u64 {
+    FxBuildHasher.hash_one(outline)
 }

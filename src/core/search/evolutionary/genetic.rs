@@ -84,7 +84,10 @@ impl GeneticCycle {
             children.truncate(population.len());
             population = change(trials, &children, rng)?;
         }
-        trials.settle(&population)?;
-        trials.weigh(&population)
+        for number in population {
+            trials.settle(number)?;
+            trials.weigh(number)?;
+        }
+        Ok(())
     }
 }

@@ -6,8 +6,7 @@
 //! node that it met.
 //!
 //! Bounds come before counts: whether a node satisfies is mostly predicted, and its loss is worked out only where its
-//! lower bound is below the loss of the walk's best. Walks go side by side, so that all nodes that they ask about in a cycle are
-//! counted at once, on all cores.
+//! lower bound is below the loss of the walk's best. Most of the time goes into drawing: a neighbour is found by its outline.
 
 use std::collections::VecDeque;
 
@@ -15,7 +14,7 @@ use rand::{Rng, RngExt};
 
 use super::genetic::CYCLES_ALONE;
 use super::operators::random_node;
-use crate::model::lattice::{Lattice, Level, Node, Outline};
+use crate::model::lattice::{Lattice, Level, Outline};
 use crate::search::evaluator::Evaluator;
 use crate::search::trials::{Number, Trials};
 use crate::search::{Budget, Outcome, Search, StopReason, is_better};
@@ -77,12 +76,10 @@ impl Search for Tabu {
     }
 }
 
-/// The neighbours of nodes, numbered when they are first drawn.
+/// The neighbours of nodes.
 pub(super) struct Neighbours {
     /// Every level of every attribute that has several.
     moves: Vec<(usize, Level)>,
-    /// By number, the neighbour after each move.
-    known: Vec<Box<[Number]>>,
 }
 
 impl Neighbours {
@@ -90,36 +87,36 @@ impl Neighbours {
         let spans = lattice.bottom().levels().iter().zip(lattice.top().levels()).enumerate();
         let several = spans.filter(|(_, (low, high))| low < high);
         let moves = several.flat_map(|(attribute, (&low, &high))| (low..=high).map(move |level| (attribute, level)));
-        Self { moves: moves.collect(), known: Vec::new() }
+        Self { moves: moves.collect() }
     }
 
     /// A walk from each of `starts`; returns the best satisfying node that each met, or its start where it met none.
     pub(super) fn walk(
-        &mut self,
+        &self,
         trials: &mut Trials<'_, '_>,
         walking: &Walking,
         starts: &[Number],
         rng: &mut dyn Rng,
     ) -> Result<Vec<Number>, StopReason> {
         let mut walks: Vec<Walk> = starts.iter().map(|&start| Walk::new(start, walking)).collect();
-        trials.settle(starts)?;
+        for &start in starts {
+            trials.settle(start)?;
+        }
         for cycle in 0..walking.cycles {
-            let met: Vec<Number> = walks.iter().flat_map(|walk| walk.promising(trials)).collect();
-            trials.weigh(&met)?;
             for walk in &mut walks {
-                walk.take_in(trials, cycle);
+                walk.take_in(trials, cycle)?;
             }
             self.draw(trials, walking, &mut walks, rng)?;
         }
-        let met: Vec<Number> = walks.iter().flat_map(|walk| walk.promising(trials)).collect();
-        trials.weigh(&met)?;
-        walks.iter_mut().for_each(|walk| walk.take_in(trials, walking.cycles));
+        for walk in &mut walks {
+            walk.take_in(trials, walking.cycles)?;
+        }
         Ok(walks.iter().map(|walk| walk.best.map_or(walk.start, |best| best.1)).collect())
     }
 
     /// The candidates of a cycle of every walk. Each is wanted of one kind, and nodes are drawn until one is of that kind.
     fn draw(
-        &mut self,
+        &self,
         trials: &mut Trials<'_, '_>,
         walking: &Walking,
         walks: &mut [Walk],
@@ -139,9 +136,8 @@ impl Neighbours {
                 }
             }
             wanted.retain(|(_, _, number)| *number != NONE);
-            trials.settle(&wanted.iter().map(|(_, _, number)| *number).collect::<Vec<_>>())?;
             for &(walk, _, number) in &wanted {
-                seen[walk][usize::from(trials.satisfies(number))] = true;
+                seen[walk][usize::from(trials.settle(number)?)] = true;
             }
             wanted.retain(|&(walk, satisfying, number)| {
                 let found = trials.satisfies(number) == satisfying;
@@ -161,40 +157,22 @@ impl Neighbours {
 
     /// A node of the union of the neighbours of the nodes that a walk checks, each as likely as any other; `None` if all that
     /// were drawn are tabu.
-    fn propose(&mut self, trials: &mut Trials<'_, '_>, walk: &Walk, rng: &mut dyn Rng) -> Option<Number> {
+    fn propose(&self, trials: &mut Trials<'_, '_>, walk: &Walk, rng: &mut dyn Rng) -> Option<Number> {
         if walk.expanded.is_empty() || self.moves.is_empty() {
             return None;
         }
         for _ in 0..ATTEMPTS {
             let at = rng.random_range(0..walk.expanded.len());
-            let neighbour = self.of(trials, walk.expanded[at], rng.random_range(0..self.moves.len()));
+            let (attribute, level) = self.moves[rng.random_range(0..self.moves.len())];
+            let Some(number) = trials.beside(walk.expanded[at].0, attribute, level) else { continue };
             // A node is drawn as the neighbour of the first that it is next to, and so once.
-            let outline = trials.outline(neighbour);
-            let is_drawn = |(&other, own): (&Number, &Outline)| {
-                own.may_be_neighbour(outline) && are_neighbours(trials.node(other), trials.node(neighbour))
-            };
-            let mut earlier = walk.expanded[..at].iter().zip(&walk.outlines);
-            if neighbour != walk.expanded[at] && !walk.is_tabu(neighbour) && !earlier.any(is_drawn) {
-                return Some(neighbour);
+            let neighbour = (number, trials.outline(number));
+            let mut earlier = walk.expanded[..at].iter();
+            if !walk.is_tabu(number) && !earlier.any(|&other| trials.are_neighbours(other, neighbour)) {
+                return Some(number);
             }
         }
         None
-    }
-
-    /// The node after a move; the node itself if it is there already.
-    fn of(&mut self, trials: &mut Trials<'_, '_>, number: Number, step: usize) -> Number {
-        let at = number as usize;
-        if self.known.len() <= at {
-            self.known.resize(at + 1, Box::default());
-        }
-        if self.known[at].is_empty() {
-            self.known[at] = vec![NONE; self.moves.len()].into();
-        }
-        if self.known[at][step] == NONE {
-            let (attribute, level) = self.moves[step];
-            self.known[at][step] = trials.number(trials.node(number).with(attribute, level));
-        }
-        self.known[at][step]
     }
 }
 
@@ -204,8 +182,7 @@ struct Walk {
     /// The candidates drawn last.
     checked: Vec<Number>,
     /// The different nodes whose neighbours are drawn from.
-    expanded: Vec<Number>,
-    outlines: Vec<Outline>,
+    expanded: Vec<(Number, Outline)>,
     tabu: TabuList,
     aspiration: bool,
     /// The best satisfying node that it met, and its loss.
@@ -216,22 +193,17 @@ impl Walk {
     fn new(start: Number, walking: &Walking) -> Self {
         let tabu = TabuList { nodes: VecDeque::new(), length: walking.tabu_length, life: walking.tabu_life };
         let aspiration = walking.aspiration;
-        Self { start, checked: vec![start], expanded: Vec::new(), outlines: Vec::new(), tabu, aspiration, best: None }
+        Self { start, checked: vec![start], expanded: Vec::new(), tabu, aspiration, best: None }
     }
 
-    /// The nodes just checked that may be better than the best.
-    fn promising(&self, trials: &Trials<'_, '_>) -> Vec<Number> {
+    /// Remembers the best of the nodes just checked, makes them tabu, and goes on from them. Only those that may be better than the
+    /// best are weighed.
+    fn take_in(&mut self, trials: &mut Trials<'_, '_>, cycle: usize) -> Result<(), StopReason> {
         let least = self.best.map_or(f64::INFINITY, |best| best.0);
-        self.checked
-            .iter()
-            .copied()
-            .filter(|&number| trials.satisfies(number) && trials.bound(number) <= least)
-            .collect()
-    }
-
-    /// Remembers the best of the nodes just checked, makes them tabu, and goes on from them.
-    fn take_in(&mut self, trials: &Trials<'_, '_>, cycle: usize) {
         for &number in &self.checked {
+            if trials.satisfies(number) && trials.bound(number) <= least {
+                trials.weigh(number)?;
+            }
             let better =
                 |loss: f64, (best, than): (f64, Number)| is_better(loss, trials.node(number), best, trials.node(than));
             if let Some(loss) = trials.loss(number)
@@ -241,23 +213,16 @@ impl Walk {
             }
             self.tabu.push(number, cycle);
         }
-        std::mem::swap(&mut self.expanded, &mut self.checked);
-        self.expanded.sort_unstable();
-        self.expanded.dedup();
-        self.outlines.clear();
-        self.outlines.extend(self.expanded.iter().map(|&number| trials.outline(number)));
-        self.checked.clear();
+        self.checked.sort_unstable();
+        self.checked.dedup();
+        self.expanded.clear();
+        self.expanded.extend(self.checked.drain(..).map(|number| (number, trials.outline(number))));
+        Ok(())
     }
 
     fn is_tabu(&self, number: Number) -> bool {
         self.tabu.contains(number) && !(self.aspiration && self.best.is_some_and(|best| best.1 == number))
     }
-}
-
-/// True if two nodes differ in exactly one attribute.
-fn are_neighbours(a: &Node, b: &Node) -> bool {
-    let mut differing = a.levels().iter().zip(b.levels()).filter(|(a, b)| a != b);
-    differing.next().is_some() && differing.next().is_none()
 }
 
 /// The nodes drawn last, oldest first, each with the cycle in which it became tabu.
@@ -288,6 +253,7 @@ mod tests {
 
     use super::*;
     use crate::model::hierarchy::Hierarchy;
+    use crate::model::lattice::Node;
     use crate::search::fixture::{Table, policy};
 
     #[test]
@@ -322,11 +288,10 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         // Two nodes next to each other: their neighbours overlap.
         let checked = [[1, 1, 0], [1, 0, 0]].map(|levels| trials.number(Node::new(levels)));
-        let mut neighbours = Neighbours::new(&lattice);
+        let neighbours = Neighbours::new(&lattice);
         let walking = Walking { candidates: 20_000, tabu_length: 1, ..Walking::default() };
         let mut walk = Walk::new(checked[0], &walking);
-        walk.expanded = checked.to_vec();
-        walk.outlines = checked.iter().map(|&number| trials.outline(number)).collect();
+        walk.expanded = checked.iter().map(|&number| (number, trials.outline(number))).collect();
         walk.checked.clear();
         walk.tabu.push(trials.number(Node::new([1, 2, 0])), 0);
         let mut walks = [walk];

@@ -44,7 +44,7 @@ impl Search for TabuGa {
         let recalled = evaluator.recall().into_iter().take(population / 2);
         let mut seeds: Vec<Node> = self.seeds.iter().cloned().chain(recalled).collect();
         seeds.retain(|node| lattice.contains(node));
-        let mut neighbours = Neighbours::new(lattice);
+        let neighbours = Neighbours::new(lattice);
         let ended = self
             .cycle
             .evolve(&mut trials, seeds, rng, |trials, starts, rng| neighbours.walk(trials, &self.walking, starts, rng));

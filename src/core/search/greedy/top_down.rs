@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 
 use rand::Rng;
 
-use crate::model::lattice::{Lattice, Level, Node};
+use crate::model::lattice::{Lattice, Level, Node, Outline};
 use crate::search::aim::{Aim, Scores};
 use crate::search::evaluator::Evaluator;
 use crate::search::front::objectives::Front;
@@ -258,14 +258,14 @@ impl Descent<'_, '_> {
     /// Whether a node satisfies, as far as that is known without counting.
     fn status(&self, node: &Node) -> Option<bool> {
         match &self.tags {
-            Some(tags) => tags.status(node),
+            Some(tags) => tags.status(Outline::of(node), node),
             None => self.evaluator.known(node).map(|evaluation| evaluation.satisfies),
         }
     }
 
     /// Whether the node satisfies, counted only if it does not follow from what was counted; keeps the best.
     fn satisfies(&mut self, node: &Node) -> Result<bool, StopReason> {
-        let predicted = self.tags.as_ref().and_then(|tags| tags.status(node));
+        let predicted = self.tags.as_ref().and_then(|tags| tags.status(Outline::of(node), node));
         let satisfies = match predicted {
             Some(status) => {
                 self.predicted += u64::from(self.evaluator.known(node).is_none());
