@@ -44,6 +44,11 @@ pub struct ClassTally {
 }
 
 impl ClassTally {
+    /// So many records, of which nothing else is counted.
+    pub fn of_records(rows: u32) -> Self {
+        Self { rows, members: Members { single: rows, straddlers: Vec::new() }, facets: SmallVec::new() }
+    }
+
     /// Records.
     pub fn rows(&self) -> u32 {
         self.rows

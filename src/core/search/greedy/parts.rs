@@ -78,11 +78,20 @@ struct Part {
     cost: [f64; 2],
 }
 
+/// Where a class of the cut was met last while finest classes are grouped.
+#[derive(Clone, Copy, Default)]
+struct Met {
+    attempt: u32,
+    child: u32,
+    group: u32,
+}
+
 /// The classes of a cut.
 pub(super) struct Parts<'a> {
     costs: Costs<'a>,
     base: &'a dyn Classes,
-    tallies: Vec<ClassTally>,
+    /// What merges class by class; `None` where nothing but records is counted.
+    tallies: Option<Vec<ClassTally>>,
     order: &'a [usize],
     taxonomies: &'a [Taxonomy],
     /// Per attribute: finest classes by leaf, and where each leaf begins.
@@ -94,22 +103,29 @@ pub(super) struct Parts<'a> {
     failing: u64,
     holding: usize,
     cost: [f64; 2],
+    /// By class of the cut; attempts and children are counted through all of them.
+    met: Vec<Met>,
+    attempts: u32,
+    children: u32,
 }
 
 impl<'a> Parts<'a> {
-    /// The classes of `cut`, which says the value of each leaf, by place in `order`.
+    /// The classes of `cut`, which says the value of each leaf, by place in `order`; `None` if the time is over before.
     pub(super) fn new(
         costs: Costs<'a>,
         base: &'a dyn Classes,
         order: &'a [usize],
         taxonomies: &'a [Taxonomy],
         cut: Vec<Vec<ValueId>>,
-    ) -> Self {
+        in_time: &dyn Fn() -> bool,
+    ) -> Option<Self> {
+        let counting = costs.rules.counting();
+        let plain = !counting.subjects && counting.facets.is_empty();
         let by_leaf = order.iter().zip(&cut).map(|(&at, cut)| sorted(base, at, cut.len())).collect();
         let mut parts = Self {
             costs,
             base,
-            tallies: base.tallies(),
+            tallies: (!plain).then(|| base.tallies()),
             order,
             taxonomies,
             by_leaf,
@@ -119,22 +135,28 @@ impl<'a> Parts<'a> {
             failing: 0,
             holding: 0,
             cost: [0.0; 2],
+            met: Vec::new(),
+            attempts: 0,
+            children: 0,
         };
         let mut count = 1;
         for (place, &at) in order.iter().enumerate() {
-            let mut known: FxHashMap<(u32, ValueId), u32> = FxHashMap::default();
+            let mut known: FxHashMap<u64, u32> = FxHashMap::default();
             for (class, of) in parts.class_of.iter_mut().enumerate() {
-                let next = known.len() as u32;
-                *of = *known.entry((*of, parts.cut[place][base.code(class, at) as usize])).or_insert(next);
+                let (next, value) = (known.len() as u32, parts.cut[place][base.code(class, at) as usize]);
+                *of = *known.entry(u64::from(*of) << u32::BITS | u64::from(value)).or_insert(next);
             }
             count = known.len();
+            if !in_time() {
+                return None;
+            }
         }
         let everything: Vec<u32> = (0..base.len() as u32).collect();
         let groups: Vec<u32> = parts.class_of.clone();
         let made = parts.count(&everything, &groups, count);
         parts.add(&made, 1);
         parts.parts = made;
-        parts
+        Some(parts)
     }
 
     /// Records in classes that fail.
@@ -145,39 +167,17 @@ impl<'a> Parts<'a> {
     /// Takes "all children of `value` become it" back if no more than `allowed` records fail then and nothing gets costlier; true
     /// if it did.
     pub(super) fn take_back(&mut self, place: usize, value: ValueId, allowed: u64) -> bool {
-        let members = self.below(place, value);
-        let old = std::mem::take(&mut self.cut[place]);
-        self.cut[place] = old.clone();
-        let taxonomy = &self.taxonomies[place];
-        for (leaf, id) in self.cut[place].iter_mut().enumerate().filter(|(_, id)| **id == value) {
-            let leaf = taxonomy.leaf(leaf as Code);
-            let below = std::iter::once(leaf).chain(taxonomy.above(leaf)).take_while(|&above| above != value);
-            *id = below.last().unwrap_or(leaf);
-        }
-        let mut known: FxHashMap<(u32, ValueId), u32> = FxHashMap::default();
-        let mut before: Vec<u32> = Vec::new();
-        let groups: Vec<u32> = members
-            .iter()
-            .map(|&class| {
-                let of = self.class_of[class as usize];
-                let code = self.base.code(class as usize, self.order[place]);
-                let next = known.len() as u32;
-                *known.entry((of, self.cut[place][code as usize])).or_insert_with(|| {
-                    before.push(of);
-                    next
-                })
-            })
-            .collect();
-        let made = self.count(&members, &groups, known.len());
-        before.sort_unstable();
-        before.dedup();
+        let leaves = self.taken_back(place, value);
+        leaves.iter().for_each(|&(child, leaf)| self.cut[place][leaf] = child);
+        let (members, groups, before, count) = self.grouped(place, &leaves);
+        let made = self.count(&members, &groups, count);
         let gone: Vec<Part> = before.iter().map(|&class| self.parts[class as usize]).collect();
         let (failing, holding, cost) = (self.failing, self.holding, self.cost);
         self.add(&gone, -1);
         self.add(&made, 1);
         if self.failing > allowed || self.holding == 0 || is_costlier(self.cost.into(), cost.into()) {
             (self.failing, self.holding, self.cost) = (failing, holding, cost);
-            self.cut[place] = old;
+            leaves.iter().for_each(|&(_, leaf)| self.cut[place][leaf] = value);
             return false;
         }
         let first = self.parts.len() as u32;
@@ -186,21 +186,66 @@ impl<'a> Parts<'a> {
         true
     }
 
-    /// The finest classes whose value is `value`.
-    fn below(&self, place: usize, value: ValueId) -> Vec<u32> {
-        let (classes, starts) = &self.by_leaf[place];
+    /// The leaves whose value is `value`, each with the child of it that it would have instead, child by child.
+    fn taken_back(&self, place: usize, value: ValueId) -> Vec<(ValueId, usize)> {
+        let taxonomy = &self.taxonomies[place];
+        let child = |leaf: usize| {
+            let leaf = taxonomy.leaf(leaf as Code);
+            std::iter::once(leaf).chain(taxonomy.above(leaf)).take_while(|&above| above != value).last().unwrap_or(leaf)
+        };
         let leaves = self.cut[place].iter().enumerate().filter(|(_, id)| **id == value);
-        leaves.flat_map(|(leaf, _)| &classes[starts[leaf] as usize..starts[leaf + 1] as usize]).copied().collect()
+        let mut leaves: Vec<(ValueId, usize)> = leaves.map(|(leaf, _)| (child(leaf), leaf)).collect();
+        leaves.sort_unstable();
+        leaves
+    }
+
+    /// The finest classes of some leaves, which come child by child: of each the group that it is in, which is of one class of the cut
+    /// and one child. Then these classes, and how many groups there are.
+    fn grouped(&mut self, place: usize, leaves: &[(ValueId, usize)]) -> (Vec<u32>, Vec<u32>, Vec<u32>, usize) {
+        let (mut members, mut groups, mut before, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (classes, starts) = &self.by_leaf[place];
+        self.met.resize(self.parts.len(), Met::default());
+        self.attempts += 1;
+        for leaves in leaves.chunk_by(|a, b| a.0 == b.0) {
+            self.children += 1;
+            for class in leaves.iter().flat_map(|&(_, leaf)| &classes[starts[leaf] as usize..starts[leaf + 1] as usize])
+            {
+                let of = self.class_of[*class as usize];
+                let met = &mut self.met[of as usize];
+                if met.attempt != self.attempts {
+                    met.attempt = self.attempts;
+                    before.push(of);
+                }
+                if met.child != self.children {
+                    (met.child, met.group) = (self.children, count);
+                    count += 1;
+                }
+                members.push(*class);
+                groups.push(met.group);
+            }
+        }
+        (members, groups, before, count as usize)
     }
 
     /// What each group of `members` is as a class.
     fn count(&self, members: &[u32], groups: &[u32], count: usize) -> Vec<Part> {
-        let mut tallies: Vec<Option<(ClassTally, u32)>> = vec![None; count];
-        for (&class, &group) in members.iter().zip(groups) {
-            let own = &self.tallies[class as usize];
-            match &mut tallies[group as usize] {
-                Some((tally, _)) => tally.merge(own),
-                empty => *empty = Some((own.clone(), class)),
+        let mut speakers = vec![0; count];
+        members.iter().zip(groups).for_each(|(&class, &group)| speakers[group as usize] = class);
+        let mut tallies = vec![ClassTally::default(); count];
+        match &self.tallies {
+            None => {
+                let (mut sums, rows) = (vec![0; count], self.base.rows());
+                members.iter().zip(groups).for_each(|(&class, &group)| sums[group as usize] += rows[class as usize]);
+                tallies.iter_mut().zip(sums).for_each(|(tally, rows)| *tally = ClassTally::of_records(rows));
+            }
+            Some(own) => {
+                for (&class, &group) in members.iter().zip(groups) {
+                    let tally = &mut tallies[group as usize];
+                    match tally.rows() {
+                        0 => *tally = own[class as usize].clone(),
+                        _ => tally.merge(&own[class as usize]),
+                    }
+                }
             }
         }
         let part = |(tally, class): (ClassTally, u32)| {
@@ -213,7 +258,7 @@ impl<'a> Parts<'a> {
                 .collect();
             self.costs.of(&tally, &values)
         };
-        tallies.into_iter().flatten().map(part).collect()
+        tallies.into_iter().zip(speakers).map(part).collect()
     }
 
     fn add(&mut self, parts: &[Part], sign: i64) {

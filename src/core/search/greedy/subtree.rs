@@ -296,7 +296,10 @@ impl<'a, 'e> Climb<'a, 'e> {
         }
         let (base, order, taxonomies) = (Arc::clone(&self.base), self.order.clone(), Arc::clone(&self.taxonomies));
         let cut = self.values_in_cut();
-        let mut parts = Parts::new(costs, &*base, &order, &taxonomies, cut);
+        let in_time = || budget.interrupted().is_none();
+        let Some(mut parts) = Parts::new(costs, &*base, &order, &taxonomies, cut, &in_time) else {
+            return (Some(found), budget.interrupted().unwrap_or(StopReason::Deadline));
+        };
         let (mut queue, mut stop, mut moved) = (self.outermost(), StopReason::Exhausted, false);
         while let Some(Step { attribute, value, .. }) = queue.pop() {
             if let Some(reason) = budget.spent(self.evaluator.checks()) {

@@ -28,6 +28,8 @@ pub(super) struct Taxonomy {
     starts: Vec<ValueId>,
     /// Children that occur in the data, by value.
     children: Vec<Vec<ValueId>>,
+    /// The value one level up, by value; itself at the top.
+    parents: Vec<ValueId>,
 }
 
 impl Taxonomy {
@@ -37,7 +39,13 @@ impl Taxonomy {
         for level in 0..=view.height() {
             starts.push(starts[usize::from(level)] + view.level(level).len() as ValueId);
         }
-        let mut taxonomy = Self { view: Arc::clone(view), starts, children: Vec::new() };
+        let parents = (0..=view.height()).zip(starts.clone()).flat_map(|(level, start)| {
+            let (parent, above) = (view.level(level).parent(), starts[usize::from(level) + 1]);
+            let own = 0..view.level(level).len();
+            own.map(move |code| parent.get(code).map_or(start + code as ValueId, |parent| above + parent))
+        });
+        let parents = parents.collect();
+        let mut taxonomy = Self { view: Arc::clone(view), starts, children: Vec::new(), parents };
         let mut occurs = occurs.to_vec();
         taxonomy.children = vec![Vec::new(); taxonomy.len()];
         for level in 0..view.height() {
@@ -77,9 +85,7 @@ impl Taxonomy {
 
     /// The value one level up; `None` at the top.
     pub(super) fn parent(&self, id: ValueId) -> Option<ValueId> {
-        let GeneralizedValue { level, code } = self.value(id);
-        let parent = *self.view.level(level).parent().get(code as usize)?;
-        Some(self.id(GeneralizedValue { level: level + 1, code: parent }))
+        Some(self.parents[id as usize]).filter(|parent| *parent != id)
     }
 
     /// The values above, from the parent to the top.
@@ -121,6 +127,8 @@ pub(super) struct Tea<'a> {
     degrees: BTreeSet<(u32, NodeId)>,
     /// True if the size of a class is all that the rules look at.
     by_size: bool,
+    /// True if no class gets weaker when others are merged with it.
+    grows: bool,
     failing_rows: u64,
     holding: u64,
     /// Tree nodes that were relabelled, moved or merged so far.
@@ -152,6 +160,7 @@ impl<'a> Tea<'a> {
             links: vec![FxHashMap::default(); taxonomies.len()],
             degrees: BTreeSet::new(),
             by_size: rules.of(RuleScope::Class).all(|rule| rule.least_size().is_some()),
+            grows: rules.monotone(false),
             failing_rows: 0,
             holding: 0,
             touched: 0,
@@ -209,23 +218,46 @@ impl<'a> Tea<'a> {
             .collect()
     }
 
-    /// The privacy gain when all children of `value` become `value`: by how much the weakest class gets better.
+    /// The privacy gain when all children of `value` become `value`: by how much the weakest class gets better. Looks at classes from
+    /// the weakest on, up to the first that is better by itself than what those before it become.
     pub(super) fn gain(&self, attribute: usize, value: ValueId) -> u32 {
         let Some(&(weakest, _)) = self.degrees.first() else { return 0 };
-        let taxonomy = &self.taxonomies[attribute];
-        let mut leaves = self.degrees.iter().take_while(|(degree, _)| *degree == weakest);
-        if leaves.any(|&(_, leaf)| taxonomy.parent(self.value_of(leaf, attribute)) != Some(value)) {
-            return 0;
-        }
-        let mut change = Change::default();
-        for &parent in self.links[attribute].get(&value).into_iter().flatten() {
-            let segment = self.segment(parent, attribute, value);
-            if segment.len() > 1 {
-                self.simulate(&segment, attribute + 1, &mut change);
+        let mut least = u32::MAX;
+        for &(degree, leaf) in &self.degrees {
+            if self.grows && degree >= least {
+                break;
             }
+            let becomes = self.merged_degree(leaf, attribute, value).unwrap_or(degree);
+            if becomes <= weakest {
+                return 0;
+            }
+            least = least.min(becomes);
         }
-        let stays = self.degrees.iter().find(|(_, leaf)| !change.gone.contains(leaf)).map(|(degree, _)| *degree);
-        stays.into_iter().chain(change.new).min().map_or(0, |new| new.saturating_sub(weakest))
+        least - weakest
+    }
+
+    /// The degree of the class that a leaf would be merged to; `None` if it stays as it is.
+    fn merged_degree(&self, leaf: NodeId, attribute: usize, value: ValueId) -> Option<u32> {
+        let (mut at, mut path) = (leaf, SmallVec::<[ValueId; 16]>::new());
+        for _ in attribute + 1..self.taxonomies.len() {
+            path.push(self.nodes[at as usize].value);
+            at = self.nodes[at as usize].parent;
+        }
+        if self.taxonomies[attribute].parent(self.nodes[at as usize].value) != Some(value) {
+            return None;
+        }
+        let below = |at: NodeId, value: &ValueId| self.nodes[at as usize].children.get(value).copied();
+        let segment = self.segment(self.nodes[at as usize].parent, attribute, value);
+        let leaves = segment.iter().filter_map(|&child| path.iter().rev().try_fold(child, below));
+        let tallies: SmallVec<[&ClassTally; 8]> =
+            leaves.filter_map(|leaf| self.nodes[leaf as usize].tally.as_ref()).collect();
+        let (first, rest) = tallies.split_first().filter(|(_, rest)| !rest.is_empty())?;
+        if self.by_size {
+            return Some(ClassTally::merged_size(tallies.iter().copied()));
+        }
+        let mut merged = (*first).clone();
+        rest.iter().for_each(|tally| merged.merge(tally));
+        Some(self.degree(&merged))
     }
 
     /// Makes all children of `value` that occur `value`.
@@ -317,34 +349,6 @@ impl<'a> Tea<'a> {
         })
     }
 
-    /// What merging these subtrees would do to the degrees of classes.
-    fn simulate(&self, nodes: &[NodeId], attribute: usize, change: &mut Change) {
-        if attribute == self.taxonomies.len() {
-            change.gone.extend(nodes);
-            let mut tallies = nodes.iter().filter_map(|&node| self.nodes[node as usize].tally.as_ref());
-            let merged = if self.by_size {
-                Some(ClassTally::merged_size(tallies))
-            } else {
-                tallies.next().map(|first| {
-                    let mut merged = first.clone();
-                    tallies.for_each(|tally| merged.merge(tally));
-                    self.degree(&merged)
-                })
-            };
-            change.new = change.new.into_iter().chain(merged).min();
-            return;
-        }
-        let mut same: FxHashMap<ValueId, SmallVec<[NodeId; 4]>> = FxHashMap::default();
-        for &node in nodes {
-            for (&value, &child) in &self.nodes[node as usize].children {
-                same.entry(value).or_default().push(child);
-            }
-        }
-        for children in same.values().filter(|children| children.len() > 1) {
-            self.simulate(children, attribute + 1, change);
-        }
-    }
-
     fn child(&mut self, parent: NodeId, attribute: usize, value: ValueId) -> NodeId {
         if let Some(&known) = self.nodes[parent as usize].children.get(&value) {
             return known;
@@ -391,13 +395,6 @@ impl<'a> Tea<'a> {
         }
         self.nodes[at as usize].value
     }
-}
-
-/// Leaves that would go, and the weakest degree that would come.
-#[derive(Default)]
-struct Change {
-    gone: FxHashSet<NodeId>,
-    new: Option<u32>,
 }
 
 #[cfg(test)]
