@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_large_lattice_is_shown_in_bands_that_add_up() {
-        let records: Vec<(u8, u8)> = (0..40).map(|i| (i * 7 % 90, i % 10)).collect();
+        let records: Vec<(u8, u8)> = (0..40u16).map(|i| ((i * 7 % 90) as u8, (i % 10) as u8)).collect();
         let table = table(&records, (30, 20), 0.0);
         let (insight, chosen) = looked(&table, Algorithm::Optimal);
         let Seen::Bands(rows) = &insight.seen else { panic!("more than {MAX_NODES} nodes") };
