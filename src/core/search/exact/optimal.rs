@@ -23,14 +23,18 @@ use crate::search::evaluator::{Checked, Evaluator};
 use crate::search::{Budget, Candidate, Outcome, Search, StopReason, TIE, is_better};
 
 /// Up to here a lattice is walked in few rounds. Walking all of a larger one takes long enough to say, round by round, how
-/// far the proof has come; rounds on a smaller one only repeat work.
+/// far the proof has come; more rounds on a smaller one only repeat work.
 const SMALL: u128 = 1 << 16;
 
 /// How far on the way from the least bound to the best loss a small lattice is walked before all of it. What is counted there
 /// excludes much of the rest: less does with earlier rounds, and with later ones more is counted in vain. None where an answer is at hand.
 const FEW_ROUNDS: &[f64] = &[0.65, 0.9];
 
-/// The same of a larger one.
+/// The same of one that can still be walked to the end. A late round counts nodes that speak for more than those of an early one, so
+/// early ones only cost steps; the first says something soon.
+const SOME_ROUNDS: &[f64] = &[0.6, 0.8, 0.9];
+
+/// The same of one that cannot.
 const MANY_ROUNDS: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// How often the clock is read, in steps of the walk. More often costs more than a step; less often overstays the deadline.
@@ -150,10 +154,11 @@ impl<'a, 'e> Walk<'a, 'e> {
             self.settle(&bottom, least)?;
         }
         let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
-        let rounds = match (self.lattice.size() <= SMALL, at_hand) {
-            (true, true) => &[],
-            (true, false) => FEW_ROUNDS,
-            (false, _) => MANY_ROUNDS,
+        let rounds = match self.lattice.size() {
+            ..=SMALL if at_hand => &[],
+            ..=SMALL => FEW_ROUNDS,
+            ..=ENDLESS => SOME_ROUNDS,
+            _ => MANY_ROUNDS,
         };
         for &round in rounds {
             let low = (least + self.rest[0]).min(most);
