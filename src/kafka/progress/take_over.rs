@@ -38,7 +38,7 @@ enum PlanFate {
     /// Never committed as a whole; dropped.
     Incomplete,
     /// Its home, which is ours too, lacks it: carried out since the commit of this member was read, or never committed as a whole.
-    Ended(Foreign),
+    Ended(Box<Foreign>),
 }
 
 impl TakeOver {
@@ -57,11 +57,13 @@ impl TakeOver {
                     this.foreign.push(found);
                     continue;
                 }
-                Some(PlanFate::Ended(Foreign::Waits(now))) => {
-                    this.foreign.push(now);
-                    continue;
-                }
-                Some(PlanFate::Ended(Foreign::Free(now))) => found = now,
+                Some(PlanFate::Ended(ended)) => match *ended {
+                    Foreign::Waits(now) => {
+                        this.foreign.push(now);
+                        continue;
+                    }
+                    Foreign::Free(now) => found = now,
+                },
                 Some(PlanFate::Ours(members)) => this.replays.push(members),
                 Some(PlanFate::Incomplete) => found.state.plan = None,
                 None => {}
@@ -102,7 +104,7 @@ fn fates<E>(
                 Some(home) if !home.is_planned(plan.id) => {
                     let now = look_up(found.partition)?;
                     let ended = Foreign::judge(found.clone(), Some(home), now);
-                    fates.insert(found.partition, PlanFate::Ended(ended));
+                    fates.insert(found.partition, PlanFate::Ended(Box::new(ended)));
                 }
                 Some(_) => {}
             }
