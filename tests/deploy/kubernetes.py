@@ -208,8 +208,9 @@ def chart(node, helm, cluster, binary):
         stage.act("a rollback to the first revision", rollback)
     space.drained(180)
     run(*charted, "uninstall", "veil", "--wait", "--timeout", "150s")
+    c.wait_for(lambda: not node.pods(), 150, "the pods to end")
     left = node.kubectl("get", LEFT, "-l", "app.kubernetes.io/instance=veil", "-o", "name").stdout.split()
-    assert not left and not node.pods(), f"left behind: {left}"
+    assert not left, f"left behind: {left}"
     print(f"   uninstalled, nothing is left; {flow.sent} records", flush=True)
     verdict(space, flow)
     space.close()
