@@ -32,7 +32,7 @@ const FEW_ROUNDS: &[f64] = &[0.65, 0.9];
 
 /// The same of one that can still be walked to the end. A late round counts nodes that speak for more than those of an early one, so
 /// early ones only cost steps; the first says something soon.
-const SOME_ROUNDS: &[f64] = &[0.6, 0.8, 0.9];
+const SOME_ROUNDS: &[f64] = &[0.3, 0.6, 0.8, 0.9];
 
 /// The same of one that cannot.
 const MANY_ROUNDS: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
