@@ -155,9 +155,9 @@ impl<'a, 'e> Walk<'a, 'e> {
         }
         let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
         let rounds = match self.lattice.size() {
-            ..=SMALL if at_hand => &[],
-            ..=SMALL => FEW_ROUNDS,
-            ..=ENDLESS => SOME_ROUNDS,
+            size if size <= SMALL && at_hand => &[],
+            size if size <= SMALL => FEW_ROUNDS,
+            size if size <= ENDLESS => SOME_ROUNDS,
             _ => MANY_ROUNDS,
         };
         for &round in rounds {
