@@ -133,9 +133,9 @@ impl Membership {
         (!added.is_empty()).then(|| Ok(added.into_iter().collect::<Result<Vec<_>, _>>()?.concat()))
     }
 
-    /// The group takes some partitions away. True if the pipeline has to give their records up first: others are read on.
-    /// Otherwise nothing of them is under way, or nothing is left and the caller ends the assignment.
-    pub fn is_partial(&mut self, gone: &BTreeSet<Partition>) -> bool {
+    /// The group takes some partitions away and leaves others (`stays`), or none. True if the pipeline has to give their records up
+    /// first: the others are read on. Otherwise the caller ends the assignment.
+    pub fn is_partial(&mut self, gone: &BTreeSet<Partition>, stays: bool) -> bool {
         for found in self.added.iter_mut().flatten() {
             found.retain(|found| !gone.contains(&found.partition));
         }
@@ -143,12 +143,9 @@ impl Membership {
             // The poller takes the others up before it gives these back.
             Assignment::Assigned(Ok(found)) => {
                 found.retain(|found| !gone.contains(&found.partition));
-                !found.is_empty()
+                stays
             }
-            Assignment::Consuming(progress) => {
-                let waiting = self.added.iter().flatten().flatten().map(|found| found.partition);
-                progress.partitions().chain(waiting).any(|partition| !gone.contains(&partition))
-            }
+            Assignment::Consuming(_) => stays,
             _ => false,
         }
     }
@@ -300,14 +297,14 @@ mod tests {
         progress.assign(other.partition, other.committed, &other.state);
         progress.deliver(Position::new(0, 3));
         progress.finish(&Spans::covering([Position::new(0, 3)]), CarriedOver::default());
-        assert!(!membership.is_partial(&BTreeSet::from([P, Partition(1)])), "nothing is left to read");
-        assert!(membership.is_partial(&BTreeSet::from([P])));
+        assert!(!membership.is_partial(&BTreeSet::from([P, Partition(1)]), false), "nothing is left to read");
+        assert!(membership.is_partial(&BTreeSet::from([P]), true));
         membership.give_back(&BTreeSet::from([P]));
         assert!(membership.is_consuming(epoch), "the other one is read on, and its releases are published");
         assert_eq!(membership.progress().unwrap().partitions().collect::<Vec<_>>(), [Partition(1)]);
         assert_eq!(membership.committed_before(P), Some(4));
         membership.added(Ok(vec![found()]));
-        assert!(membership.is_partial(&BTreeSet::from([P])));
+        assert!(membership.is_partial(&BTreeSet::from([P]), true));
         assert_eq!(membership.take_added(), Some(Ok(Vec::new())), "it was taken away before the poller saw it");
         membership.added(Ok(vec![found()]));
         membership.fence();
@@ -319,14 +316,14 @@ mod tests {
         let other = FoundPartition { partition: Partition(1), ..found() };
         let mut membership = Membership::default();
         membership.added(Ok(vec![found(), other.clone()]));
-        assert!(membership.is_partial(&BTreeSet::from([P])));
+        assert!(membership.is_partial(&BTreeSet::from([P]), true));
         let (_, taken) = membership.take_up().unwrap().unwrap();
         assert_eq!(taken, [other]);
         membership.added(Ok(vec![found()]));
         assert_eq!(membership.take_added(), Some(Ok(vec![found()])));
         let mut membership = Membership::default();
         membership.added(Ok(vec![found()]));
-        assert!(!membership.is_partial(&BTreeSet::from([P])), "nothing is left to read");
+        assert!(!membership.is_partial(&BTreeSet::from([P]), false), "nothing is left to read");
     }
 
     #[test]

@@ -87,10 +87,12 @@ impl GroupContext {
     }
 
     fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
+        // Also those that are not read yet, because another instance carries out their plan.
+        let stays = consumer.assignment().is_ok_and(|list| list.count() > partitions.count());
         if self.rebalance.is_incremental()
             && self.gives_back.load(Ordering::SeqCst)
             && !consumer.assignment_lost()
-            && self.session.is_partial(&self.session.shared.numbers(partitions))
+            && self.session.is_partial(&self.session.shared.numbers(partitions), stays)
         {
             *self.leaving() = Some(partitions.clone());
             return;

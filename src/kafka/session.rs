@@ -108,9 +108,9 @@ impl Session {
         self.change(Membership::take_added)
     }
 
-    /// True if partitions that the group takes away are read together with others that stay.
-    pub fn is_partial(&self, gone: &BTreeSet<Partition>) -> bool {
-        self.change(|membership| membership.is_partial(gone))
+    /// True if partitions that the group takes away are read together with others, some of which stay.
+    pub fn is_partial(&self, gone: &BTreeSet<Partition>, stays: bool) -> bool {
+        self.change(|membership| membership.is_partial(gone, stays))
     }
 
     /// Nothing of these partitions is under way any more; the others are read on.

@@ -7,7 +7,7 @@ use veilstream::model::event::Partition;
 use super::broker::{Broker, INSTANCES, Request};
 use super::checker::{Model, Step};
 use super::group::{Group, Protocol};
-use super::instance::{Defects, Instance};
+use super::instance::{At, Defects, Instance, Release};
 use super::sink;
 
 /// The faults that may still come.
@@ -236,7 +236,8 @@ impl Steps<'_> {
         let untold = group.members[i].as_ref().is_some_and(|known| known.untold);
         if !excess.is_empty() && instance.leaving.is_empty() && !instance.draining && !untold {
             self.step("partitions are taken away", i, |next| {
-                if next.instances[i].membership.is_partial(&excess) {
+                let stays = next.instances[i].assigned.len() > excess.len();
+                if next.instances[i].membership.is_partial(&excess, stays) {
                     next.instances[i].start_giving_back(excess.clone());
                 } else {
                     next.fence(i);
@@ -342,7 +343,9 @@ impl Steps<'_> {
             if transactional.open.is_none() {
                 continue;
             }
-            let idle = instance.release.is_none() || instance.producer != transactional.epoch;
+            // Late offsets can open one that the instance knows nothing of.
+            let begun = |release: &Release| !matches!(release.at, At::Plan | At::Produce);
+            let idle = !instance.release.as_ref().is_some_and(begun) || instance.producer != transactional.epoch;
             if idle && !self.rules.defects.never_expires {
                 self.step("an open transaction expires", id, |next| next.broker.expire(id));
             } else if !idle && self.world.faults.expiries > 0 {
