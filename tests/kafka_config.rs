@@ -143,7 +143,11 @@ fn tls_is_checked_as_configured() {
     let (ca, wrong) = (&broker()["CA"], &broker()["WRONG_CA"]);
     connects("TLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca} }}"));
     for (brokers, ca) in [("TLS_BOOTSTRAP", wrong), ("TLS_WRONG_HOST_BOOTSTRAP", ca), ("TLS_EXPIRED_BOOTSTRAP", ca)] {
-        refused(brokers, &format!(", tls: {{ ca: {ca} }}"), "check `tls.ca`, the host names in `brokers`");
+        refused(
+            brokers,
+            &format!(", tls: {{ ca: {ca} }}"),
+            "check `tls.ca`, `tls.certificate`, the host names in `brokers`",
+        );
     }
     let (certificate, key) = (&broker()["CLIENT_CERT"], &broker()["CLIENT_KEY"]);
     connects("MTLS_BOOTSTRAP", &format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}"));

@@ -11,7 +11,6 @@ pub(crate) mod csv;
 mod elements;
 pub mod encoding;
 pub mod json;
-mod kind;
 mod layout;
 pub mod message;
 pub mod parquet;

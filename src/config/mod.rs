@@ -299,9 +299,6 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     let policy = policy::build(&raw.policy, at.key("policy"), &around);
     let levels = stream::levels(&raw.window, at.key("window"), &policy);
     let choice = stream::choice(raw, purpose, levels, at.key("search"));
-    stream::check_search(&raw.search, &raw.policy, at);
-    stream::check_recoding(raw, at);
-    stream::check_alternatives(raw, at);
     let windows = stream::windows(&raw.window, raw.search.warm_memory, at.key("window"));
     let around = stream::StreamSurroundings {
         root: at,
@@ -319,11 +316,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     };
     let source = stream::source(raw.source.as_ref(), at.key("source"), &around);
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
-    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
-    stream::check_sliding(raw, at);
-    stream::check_explode(raw, at);
-    stream::check_changes(raw, policy.policy.as_ref(), at);
-    stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
+    check_together(raw, policy.policy.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
     let limits = stream::limits(&raw.limits, at.key("limits"));
     let (mut policy, audiences, source) = (policy.policy?, policy.audiences, source?);
@@ -344,4 +337,16 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         limits,
         warnings: Vec::new(),
     })
+}
+
+/// Refuses parts that make no sense together.
+fn check_together(raw: &RawConfig, policy: Option<&Policy>, at: At<'_>, base: &Path) {
+    stream::check_search(&raw.search, &raw.policy, at);
+    stream::check_recoding(raw, at);
+    stream::check_alternatives(raw, at);
+    stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
+    stream::check_sliding(raw, at);
+    stream::check_explode(raw, at);
+    stream::check_changes(raw, policy, at);
+    stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
 }

@@ -15,7 +15,7 @@ use crate::model::schema::Role;
 use crate::telemetry::Telemetry;
 
 /// Reads messages.
-pub(super) struct Intake {
+pub(super) struct RecordIntake {
     readers: Vec<RecordReader>,
     /// The fields of the records so far, by placement, until they have been checked.
     surveys: Vec<Option<Survey>>,
@@ -23,7 +23,7 @@ pub(super) struct Intake {
     telemetry: Arc<Telemetry>,
 }
 
-impl Intake {
+impl RecordIntake {
     /// Nothing read yet; a reader for each placement.
     pub(super) fn new(readers: Vec<RecordReader>, policy: &Arc<Policy>, telemetry: &Arc<Telemetry>) -> Self {
         let surveys = readers.iter().map(|reader| Some(reader.survey())).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::intake::Intake;
+use super::intake::RecordIntake;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
 use crate::codec::RecordReader;
@@ -66,7 +66,7 @@ enum Taken {
 /// The state of the window stage.
 pub(super) struct WindowStage {
     pipeline: Arc<Pipeline>,
-    intake: Intake,
+    intake: RecordIntake,
     counting: Arc<Counting>,
     windows: Lanes,
     /// Records held before a restart, until a window of their lane closes.
@@ -88,7 +88,7 @@ impl WindowStage {
     ) -> Self {
         let counting = Arc::new(pipeline.choice.rules(&pipeline.policy).counting());
         Self {
-            intake: Intake::new(readers, &pipeline.policy, &pipeline.telemetry),
+            intake: RecordIntake::new(readers, &pipeline.policy, &pipeline.telemetry),
             windows: no_windows(&pipeline, &counting, rereads),
             held: no_rows(&pipeline),
             counting,

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::container::{write_bytes, write_long};
 use crate::codec::json::unquote;
-use crate::codec::kind::Kind;
+use crate::codec::schemas::kind::Kind;
 
 /// The type of such a value in a record that is an element of an array: there, dates are read as text.
 pub(super) fn in_array(kind: Kind) -> Kind {

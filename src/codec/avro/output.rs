@@ -14,8 +14,8 @@ use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes};
 use super::kinds::{in_array, in_avro, kind_of, schema_of, write};
-use crate::codec::kind::{self, Kind, ValueKinds};
 use crate::codec::layout::{RowLayout, RowPart};
+use crate::codec::schemas::kind::{self, Kind, ValueKinds};
 use crate::codec::{CodecError, Encode, EncodeError};
 use crate::model::schema::{Path, PathTree, Schema};
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::codec::kind::{Kind, ValueKinds, value_kinds};
+use crate::codec::schemas::kind::{Kind, ValueKinds, value_kinds};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::{Path, PathTree, Schema};

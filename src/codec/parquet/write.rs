@@ -17,7 +17,7 @@ use parquet::schema::types::{Type, TypePtr};
 use super::guarded;
 use crate::codec::avro::container::{take_bytes, take_long, write_bytes};
 use crate::codec::avro::{value_kinds, write_value};
-use crate::codec::kind::Kind;
+use crate::codec::schemas::kind::Kind;
 use crate::codec::{Encode, EncodeError};
 use crate::model::schema::{PathTree, Schema};
 

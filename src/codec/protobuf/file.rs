@@ -57,6 +57,8 @@ fn file(name: &str, schema: &str) -> Option<File> {
             let file = File::decode_file_descriptor_proto(serialized.as_slice()).ok()?;
             let mut file = file.file_descriptor_proto().clone();
             file.name = Some(name.to_owned());
+            // Places in a text that is not here, and that need not make sense.
+            file.source_code_info = None;
             Some(File::from_file_descriptor_proto(file))
         }
         Err(_) => File::from_source(name, schema).ok(),

@@ -11,9 +11,9 @@ use prost_reflect::MessageDescriptor;
 
 use super::file::{compile, message_at};
 use super::types::kind_of;
-use crate::codec::kind::{Kind, ValueKinds, elements};
 use crate::codec::layout::{RowLayout, RowPart, write_varint};
 use crate::codec::message::MessageEncoder;
+use crate::codec::schemas::kind::{Kind, ValueKinds, elements};
 use crate::codec::{CodecError, EncodeError};
 use crate::model::record::plain_json;
 use crate::model::schema::{Path, PathTree, Schema};

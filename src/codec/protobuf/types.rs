@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prost_reflect::{FieldDescriptor, Kind as Declared, MessageDescriptor};
 
-use crate::codec::kind::Kind;
+use crate::codec::schemas::kind::Kind;
 
 /// An index into the table of messages.
 pub(super) type MessageId = usize;

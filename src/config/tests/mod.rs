@@ -223,7 +223,8 @@ window:
     max_records: 0
 ";
     let expected = [
-        "c.yaml:4: width 12 after 5; write a larger multiple of 5, such as 10",
+        "c.yaml:4: width 12 after 5; write a larger multiple of 5, such as 10, or widths that do not nest as alternatives: \
+         `any_of: [intervals: .., intervals: ..]`",
         "c.yaml:5: `policy.quasi_identifiers[1].weight` is `-1`, out of range: write 0.000001 or more",
         "c.yaml:8: `max_level` `9` of `country` is above its hierarchy: write 2 or less",
         "c.yaml:9: cannot read the hierarchy `hierarchies/nowhere.csv` (entity not found): check the path, which is relative to \

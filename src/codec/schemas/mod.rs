@@ -1,5 +1,7 @@
 //! The schemas of messages: what the input was written with, and what an output that is derived from it is written with.
 
+pub(in crate::codec) mod kind;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +9,11 @@ use std::sync::Arc;
 use apache_avro::Schema as AvroSchema;
 use prost_reflect::MessageDescriptor;
 
+use self::kind::{Kind, value_kinds};
 use super::CodecError;
 use super::avro::{self, OutputSchema, parse_schema};
 use super::json::JsonEncoder;
 use super::json::schema::{JsonSchema, output_schema};
-use super::kind::{Kind, value_kinds};
 use super::message::MessageEncoder;
 use super::protobuf::{self, ProtobufOutput};
 use crate::model::schema::{Path, Schema};
