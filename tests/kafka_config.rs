@@ -155,7 +155,7 @@ fn tls_is_checked_as_configured() {
     for name in ["CLIENT_EXPIRED", "CLIENT_STRANGER"] {
         let (certificate, key) = (&broker()[&format!("{name}_CERT")], &broker()[&format!("{name}_KEY")]);
         let own = format!(", tls: {{ ca: {ca}, certificate: {certificate}, key: {key} }}");
-        refused("MTLS_BOOTSTRAP", &own, "`tls.certificate`");
+        refused("MTLS_BOOTSTRAP", &own, "certificate");
     }
     refused("TLS_BOOTSTRAP", "", "whether the port wants `tls`");
 }

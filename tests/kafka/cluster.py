@@ -190,6 +190,10 @@ class Space:
             self.people.stdout.close()
 
 
+# The last words of an instance whose name in the group was taken. A supervisor starts it again.
+NAME_LOST = "in the group was taken by another instance"
+
+
 class Instance:
     """One process of the service with an id of its own."""
 
@@ -214,6 +218,7 @@ class Instance:
         self.path = space.dir / f"instance-{number}.log"
         self.log = open(self.path, "ab")
         self.process = None
+        self.revives = False
         space.instances[number] = self
 
     def start(self, within=(), **env):
@@ -236,7 +241,11 @@ class Instance:
 
     def ended_badly(self):
         """Ended by itself, with an error. Those that a test has killed, or made to die, have not."""
-        return self.process is not None and (self.process.poll() or 0) > 0
+        ended = self.process is not None and (self.process.poll() or 0) > 0
+        if ended and self.revives and NAME_LOST in self.said().rstrip().rpartition("\n")[2]:
+            self.start()
+            return False
+        return ended
 
     def said(self):
         return self.path.read_text(errors="replace")
@@ -260,21 +269,6 @@ class Instance:
         except OSError:
             return None
         return None
-
-
-class MemoryLimit:
-    """A control group with so much memory and no swap: the kernel kills what needs more."""
-
-    def __init__(self, name, limit):
-        old = pathlib.Path("/sys/fs/cgroup/memory")
-        self.dir = (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"veilstream-{name}-{os.getpid()}"
-        self.dir.mkdir()
-        (self.dir / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(str(limit))
-        self.command = ["bash", "-c", f'echo $$ >{self.dir}/cgroup.procs && exec "$@"', "_"]
-
-    def remove(self):
-        wait_for(lambda: not (self.dir / "cgroup.procs").read_text().strip(), 60, "the processes of a control group to end")
-        self.dir.rmdir()
 
 
 def wait_for(condition, seconds, what, dead=lambda: []):

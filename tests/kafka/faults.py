@@ -560,43 +560,6 @@ def output_blocked(_):
         assert a.process.returncode == 0, f"ended with {a.process.returncode}"
 
 
-def memory(name, records=400_000, **options):
-    def scenario(space):
-        limit = 128
-        subprocess.run([BINARY, "generate", "--records", str(records), "--subjects", "200000", "--brokers", space.bootstrap,
-                        "--topic", space.source], check=True, timeout=300)
-        group = c.MemoryLimit(name, (limit + 32) << 20)
-        try:
-            options.setdefault("windows", "{ tumbling: { max_records: 2000000, max_age: 20m } }")
-            a = c.Instance(space, BINARY, 0, timeout="2m", end=f"limits: {{ memory: {limit}MiB }}", **options).start(group.command)
-            most, read = 0, lambda: a.metric("veilstream_records_read_total") or 0
-
-            def all_read():
-                nonlocal most
-                most = max(most, a.memory() if a.alive() else 0)
-                assert a.alive(), f"ended with {a.process.returncode} after {read():.0f} records"
-                return read() >= records
-
-            c.wait_for(all_read, 600, "everything to be read")
-            a.says("release published", times=2)
-            a.kill(signal.SIGTERM)
-            assert a.process.returncode == 0, f"a drain ended with {a.process.returncode}"
-            say(f"{a.said().count('release published')} releases, at most {most >> 20} MiB resident of {limit}")
-            assert most < limit << 20, f"{most >> 20} MiB"
-            if name == "tumbling":
-                b = c.Instance(space, BINARY, 1, timeout="2m", group=f"{space.group}-control", **options).start(group.command)
-                died(b, -signal.SIGKILL)
-                say("without `limits.memory` the kernel killed it, as it must")
-        finally:
-            for instance in space.instances.values():
-                instance.kill()
-            group.remove()
-
-    scenario.__name__ = f"memory_{name}"
-    scenario.__doc__ = f"F10: far more input than memory, in a control group: {name} windows go on, and nothing is killed."
-    return scenario
-
-
 def slow_search(space):
     """F8: a search is slower than max.poll.interval; the group is kept all the same."""
     a = c.Instance(space, BINARY, 0, poll=6000, session=6000)
@@ -1034,7 +997,9 @@ def broker_loss(origin):
     try:
         space = c.Space(cluster, "brokers", partitions=6, origin=origin)
         instances = [c.Instance(space, BINARY, number).start() for number in range(2)]
-        published = lambda: sum(instance.said().count("release published") for instance in instances)
+        for instance in instances:
+            instance.revives = True
+        published = lambda: sum(instance.said().count("release published") for instance in instances if not instance.ended_badly())
         for broker in (1, 2, 3):
             before = published()
             space.produce(BINARY, 1500)
@@ -1056,6 +1021,8 @@ def broker_loss(origin):
         space.produce(BINARY, 1500)
         accept(space, 300)
         assert all(i.process.returncode == 0 for i in instances)
+        if lost := sum(instance.said().count(c.NAME_LOST) for instance in instances):
+            say(f"{lost} times an instance lost its name in the group to a late join of its own, and was started again")
         space.close()
     finally:
         cluster.down()
@@ -1086,7 +1053,7 @@ def control_rows_as_subjects(space):
 
 def control_gate_open(space):
     """Control: a defect publishes what is too small. The gate refuses it; with the gate open too, I3 turns red."""
-    a = c.Instance(space, BINARY, 0, time_budget="60s")  # a search that is cut short may take the top, where nobody is left out
+    a = c.Instance(space, BINARY, 0, time_budget="20s")  # a search that is cut short may take the top, where nobody is left out
     space.produce(BINARY, 2000)
     a.start(VEILSTREAM_DEFECT="publish-all")
     c.wait_for(lambda: not a.alive(), 90, "the refusal")
@@ -1159,8 +1126,7 @@ ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_
 SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
-          memory("tumbling"), memory("hold", action="hold"), memory("local", subject="subject: user_id\n  recoding: local"),
-          memory("sliding", 150_000, windows="{ sliding: { size: 1000000, slide: 100000 } }"), rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
+          rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
           slow_transaction, deleted_by_retention, held_records, tombstones, *map(deletes, ["tombstones", "debezium"]), sequential, sequential_local, sliding,
           sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,

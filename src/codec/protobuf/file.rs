@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use prost_reflect::prost::Message as _;
+use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
@@ -56,13 +58,19 @@ fn file(name: &str, schema: &str) -> Option<File> {
         Ok(serialized) => {
             let file = File::decode_file_descriptor_proto(serialized.as_slice()).ok()?;
             let mut file = file.file_descriptor_proto().clone();
+            if !is_known(&file) {
+                return None;
+            }
             file.name = Some(name.to_owned());
-            // Places in a text that is not here, and that need not make sense.
-            file.source_code_info = None;
             Some(File::from_file_descriptor_proto(file))
         }
         Err(_) => File::from_source(name, schema).ok(),
     }
+}
+
+/// True for a syntax that is read. On others, editions among them, the pool of descriptors does not fail, it panics.
+fn is_known(file: &FileDescriptorProto) -> bool {
+    matches!(file.syntax.as_deref(), None | Some("proto2" | "proto3"))
 }
 
 /// The message at a list of indexes: the first counts those of the file, each further one those inside the message before it.
@@ -74,6 +82,10 @@ pub(in crate::codec) fn message_at(file: &FileDescriptor, indexes: &[u32]) -> Op
 
 /// The message of this full name in a file of descriptors, as `protoc --include_imports --descriptor_set_out` writes it.
 pub fn message_of(descriptors: &[u8], name: &str) -> Result<MessageDescriptor, CodecError> {
+    let files = FileDescriptorSet::decode(descriptors).map_err(|_| CodecError::BadDescriptor)?;
+    if !files.file.iter().all(is_known) {
+        return Err(CodecError::BadDescriptor);
+    }
     let pool = DescriptorPool::decode(descriptors).map_err(|_| CodecError::BadDescriptor)?;
     pool.get_message_by_name(name).ok_or(CodecError::NoMessage)
 }
