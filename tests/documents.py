@@ -114,7 +114,8 @@ def valid(reader, text):
     """A configuration, or a section of one."""
     path = os.path.join(reader.folder, "valid.yaml")
     with open(path, "w") as file:
-        file.write(text if "policy:" in text else AROUND + text)
+        around = [line for line in AROUND.splitlines(True) if line.split(":")[0] + ":" not in text or line.startswith(" ")]
+        file.write(text if "policy:" in text else "".join(around) + text)
     checked = subprocess.run([reader.binary, "validate", "-c", path], capture_output=True, text=True, timeout=PATIENCE)
     assert checked.returncode == 0, checked.stderr
 
@@ -202,8 +203,8 @@ def benches_exist(_, text):
 
 BLOCKS = {
     "README.md": [a_picture, runs, this_test, runs, runs, runs, the_pipeline, kafka],
-    "schemas/README.md": [valid, valid, nested, the_summary],
-    "deploy/README.md": [runs],
+    "schemas/README.md": [valid, valid, valid, nested, the_summary],
+    "deploy/README.md": [runs, valid],
     "tests/README.md": [options_exist, options_exist],
     "tests/infra/README.md": [runs],
     "benches/README.md": [benches_exist, benches_exist],
