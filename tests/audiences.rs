@@ -17,7 +17,7 @@ const POLICY: &str = "policy:
   sensitive: [{ name: occupation }]
   keep: [{ name: line, reviewed: true }]
   subject: user_id
-  privacy: [{ k-anonymity: 5 }]
+  privacy: [{ k-anonymity: 5 }, { l-diversity: { field: occupation, l: 2 } }]
   suppression: { limit: 5% }
 ";
 
@@ -72,6 +72,9 @@ fn an_audience_sees_no_level_and_no_field_that_it_may_not() {
             assert!(born == "*" || born.len() <= 5, "by year or decade, {recoding}: {row}");
             assert!(row["occupation"].is_string());
         }
+        // The criterion is about a field that partners do not see.
+        assert!(desk.read("manifests.jsonl").contains("l-diversity/occupation"));
+        assert!(desk.read("research-manifests.jsonl").contains("l-diversity/occupation"));
         assert!(!desk.read("partner-manifests.jsonl").contains("occupation"), "{recoding}");
         let manifest: Value =
             serde_json::from_str(desk.read("partner-manifests.jsonl").lines().next().unwrap()).unwrap();
@@ -133,6 +136,11 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     for wanted in ["did you mean `zip`?", "levels 0 to 4", "did you mean `occupation`?"] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
+    // The statistics of two levels could be subtracted, and would be finer than the audience's level.
+    let median = POLICY.replace("length: 5 } } }", "length: 5 } }, render: median }");
+    desk.write("median.yaml", format!("{median}{AUDIENCES}"));
+    let said = desk.run(&["validate", "-c", "median.yaml"]).expect(2);
+    assert!((said.out + &said.err).contains("the statistics of two levels"));
     desk.write("stdio.yaml", format!("{POLICY}audiences: [{{ name: a, path: a.jsonl }}]\n"));
     let said = desk.run(&["validate", "-c", "stdio.yaml"]).expect(2);
     assert!((said.out + &said.err).contains("audiences need places of their own"));

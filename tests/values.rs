@@ -159,6 +159,30 @@ fn no_value_adds_no_diversity_and_falsifies_nothing() {
     }
 }
 
+/// Sets tell each of their elements: what everybody in a class has is known of everybody in it.
+#[test]
+fn an_element_that_all_sets_have_is_no_secret() {
+    let one = [r#"["hiv","flu"]"#, r#"["gout","HIV"]"#, r#"["hiv"]"#, r#"["hiv","asthma",7]"#];
+    let none = [r#"["hiv","flu"]"#, r#""hiv""#, r#"["gout"]"#, "null"];
+    let minds = "{ confidential: { sentences: [{ field: s, in: [hiv] }] } }";
+    let distinct = "{ l-diversity: { field: s, l: 2 } }";
+    let most = "{ alpha-k: { field: s, alpha: 0.6, k: 2 } }";
+    let policies = [distinct, "{ p-sensitive: { field: s, p: 2 } }", minds, most, "{ lkc: { l: 1, k: 2, c: 0.6 } }"];
+    for privacy in policies {
+        let desk = Desk::new();
+        for (name, values, exit) in [("one", &one, 1), ("none", &none, 0)] {
+            assert_eq!(
+                anonymized(&desk, &over(privacy, ""), &lines("s", values), &format!("{name}.jsonl")),
+                exit,
+                "{privacy}"
+            );
+        }
+    }
+    // One element alone is a set of it.
+    let desk = Desk::new();
+    assert_eq!(anonymized(&desk, &over(distinct, ""), &lines("s", &[r#"["flu"]"#, r#""Flu""#]), "out.jsonl"), 1);
+}
+
 #[test]
 fn an_order_and_a_hierarchy_know_every_spelling() {
     let desk = Desk::new();

@@ -212,6 +212,13 @@ impl Release {
         Self { views, ..self }
     }
 
+    /// The same release with only those figures of criteria in its manifest that `tells` takes, by their names.
+    #[must_use]
+    pub(crate) fn with_figures(mut self, tells: impl Fn(&str) -> bool) -> Self {
+        self.manifest.criteria.retain(|achieved| tells(&achieved.criterion));
+        self
+    }
+
     /// The tables of the audiences, in the order of the configuration.
     pub fn views(&self) -> &[Option<Self>] {
         &self.views

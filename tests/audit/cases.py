@@ -6,6 +6,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+import features
 from formats import MISSING, Raw
 import hierarchies
 
@@ -35,6 +36,11 @@ class Case:
     delimiter: str = ","
     stdio: bool = False
     odd_values: bool = False
+    # What a case of a single feature has beside: its name, its records by message, its tables for audiences, how it is written.
+    feature: str = ""
+    groups: list = field(default_factory=list)
+    audiences: list = field(default_factory=list)
+    shape: object = field(default_factory=features.Shape)
 
     def hierarchy(self, i):
         if not hasattr(self, "built"):
@@ -54,17 +60,33 @@ class Case:
         return [s["name"] for s in self.policy.get("sensitive", [])]
 
     @property
+    def private(self):
+        return self.policy.get("private", [])
+
+    @property
     def published(self):
-        return self.quasi + self.sensitive + self.policy.get("keep", [])
+        levels = [f"{name}_level" for name in self.quasi] if self.policy.get("row_levels") else []
+        change = ["change"] if self.mode == "changes" else []
+        return self.quasi + levels + change + self.sensitive + self.policy.get("keep", [])
+
+    @property
+    def slides(self):
+        return self.mode in ("sliding", "changes")
 
 
 # Seeds from here on are cases with local recoding; a seed below means what it always meant.
 LOCAL = 1_000_000_000
 # The same once more with `k-anonymity` over some of the quasi-identifiers.
 OVER = 2 * LOCAL
+# The same once more with one of `features.FEATURES`, by its number.
+FEATURE = 10 * LOCAL
 
 
 def make(seed):
+    if seed >= FEATURE:
+        case = features.make(seed // FEATURE, seed % FEATURE, lambda *of: Maker(*of).case)
+        case.seed = seed
+        return case
     case = Maker(seed).case
     if seed % OVER >= LOCAL:
         recode_locally(case)
@@ -84,12 +106,13 @@ def recode_locally(case):
 
 
 class Maker:
-    def __init__(self, seed):
+    def __init__(self, seed, mode=None, source=None, sink=None):
         self.rng = rng = random.Random(seed)
         self.case = case = Case(seed)
-        case.mode = rng.choices(["anonymize", "tumbling", "hold", "sliding"], [60, 16, 14, 10])[0]
-        case.source = rng.choice(["csv", "csv", "jsonl", "jsonl", "avro"])
-        case.sink = rng.choice(["csv", "csv", "jsonl", "jsonl", "avro"])
+        drawn = rng.choices(["anonymize", "tumbling", "hold", "sliding"], [60, 16, 14, 10])[0]
+        case.mode = mode or drawn
+        drawn = rng.choice(["csv", "csv", "jsonl", "jsonl", "avro"]), rng.choice(["csv", "csv", "jsonl", "jsonl", "avro"])
+        case.source, case.sink = source or drawn[0], sink or drawn[1]
         case.stdio = case.mode != "anonymize" and rng.random() < 0.25 and "avro" not in (case.source, case.sink)
         case.delimiter = rng.choice(",;\t") if case.source == "csv" else ","
         case.odd_values = rng.random() < 0.3

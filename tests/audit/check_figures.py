@@ -11,26 +11,27 @@ from trial import check, close, needs
 MANIFEST_KEYS = {
     "release_id", "window_id", "close_reason", "offsets", "ranges", "recoding", "losses", "records_in", "records_published",
     "records_suppressed", "records_held", "records_rejected", "algorithm", "nodes_checked", "nodes_total", "nodes_predicted",
-    "stop", "search_ms", "policy_fingerprint", "closed_at", "criteria", "k_achieved", "classes", "rows", "unmet_bounds", "schedule",
+    "stop", "search_ms", "policy_fingerprint", "closed_at", "criteria", "k_achieved", "classes", "rows", "unmet_bounds", "schedule", "snapshot",
 }
 
 
 @check
 def counts(trial):
     """The counts of a release are those of its rows, and of the records that were read for it."""
+    needs(not trial.case.groups)
     needs(trial.releases)
     for number, release in enumerate(trial.releases):
         said = release.said
         if said["records_in"] != len(release.read):
             yield f"release {number}: {said['records_in']} records said, {len(release.read)} read"
-        if said.get("rows", len(release.published)) != len(release.published):
-            yield f"release {number}: {len(release.published)} rows, {said['rows']} said"
-        if trial.case.mode != "sliding" and said["records_published"] != len(release.published):
+        if said.get("rows", len(release.sent)) != len(release.sent):
+            yield f"release {number}: {len(release.sent)} rows, {said['rows']} said"
+        if not trial.case.slides and said["records_published"] != len(release.published):
             yield f"release {number}: {len(release.published)} rows, {said['records_published']} published"
         rejected = sum(trial.fates[source] == "reject" for source in release.read)
         if said["records_rejected"] != rejected:
             yield f"release {number}: {said['records_rejected']} rejected, {rejected} expected"
-    rows = sum(len(release.published) for release in trial.releases)
+    rows = sum(len(release.sent) for release in trial.releases)
     if rows != len(trial.evidence.first.rows):
         yield f"{len(trial.evidence.first.rows)} rows in the file, {rows} in its releases"
 
@@ -38,6 +39,7 @@ def counts(trial):
 @check
 def four_counts(trial):
     """Published, suppressed, held and rejected add up, window by window and in all."""
+    needs(not trial.case.groups)
     if trial.case.mode == "anonymize":
         accounts = [trial.evidence.report] if trial.evidence.report else []
     else:
@@ -59,6 +61,7 @@ def four_counts(trial):
 @check
 def journal(trial):
     """The operators' journal finishes every record once, but those that wait."""
+    needs(not trial.case.groups)
     needs(trial.evidence.journal)
     seen = Counter(offset for entry in trial.evidence.journal for part in entry["finished"]
                    for first, last in part["spans"] for offset in range(first, last + 1))
@@ -68,7 +71,7 @@ def journal(trial):
     waiting = trial.evidence.journal[-1]["records_held"]
     if len(seen) + waiting != len(trial.case.records):
         yield f"{len(seen)} records finished and {waiting} waiting of {len(trial.case.records)}"
-    if trial.case.mode != "sliding" and trial.linked:
+    if not trial.case.slides and trial.linked:
         shown = {row.source for release in trial.shown for row in release.rows}
         if not shown <= set(seen):
             yield f"{len(shown - set(seen))} published records are not in it"
@@ -77,6 +80,7 @@ def journal(trial):
 @check
 def summary(trial):
     """What a run says at its end is what its manifests and its rows say."""
+    needs(not trial.case.groups)
     needs(trial.case.mode != "anonymize")
     first = trial.evidence.first
     stream = first.stderr if trial.case.stdio else first.stdout
@@ -90,7 +94,7 @@ def summary(trial):
     parts = [said[f"records_{part}"] for part in ("published", "suppressed", "held", "rejected")]
     if sum(parts) != said["records_in"]:
         yield f"{parts} are not {said['records_in']}"
-    if trial.case.mode != "sliding" and said["records_published"] != len(first.rows):
+    if not trial.case.slides and said["records_published"] != len(first.rows):
         yield f"{said['records_published']} published, {len(first.rows)} rows"
     accounts = trial.evidence.journal or trial.evidence.manifests
     for part in ("published", "suppressed", "rejected") if accounts else ():
@@ -124,6 +128,8 @@ def own_losses(trial, release):
 def losses(trial):
     """The losses that are reported follow from the published rows and the totals."""
     needs(trial.linked and trial.shown and trial.case.policy.get("render") != "microaggregate")
+    # Those of changes are about the rows that are sent; of messages about all records of them.
+    needs(trial.case.mode != "changes" and not trial.case.groups)
     for number, release in enumerate(trial.shown):
         needs(all(row.source is not None and isinstance(trial.fates[row.source], list) for row in release.rows))
         said = release.said.get("loss", {}) or {n["name"]: n["value"] for n in release.said.get("losses", [])}
@@ -168,10 +174,11 @@ def whole_ranges(trial):
     """Where a manifest names offsets, it names what was read as one range; no gap and no single record shows."""
     needs(trial.evidence.manifests)
     for number, release in enumerate(trial.releases):
+        read = range(len(trial.case.groups)) if trial.case.groups else release.read
         for part in release.said.get("offsets", release.said.get("ranges", [])):
             spans = part.get("spans") or [[part.get("first"), part.get("last")]]
-            if spans != [[release.read.start, release.read.stop - 1]]:
-                yield f"release {number}: {spans[:3]}, read was {release.read}"
+            if spans != [[read.start, read.stop - 1]]:
+                yield f"release {number}: {spans[:3]}, read was {read}"
 
 
 @check

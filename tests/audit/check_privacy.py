@@ -40,6 +40,7 @@ def people_unlinked(trial):
 def figures(trial):
     """The figures that manifest or report give are those of the weakest class."""
     needs(trial.shown and (trial.linked or "subject" not in trial.case.policy))
+    needs(trial.case.mode != "changes")  # They are of the rows that are sent: see `changelog`.
     for release in trial.shown:
         for said, figure in zip(release.said.get("criteria", []), trial.criteria.figures(release.rows)):
             if said["criterion"] != figure.name:
@@ -73,7 +74,7 @@ def held_join(trial):
 
 def neighbours(trial):
     """Each two snapshots that follow one another, of full-domain recodings."""
-    needs(trial.case.mode == "sliding" and trial.linked and len(trial.shown) > 1)
+    needs(trial.case.slides and trial.linked and len(trial.shown) > 1)
     for earlier, later in zip(trial.shown, trial.shown[1:]):
         if not any(isinstance(level, list) for level in earlier.recoding + later.recoding):
             yield earlier, later
@@ -116,7 +117,8 @@ def sliding_stayers(trial):
 @check
 def suppression_limit(trial):
     """Where something is published, no more is left out than the limit allows, for whatever reason."""
-    needs(trial.case.mode != "sliding" and trial.linked and trial.shown)
+    needs("sequential" not in trial.case.policy)  # Who would be found again is left out whatever the limit.
+    needs(not trial.case.slides and trial.linked and trial.shown)
     start = 0
     for number, release in enumerate(trial.shown):
         # Where records wait, those of a window that published nothing start over with the next.
@@ -154,7 +156,7 @@ def cuts(trial):
     """A cut names the labels that occur, and one value is never published in two ways."""
     cut = [(release, i) for release in trial.shown for i, level in enumerate(release.recoding)
            if isinstance(level, list) and not isinstance(level, Mixed)]
-    needs(cut)
+    needs(cut and trial.case.mode != "changes")
     for release, i in cut:
         by_label = trial.case.policy.get("render", "label") == "label"
         if by_label and {row.labels[i] for row in release.rows} != set(release.recoding[i]):
@@ -172,7 +174,7 @@ def local_regions(trial):
     """Local recoding: equal records of a release are published alike, in as narrow labels as their class allows."""
     needs(trial.case.policy.get("recoding") == "local" and trial.linked and trial.shown)
     # Records keep the labels that they came with, so equal ones of two slides can differ, and labels stay when others leave.
-    needs(trial.case.mode != "sliding")
+    needs(not trial.case.slides)
     needs(trial.case.policy.get("render", "label") == "label")
     for number, release in enumerate(trial.shown):
         ways, members = defaultdict(set), defaultdict(list)

@@ -27,6 +27,7 @@ class Output:
     columns: list = None
     rows: list = field(default_factory=list)
     unreadable: str = ""
+    manifests: list = field(default_factory=list)
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Evidence:
     verify: Output = None
     search: Output = None
     optimal: Output = None
+    tables: list = field(default_factory=list)  # Of the audiences: rows and manifests.
     report: dict = None
     manifests: list = field(default_factory=list)
     manifests_again: list = field(default_factory=list)
@@ -78,7 +80,7 @@ class Driver:
         case = self.case
         for name, text in case.files.items():
             self.write(name, text.encode())
-        self.write(f"in.{case.source}", self.input(case.records))
+        self.write(self.source(), self.input(case.records))
         return self.anonymize() if case.mode == "anonymize" else self.stream()
 
     def write(self, name, data):
@@ -92,13 +94,20 @@ class Driver:
         except FileNotFoundError:
             return b""
 
+    def source(self, name="in"):
+        return name + (self.case.shape.extension or f".{self.case.source}")
+
     def input(self, records):
-        return formats.write(self.case.source, self.case.names, records, self.case.delimiter)
+        return self.case.shape.write(self.case, records)
+
+    def text(self, name):
+        return self.case.shape.unnamed(self.read(name).decode())
 
     def config(self, name, **sections):
         policy = dict(self.case.policy)
         if "keep" in policy:
             policy["keep"] = [kept(field, self.binary) for field in policy["keep"]]
+        policy = self.case.shape.policy(policy)
         sections = {"policy": policy, "search": self.case.search} | sections
         # JSON is YAML.
         self.write(name, json.dumps(sections, ensure_ascii=False, indent=1).encode())
@@ -107,7 +116,8 @@ class Driver:
         try:
             done = subprocess.run([self.binary, *args], input=stdin, capture_output=True, cwd=self.folder, timeout=PATIENCE,
                                   env={"PATH": os.environ.get("PATH", ""), "NO_COLOR": "1"})
-            return Output(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+            said = [self.case.shape.unnamed(text.decode(errors="replace")) for text in (done.stdout, done.stderr)]
+            return Output(done.returncode, *said)
         except subprocess.TimeoutExpired:
             return Output(-1, "", f"did not end within {PATIENCE} s")
 
@@ -117,7 +127,10 @@ class Driver:
             return output
         try:
             delimiter = self.case.delimiter if self.case.source == "csv" else ","
-            output.columns, output.rows = formats.read(self.case.sink, data, delimiter)
+            columns, rows = formats.read(self.case.sink, data, delimiter)
+            output.rows = [self.case.shape.flat(row) for row in rows]
+            short = [self.case.shape.unnamed(column) for column in columns or []]
+            output.columns = list(output.rows[0]) if output.rows else short or None
         except (ValueError, KeyError, IndexError) as error:
             output.unreadable = f"{type(error).__name__}: {error}"
         return output
@@ -127,26 +140,28 @@ class Driver:
         self.config("case.yaml")
         shuffled = list(case.records)
         random.Random(case.seed).shuffle(shuffled)
-        self.write(f"permuted.{case.source}", self.input(shuffled))
+        self.write(self.source("permuted"), self.input(shuffled))
+        encoding = [part for key, value in case.shape.source.items() for part in (f"--{key}", value)]
 
         def release(source, out):
             target = f"{out}.{case.sink}"
-            done = self.run("anonymize", "-c", "case.yaml", f"{source}.{case.source}", "-o", target, "--report", f"{out}.json")
+            report = ["-o", target, "--report", f"{out}.json"]
+            done = self.run("anonymize", "-c", "case.yaml", self.source(source), *encoding, *report)
             return self.with_rows(done, self.read(target))
 
         evidence = Evidence(case, release("in", "first"), release("in", "again"), release("permuted", "moved"))
-        evidence.figures = self.read("first.json").decode()
+        evidence.figures = self.text("first.json")
         evidence.report = json.loads(evidence.figures) if evidence.figures else None
         if evidence.first.data:
             evidence.verify = self.run("verify", "-c", "case.yaml", f"first.{case.sink}", "--json")
-        search = ["search", "-c", "case.yaml", f"in.{case.source}", "--json"]
+        search = ["search", "-c", "case.yaml", self.source(), *encoding, "--json"]
         evidence.search, evidence.optimal = self.run(*search), self.run(*search, "--algorithm", "optimal")
         return evidence
 
     def stream(self):
         case, outputs = self.case, []
         for name in ("first", "again"):
-            source = {"file": {"path": f"in.{case.source}"}}
+            source = {"file": {"path": self.source(), **case.shape.source}}
             sink = {"file": {"path": f"{name}.{case.sink}", "manifest": f"{name}.manifest"}}
             if knows(self.binary)["journal"]:
                 sink["file"]["journal"] = f"{name}.journal"
@@ -156,14 +171,23 @@ class Driver:
                 source["file"]["delimiter"] = case.delimiter
             # Time must not decide, or a busy machine would.
             search = case.search | {"time_budget": "50s"}
-            self.config(f"{name}.yaml", search=search, window=case.window, source=source, sink=sink)
+            tables = [a | {"path": f"{name}-{a['name']}.{case.sink}", "manifest": f"{name}-{a['name']}.manifest"}
+                      for a in case.audiences]
+            more = {"audiences": tables} if tables else {}
+            self.config(f"{name}.yaml", search=search, window=case.window, source=source, sink=sink, **more)
             output = self.run("run", "-c", f"{name}.yaml", stdin=self.input(case.records) if case.stdio else b"")
             data = output.stdout.encode() if case.stdio else self.read(f"{name}.{case.sink}")
             outputs.append(self.with_rows(output, data))
-        text = [self.read(f"{name}.manifest").decode() for name in ("first", "again")]
+        text = [self.text(f"{name}.manifest") for name in ("first", "again")]
         evidence = Evidence(case, *outputs, figures=text[0])
         evidence.manifests, evidence.manifests_again = [[json.loads(line) for line in t.splitlines()] for t in text]
         evidence.journal = [json.loads(line) for line in self.read("first.journal").decode().splitlines()]
+        for audience in case.audiences:
+            name = f"first-{audience['name']}"
+            table = self.with_rows(Output(0, "", ""), self.read(f"{name}.{case.sink}"))
+            table.manifests = [json.loads(line) for line in self.text(f"{name}.manifest").splitlines()]
+            evidence.tables.append(table)
+            evidence.figures += self.text(f"{name}.manifest")
         if evidence.first.rows and not case.stdio and knows(self.binary)["manifest"]:
             file = f"first.{case.sink}"
             evidence.verify = self.run("verify", "-c", "first.yaml", file, "--manifest", "first.manifest", "--json")

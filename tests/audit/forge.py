@@ -48,10 +48,22 @@ def saw(name, forge, evidence):
 
 def drop(evidence, trial, release, positions):
     """Takes rows out of a release, and lets its manifest say so."""
+    if trial.case.mode == "changes":
+        return take_back(evidence, trial, release, positions)
     gone = {id(release.published[position]) for position in positions}
     evidence.first.rows = [row for row in evidence.first.rows if id(row) not in gone]
     if evidence.manifests:
         evidence.manifests[trial.releases.index(release)]["rows"] -= len(gone)
+
+
+def take_back(evidence, trial, release, positions):
+    """The same of a changelog: the release sends the rows that stay as a whole snapshot."""
+    stay = [row for i, row in enumerate(release.published) if i not in set(positions)]
+    whole = [{name: "=" if name == "change" else row.get(name) for name in trial.case.published} for row in stay]
+    at = sum(len(earlier.sent) for earlier in trial.releases[:trial.releases.index(release)])
+    evidence.first.rows[at:at + len(release.sent)] = whole
+    said = evidence.manifests[trial.releases.index(release)]
+    said["rows"], said["snapshot"] = len(whole), {"kind": "whole", "rows": len(whole)}
 
 
 @forges("exit-code")
@@ -82,6 +94,11 @@ def in_the_log(evidence, trial):
 @forges("canaries")
 def in_the_figures(evidence, trial):
     evidence.figures += "Subj-17"
+
+
+def sends_other_rows(trial):
+    """A changelog's snapshots are put together, so a change of them changes nothing."""
+    return trial.case.mode == "changes"
 
 
 @forges("links")
@@ -419,3 +436,94 @@ def a_median_that_is_a_birthday(evidence, trial):
             release.published[0][trial.case.quasi[i]] = rare[0]
             return None
     return False
+
+
+@forges("snapshots-together")
+def who_leaves_alone(evidence, trial):
+    """One record is missing in the last snapshot, while others of its group stay."""
+    if trial.k < 2:
+        return False
+    earlier, later = trial.shown[-2:]
+    before = {row.source: row.labels for row in earlier.rows}
+    stay = [i for i, row in enumerate(later.rows) if row.source in before]
+    if len({later.rows[i].person for i in stay}) < 2 * trial.k or {row.source for row in earlier.rows} - {row.source for row in later.rows}:
+        return False
+    drop(evidence, trial, later, stay[:1])
+
+
+@forges("records-stay")
+def who_returns(evidence, trial):
+    """A record is missing in between."""
+    first, second, third = trial.shown[-3:]
+    both = {row.source for row in first.rows} & {row.source for row in third.rows}
+    places = [i for i, row in enumerate(second.rows) if row.source in both]
+    if not places:
+        return False
+    drop(evidence, trial, second, places[:1])
+
+
+@forges("changelog")
+def leaves_twice(evidence, trial):
+    """A row leaves that is not there any more."""
+    leaving = [row for release in trial.shown for row in release.sent if row["change"] == "-"]
+    if not leaving:
+        return False
+    leaving[-1][LINK] = "r999999"
+
+
+@forges("changelog")
+def comes_alone(evidence, trial):
+    """All rows but one that come with the same labels are gone."""
+    for release in trial.shown:
+        if trial.k >= 2 and any(row["change"] == "+" for row in release.sent):
+            last = max(i for i, row in enumerate(release.sent) if row["change"] == "+")
+            release.sent[last][trial.case.quasi[0]] = "alone"
+            return None
+    return False
+
+
+@forges("audiences")
+def too_fine(evidence, trial):
+    tables = [table for table in evidence.tables if table.rows]
+    if not tables:
+        return False
+    tables[0].rows[0][trial.case.quasi[0]] = "a finer value"
+
+
+@forges("audiences")
+def another_column(evidence, trial):
+    tables = [table for table in evidence.tables if table.rows]
+    if not tables:
+        return False
+    tables[-1].rows[-1]["secret"] = "x"
+
+
+@forges("audiences-together")
+@forges("audience-criteria")
+def told_apart_in_a_table(evidence, trial):
+    tables = [table for table in evidence.tables if table.rows]
+    if not tables or trial.k < 2:
+        return False
+    tables[0].rows[0][trial.case.quasi[0]] = "alone"
+
+
+@forges("row-levels")
+def another_level(evidence, trial):
+    evidence.first.rows[0][f"{trial.case.quasi[0]}_level"] = "99"
+
+
+@forges("messages")
+def counts_elements(evidence, trial):
+    evidence.manifests[0]["records_published"] += 1
+
+
+@forges("returning")
+def same_candidates(evidence, trial):
+    """Everybody of the later releases has one value."""
+    field = trial.case.policy["sequential"]["field"]
+    last = trial.shown[-1]
+    seen = {row.person for release in trial.shown[-trial.case.policy["sequential"]["releases"]:-1] for row in release.rows}
+    if not any(row.person in seen for row in last.rows):
+        return False
+    for row in last.published:
+        row[field] = "the same"

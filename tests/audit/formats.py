@@ -30,6 +30,8 @@ def json_text(value):
         return str(value)
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

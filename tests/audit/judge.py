@@ -4,9 +4,10 @@ import check_rows
 import check_privacy
 import check_figures
 import check_commands
+import check_features
 from trial import CHECKS, DoesNotApply, Trial
 
-__all__ = ["CHECKS", "DoesNotApply", "Trial", "check_rows", "check_privacy", "check_figures", "check_commands", "judge"]
+__all__ = ["CHECKS", "DoesNotApply", "Trial", "check_rows", "check_privacy", "check_figures", "check_commands", "check_features", "judge"]
 
 
 def judge(trial):

@@ -19,7 +19,10 @@ ROUNDING = 1e-9
 
 
 def canonical(value):
-    """The form by which a value is counted; None for no value."""
+    """The form by which a value is counted; None for no value. A list is the set of its elements, one of them alone is itself."""
+    if isinstance(value, list):
+        forms = sorted({canonical(element) for element in value} - {None})
+        return tuple(forms) if len(forms) > 1 else forms[0] if forms else None
     if not isinstance(value, str):
         return hierarchies.text_of(value)
     text = value.lower()
@@ -52,6 +55,15 @@ def people(rows):
 def histogram(rows, name):
     """How many people have each value; no value is left out."""
     return Counter(form for _, form in {(row.person, row.form(name)) for row in rows} if form is not None)
+
+
+def elements(form):
+    return set(form) if isinstance(form, tuple) else {form}
+
+
+def has_common_element(histogram):
+    """True if whoever has a value has one element of it in common with all others."""
+    return bool(histogram) and bool(set.intersection(*map(elements, histogram)))
 
 
 def classes(rows, columns=None):
@@ -130,7 +142,7 @@ class Criteria:
         if kind == "l-diversity":
             return [self.diversity(spec, groups)]
         if kind == "p-sensitive":
-            least = min(len(histogram(g, spec["field"])) for g in groups)
+            least = min(diverse(len, histogram(g, spec["field"])) for g in groups)
             return [Figure(f"p-sensitive/{spec['field']}", least, spec["p"])]
         most = max(share(g, spec["field"]) for g in groups)
         return [Figure("alpha-k/k", min(map(people, groups)), spec["k"]),
@@ -141,7 +153,7 @@ class Criteria:
         variant, l = spec.get("variant", "distinct"), spec["l"]
         measure = {"distinct": len, "entropy": lambda h: math.exp(entropy(h)),
                    "recursive": lambda h: recursive(h, spec.get("c"))}[variant]
-        least = min(measure(histogram(g, spec["field"])) for g in groups)
+        least = min(diverse(measure, histogram(g, spec["field"])) for g in groups)
         return Figure(f"l-diversity/{spec['field']}/{variant}", least, l)
 
     def lkc(self, spec, rows):
@@ -210,9 +222,18 @@ class Criteria:
         return total / weights if weights else 0.0
 
 
+def diverse(measure, histogram):
+    """Sets that have an element in common give that away, however many there are."""
+    several = any(isinstance(form, tuple) for form in histogram)
+    return min(measure(histogram), 1) if several and has_common_element(histogram) else measure(histogram)
+
+
 def share(rows, name):
-    """The share of people who have the most frequent value."""
-    return max(histogram(rows, name).values(), default=0) / people(rows)
+    """The share of people who have the most frequent value, or element of a set; once for each different set of a person."""
+    counts = Counter()
+    for form, count in histogram(rows, name).items():
+        counts.update(dict.fromkeys(elements(form), count))
+    return min(max(counts.values(), default=0), people(rows)) / people(rows)
 
 
 def entropy(histogram):
@@ -289,7 +310,7 @@ def says(formula, row):
         if form is None:
             return None
         wanted = formula["in"] if "in" in formula else [formula["equals"]]
-        return form in [canonical(scalar(v)) for v in wanted]
+        return not elements(form).isdisjoint(canonical(scalar(v)) for v in wanted)
     if "not" in formula:
         inner = says(formula["not"], row)
         return None if inner is None else not inner

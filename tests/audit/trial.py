@@ -43,29 +43,31 @@ def mixed(level):
 class Release:
     """The rows of one release, what is said of it, and the records that were read for it."""
 
-    def __init__(self, trial, rows, said, read):
+    def __init__(self, trial, rows, said, read, sent=None):
         self.trial, self.published, self.said, self.read = trial, rows, said, read
+        # Of a changelog the rows that were sent; `published` is the snapshot that a reader then has.
+        self.sent = rows if sent is None else sent
         recoding = said.get("recoding", {})
         if isinstance(recoding, list):
             recoding = {a["attribute"]: as_reported(a) for a in recoding}
         self.recoding = [mixed(recoding.get(name)) for name in trial.case.quasi]
+        if trial.case.mode == "changes":
+            # A manifest of changes is about the rows that are sent: others of the snapshot can have any level.
+            levels = enumerate(self.recoding)
+            self.recoding = [Mixed(range(b[0], b[1] + 1)) if isinstance(level, list) else level
+                             for (i, level) in levels for b in [trial.case.bounds(i)]]
 
     @cached_property
     def rows(self):
         """The rows as they are counted. Without a link every row is somebody else."""
-        case = self.trial.case
-        rows = []
-        for i, row in enumerate(self.published):
-            source = self.trial.source_of(row)
-            person = i if source is None else self.trial.person(source)
-            labels = tuple(text(row.get(name)) for name in case.quasi)
-            rows.append(Row(labels, {n: row.get(n) for n in case.sensitive + case.policy.get("keep", [])}, person, source))
-        return rows
+        return self.trial.counted(self.published)
 
     @cached_property
     def by_records(self):
         """The same rows counted as a reader counts them."""
-        return [Row(row.labels, row.values, i, row.source) for i, row in enumerate(self.rows)]
+        shown = set(self.trial.case.published)
+        values = lambda row: {name: value for name, value in row.values.items() if name in shown}
+        return [Row(row.labels, values(row), i, row.source) for i, row in enumerate(self.rows)]
 
     def withheld(self, name):
         """True if a kept field that nobody has looked at is left empty throughout."""
@@ -118,7 +120,13 @@ class Trial:
     @cached_property
     def fates(self):
         """What must become of each record before any release: its places in the hierarchies, `suppress` or `reject`."""
-        return [self.fate(record) for record in self.case.records]
+        fates = [self.fate(record) for record in self.case.records]
+        for group in self.case.groups:
+            # One element that cannot be read turns the whole message away.
+            if any(fates[number] == "reject" for number in group):
+                for number in group:
+                    fates[number] = "reject"
+        return fates
 
     def fate(self, record):
         policy = self.case.policy
@@ -143,6 +151,20 @@ class Trial:
             return "reject"
         return leaves
 
+    def counted(self, published):
+        """Rows as they are counted."""
+        case, rows = self.case, []
+        for i, row in enumerate(published):
+            source = self.source_of(row)
+            person = i if source is None else self.person(source)
+            labels = tuple(text(row.get(name)) for name in case.quasi)
+            values = {n: row.get(n) for n in case.sensitive + case.policy.get("keep", [])}
+            if source is not None:
+                # What conditions of sentences read of the record and nobody publishes.
+                values |= {name: known(case.records[source][name]) for name in case.private}
+            rows.append(Row(labels, values, person, source))
+        return rows
+
     def person(self, source):
         record = self.case.records[source]
         return recount.canonical(record["person"]) if "subject" in self.case.policy and isinstance(record, dict) else source
@@ -161,15 +183,19 @@ class Trial:
             return [Release(self, rows, evidence.report or {}, everything)] if evidence.first.data else []
         if self.case.stdio:
             return []
-        releases, at = [], 0
+        releases, at, snapshot = [], 0, []
         for said in evidence.manifests:
-            releases.append(Release(self, rows[at:at + said["rows"]], said, self.window(said["window_id"])))
+            sent = rows[at:at + said["rows"]]
             at += said["rows"]
+            snapshot = changed(snapshot, sent) if self.case.mode == "changes" else sent
+            releases.append(Release(self, snapshot, said, self.window(said["window_id"]), sent))
         return releases
 
     def window(self, number):
         """The records that are read for a window: all are of one length, but the last."""
         window, total = self.case.window, len(self.case.records)
+        if self.case.groups:
+            return range(total)
         length = window["sliding"]["slide"] if "sliding" in window else window["tumbling"]["max_records"]
         return range(min(number * length, total), min((number + 1) * length, total))
 
@@ -187,6 +213,20 @@ class Trial:
         privacy = self.case.policy["privacy"]
         sizes = [c["k-anonymity"] for c in privacy if isinstance(c.get("k-anonymity"), int)] + [c["alpha-k"]["k"] for c in privacy if "alpha-k" in c]
         return max(sizes, default=1)
+
+
+def changed(snapshot, sent):
+    """The snapshot after a release of a changelog; a row that leaves and is not there stays as it is, to be found."""
+    plain = lambda row: {name: value for name, value in row.items() if name != "change"}
+    if any(row["change"] == "=" for row in sent):
+        return [plain(row) for row in sent]
+    snapshot = list(snapshot)
+    for row in sent:
+        if row["change"] == "-" and plain(row) in snapshot:
+            snapshot.remove(plain(row))
+        elif row["change"] == "+":
+            snapshot.append(plain(row))
+    return snapshot
 
 
 def text(value):

@@ -41,6 +41,14 @@ fn audience(raw: &RawAudience, policy: &RawPolicy, quasi: &mut [QuasiIdentifier]
         if level > height {
             at.refuse(format!("{} has the levels 0 to {height}: write one of them", at.show(name)));
         }
+        if quasi[i].render.is_statistic() && level > quasi[i].min_level {
+            // No function of a published row: it would be computed from records again, over other people.
+            at.refuse(format!(
+                "{} shows a statistic, and who has the statistics of two levels can subtract them: write `render: label` or \
+                 `interval`, or leave this level out",
+                at.show(name)
+            ));
+        }
         finest[i] = finest[i].max(level.min(height));
     }
     for (name, &priority) in &raw.priorities {

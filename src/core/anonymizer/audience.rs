@@ -1,7 +1,8 @@
 //! The tables of the audiences of a release: its rows at coarser levels.
 //!
 //! A table is made of the rows that passed the gate, never of the records, and passes the gate by itself. Everything in it follows
-//! from the release and the configuration, so a release that is made again after a crash has the same tables.
+//! from the release and the configuration, so a release that is made again after a crash has the same tables. Its manifest has no
+//! figure of a field that the audience does not see.
 
 use crate::gate::{self, Refusal, Release};
 use crate::loss;
@@ -24,7 +25,24 @@ pub fn view(release: &Release, audience: &Audience, policy: &Policy, rules: &Rul
     batch.provenance.unmet_bounds.clear();
     batch.provenance.work = Work::default();
     batch.provenance.losses = loss::published(policy, &batch, batch.provenance.records_suppressed);
-    gate::verify(batch, rules)
+    let release = gate::verify(batch, rules)?;
+    let hidden = hidden_fields(audience, policy);
+    Ok(release.with_figures(|criterion| match criterion.split_once('/') {
+        Some((_, rest)) => !hidden.iter().any(|field| is_about(rest, field)),
+        None => hidden.is_empty() || criterion.starts_with("k-anonymity"),
+    }))
+}
+
+/// The names of the fields that are sensitive or kept and that the audience does not see.
+fn hidden_fields<'p>(audience: &Audience, policy: &'p Policy) -> Vec<&'p str> {
+    let schema = &policy.schema;
+    let names = schema.sensitive.iter().chain(&schema.keep).map(|&slot| &**schema.name(slot));
+    names.zip(audience.seen(schema)).filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+}
+
+/// True if a criterion is about a field, by what stands in its name behind its kind.
+fn is_about(rest: &str, field: &str) -> bool {
+    rest.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ' ']))
 }
 
 /// Says of a column what became of it. The values of a cut are no longer all of its table's.

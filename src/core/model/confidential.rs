@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::domain::Code;
-use super::record::counted_text;
+use super::record::{counted_text, counts_or_has};
 
 /// How many sentences a policy may have: one bit each in a word. More would need longer profiles, fewer would refuse
 /// policies that people write.
@@ -33,8 +33,8 @@ pub enum Field {
 /// What can be said of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Formula {
-    /// The field has one of these values, compared as they are counted ([`counted_text`]): 2 and "2" are one value. Open
-    /// if there is no value.
+    /// The field has one of these values, compared as they are counted ([`counted_text`]): 2 and "2" are one value. An array has
+    /// each of its elements. Open if there is no value.
     In(Field, Vec<String>),
     /// It is not so.
     Not(Box<Formula>),
@@ -49,7 +49,8 @@ impl Formula {
     pub fn truth<'t>(&self, text: &impl Fn(Field) -> Cow<'t, str>) -> Option<bool> {
         match self {
             Self::In(field, values) => {
-                Some(text(*field)).filter(|text| !text.is_empty()).map(|text| values.iter().any(|value| *value == text))
+                let text = text(*field);
+                (!text.is_empty()).then(|| values.iter().any(|value| counts_or_has(&text, value)))
             }
             Self::Not(formula) => formula.truth(text).map(|truth| !truth),
             Self::All(formulas) => decided(formulas, false, text),
@@ -202,6 +203,14 @@ mod tests {
         assert_eq!(truth(Formula::Any(vec![health(&["1"]), health(&["2"])])), Some(true));
         assert_eq!(truth(Formula::All(vec![health(&["1"]), health(&["2"])])), Some(false));
         assert_eq!((truth(Formula::All(Vec::new())), truth(Formula::Any(Vec::new()))), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn a_set_has_what_is_in_it() {
+        let set = |_: Field| Cow::Borrowed(r#"["gout","hiv"]"#);
+        assert_eq!(health(&["hiv"]).truth(&set), Some(true));
+        assert_eq!(health(&["flu"]).truth(&set), Some(false));
+        assert_eq!(Formula::Not(Box::new(health(&["hiv"]))).truth(&set), Some(false));
     }
 
     #[test]

@@ -123,14 +123,12 @@ pub fn counted_text(text: &str) -> Cow<'_, str> {
 }
 
 /// [`counted_text`] of a value that [`Value::write_json`] wrote, whatever its JSON type. An array counts as the set of its
-/// elements, each as it counts by itself.
+/// elements, each as it counts by itself, and a set of one as its element: a reader takes `["flu"]` and `"flu"` for one value.
 pub fn counted_json(json: &str) -> Cow<'_, str> {
     if json.starts_with('[')
         && let Some(elements) = set_elements(json)
     {
-        let mut set = String::new();
-        write_set(elements.keys().map(|counted| counted.as_str()), &mut set);
-        return Cow::Owned(set);
+        return Cow::Owned(counted_set(elements.into_keys()));
     }
     match plain_json(json) {
         Cow::Borrowed(text) => counted_text(text),
@@ -172,13 +170,28 @@ fn set_elements(array: &str) -> Option<BTreeMap<String, &RawValue>> {
     Some(set)
 }
 
-fn write_set<'a>(elements: impl Iterator<Item = &'a str>, out: &mut String) {
-    let mut first = true;
-    for element in elements {
-        out.push(if std::mem::take(&mut first) { '[' } else { ',' });
-        write_json_string(element, out);
+/// What a set counts as, by what its elements count as, ascending.
+fn counted_set(mut elements: impl ExactSizeIterator<Item = String>) -> String {
+    if elements.len() <= 1 {
+        return elements.next().unwrap_or_default();
     }
-    out.push_str(if first { "" } else { "]" });
+    let mut set = String::new();
+    for (i, element) in elements.enumerate() {
+        set.push(if i == 0 { '[' } else { ',' });
+        write_json_string(&element, &mut set);
+    }
+    set.push(']');
+    set
+}
+
+/// The elements of what [`counted_json`] made of a set; `None` for other values.
+pub fn counted_elements(counted: &str) -> Option<Vec<String>> {
+    counted.starts_with('[').then(|| serde_json::from_str(counted).ok()).flatten()
+}
+
+/// True if what [`counted_json`] made of a value is `wanted`, or is a set that has it.
+pub fn counts_or_has(counted: &str, wanted: &str) -> bool {
+    counted == wanted || counted_elements(counted).is_some_and(|set| set.iter().any(|element| element == wanted))
 }
 
 /// The text of a value that [`Value::write_json`] wrote, as CSV writes it; empty for null.
@@ -385,6 +398,16 @@ mod tests {
         assert_eq!((written("[]"), written("[null]")), (Some("null".into()), Some("null".into())));
         assert_eq!((written("[[1]]"), written(r#"[{"a":1}]"#)), (None, None));
         assert_eq!(counted_json("[]"), "");
+        assert_eq!(counted_json(r#"["Flu", null]"#), counted_json(r#""flu""#));
+        assert_eq!(counted_json("[7.0]"), counted_json(r#""7""#));
+    }
+
+    #[test]
+    fn a_set_has_its_elements() {
+        let set = counted_json(r#"["HIV","gout",7]"#).into_owned();
+        assert!(["hiv", "gout", "7", &set].iter().all(|wanted| counts_or_has(&set, wanted)));
+        assert!(!counts_or_has(&set, "hi") && !counts_or_has(&set, "") && !counts_or_has("[1", "1"));
+        assert!(counts_or_has("hiv", "hiv") && !counts_or_has("hiv", "hi"));
     }
 
     #[test]

@@ -3,14 +3,20 @@
 //! Distinct l-diversity is monotone, with and without suppression. Entropy and recursive l-diversity are monotone without
 //! suppression and with one record per person only: a class that failed, merged into a good one, can spoil it, and a
 //! person who is in both of two classes counts once in the merged one, so that it is no mixture of the two.
-//! Records without a value add no diversity: every variant looks at the others only, and a class of them alone reaches 0.
+//! Records without a value add no diversity: every variant looks at the others only, and a class of them alone reaches 0. Nor do sets
+//! that have an element in common ([`Sets`]).
 
-use super::{Class, Rule, Setting};
+use std::sync::Arc;
+
+use super::sets::Sets;
+use super::{Class, Place, Rule, Setting};
+use crate::model::counting::Values;
 use crate::model::policy::Diversity;
 
+#[derive(Clone)]
 pub(super) struct LDiversity {
-    pub(super) field: String,
-    pub(super) facet: usize,
+    pub(super) place: Place,
+    pub(super) sets: Option<Arc<Sets>>,
     pub(super) l: f64,
     pub(super) variant: Diversity,
 }
@@ -22,7 +28,7 @@ impl Rule for LDiversity {
             Diversity::Entropy => "entropy",
             Diversity::Recursive { .. } => "recursive",
         };
-        format!("l-diversity/{}/{variant}", self.field)
+        format!("l-diversity/{}/{variant}", self.place.name)
     }
 
     fn monotone(&self, setting: Setting) -> bool {
@@ -30,13 +36,22 @@ impl Rule for LDiversity {
     }
 
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
-        let counts = class.facets[self.facet].values().counts;
-        match self.variant {
+        let values = class.facets[self.place.facet].values();
+        let counts = values.counts;
+        let reached = match self.variant {
             Diversity::Distinct => counts.len() as f64,
             Diversity::Entropy if counts.is_empty() => 0.0,
             Diversity::Entropy => entropy(counts).exp(),
             Diversity::Recursive { c } => recursive(counts, c),
+        };
+        match &self.sets {
+            Some(sets) if sets.share_an_element(values) => reached.min(1.0),
+            _ => reached,
         }
+    }
+
+    fn bind(&self, values: &Values<'_>) -> Option<Arc<dyn Rule>> {
+        Some(Arc::new(Self { sets: Sets::of(self.place.field, values), ..self.clone() }))
     }
 
     fn required(&self) -> f64 {

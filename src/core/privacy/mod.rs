@@ -12,6 +12,7 @@ mod l_diversity;
 mod over;
 mod p_sensitive;
 mod security;
+mod sets;
 mod share;
 mod t_closeness;
 
@@ -86,6 +87,15 @@ pub trait Rule: Send + Sync {
     fn bind(&self, _values: &Values<'_>) -> Option<Arc<dyn Rule>> {
         None
     }
+}
+
+/// Where a sensitive field is.
+#[derive(Clone)]
+struct Place {
+    /// Its index among the sensitive fields.
+    field: usize,
+    name: String,
+    facet: usize,
 }
 
 /// Sums of shares may come out a hair above the figure that they are.
@@ -318,28 +328,28 @@ fn rules_of(
     subsets: &[Vec<usize>],
     sentences: &mut usize,
 ) -> Vec<Arc<dyn Rule>> {
-    let name = |field: usize| policy.schema.name(policy.schema.sensitive[field]).to_string();
     let facet = |wanted: Facet| index(facets, wanted).unwrap_or_default();
-    let sensitive = |field: usize| facet(Facet::Sensitive(field));
+    let place = |field: usize| Place {
+        field,
+        name: policy.schema.name(policy.schema.sensitive[field]).to_string(),
+        facet: facet(Facet::Sensitive(field)),
+    };
     match criterion {
         Criterion::KAnonymity(k) => vec![Arc::new(k_anonymity::KAnonymity::new(*k))],
-        Criterion::LDiversity { field, l, variant } => vec![Arc::new(l_diversity::LDiversity {
-            field: name(*field),
-            facet: sensitive(*field),
-            l: *l,
-            variant: *variant,
-        })],
+        Criterion::LDiversity { field, l, variant } => {
+            let (place, l, variant) = (place(*field), *l, *variant);
+            vec![Arc::new(l_diversity::LDiversity { place, sets: None, l, variant })]
+        }
         Criterion::TCloseness { field, t, distance } => {
-            let place = t_closeness::Place { field: *field, name: name(*field), facet: sensitive(*field) };
-            vec![Arc::new(t_closeness::TCloseness::new(place, *t, distance.clone()))]
+            vec![Arc::new(t_closeness::TCloseness::new(place(*field), *t, distance.clone()))]
         }
         Criterion::PSensitive { field, p } => {
-            vec![Arc::new(p_sensitive::PSensitive { field: name(*field), facet: sensitive(*field), p: *p })]
+            vec![Arc::new(p_sensitive::PSensitive { place: place(*field), sets: None, p: *p })]
         }
-        Criterion::AlphaK { field, alpha, k } => share::alpha_k(*k, *alpha, name(*field), sensitive(*field)),
+        Criterion::AlphaK { field, alpha, k } => share::alpha_k(*k, *alpha, place(*field)),
         Criterion::Lkc { l, k, c, fields } => {
             let known = (*l).min(policy.quasi.len());
-            share::lkc(known, *k, *c, fields.iter().map(|&field| (name(field), sensitive(field))))
+            share::lkc(known, *k, *c, fields.iter().map(|&field| place(field)))
         }
         Criterion::Confidential(own) => {
             let first = *sentences;

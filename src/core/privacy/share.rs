@@ -4,34 +4,39 @@
 //! of the people: a reader cannot tell them from the others, so they lower the confidence in every value. Without suppression and with one record per person the
 //! share in a merged class lies between those of its parts, so it is monotone; otherwise it is not: a class that was left
 //! out can spoil one that was good, and somebody who is in both parts counts once in the merged class.
-//! For `lkc` somebody knows any L attributes; [`super::Rules::knowledge`] says which
+//! The share of a set is that of its most frequent element ([`Sets`]). For `lkc` somebody knows any L attributes; [`super::Rules::knowledge`] says which
 //! choices decide.
 
 use std::sync::Arc;
 
 use super::k_anonymity::KAnonymity;
-use super::{Class, Rule, RuleScope, Setting};
+use super::sets::Sets;
+use super::{Class, Place, Rule, RuleScope, Setting};
+use crate::model::counting::Values;
 use crate::model::policy::K;
 
 /// The rules of `alpha-k`.
-pub(super) fn alpha_k(k: K, alpha: f64, field: String, facet: usize) -> Vec<Arc<dyn Rule>> {
-    let share = Share { name: format!("alpha-k/{field}/alpha"), facet, most: alpha, scope: RuleScope::Class };
+pub(super) fn alpha_k(k: K, alpha: f64, place: Place) -> Vec<Arc<dyn Rule>> {
+    let name = format!("alpha-k/{}/alpha", place.name);
+    let share = Share { name, place, sets: None, most: alpha, scope: RuleScope::Class };
     vec![Arc::new(KAnonymity::part("alpha-k/k", k, RuleScope::Class)), Arc::new(share)]
 }
 
 /// The rules of `lkc`.
-pub(super) fn lkc(l: usize, k: K, c: f64, fields: impl Iterator<Item = (String, usize)>) -> Vec<Arc<dyn Rule>> {
+pub(super) fn lkc(l: usize, k: K, c: f64, fields: impl Iterator<Item = Place>) -> Vec<Arc<dyn Rule>> {
     let scope = RuleScope::Known(l);
     let mut rules: Vec<Arc<dyn Rule>> = vec![Arc::new(KAnonymity::part("lkc/k", k, scope))];
-    for (field, facet) in fields {
-        rules.push(Arc::new(Share { name: format!("lkc/{field}/c"), facet, most: c, scope }));
+    for place in fields {
+        rules.push(Arc::new(Share { name: format!("lkc/{}/c", place.name), place, sets: None, most: c, scope }));
     }
     rules
 }
 
+#[derive(Clone)]
 struct Share {
     name: String,
-    facet: usize,
+    place: Place,
+    sets: Option<Arc<Sets>>,
     most: f64,
     scope: RuleScope,
 }
@@ -47,7 +52,15 @@ impl Rule for Share {
         !setting.suppression && !setting.subjects
     }
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
-        f64::from(class.facets[self.facet].values().most()) / f64::from(class.size)
+        let values = class.facets[self.place.facet].values();
+        let most = match &self.sets {
+            Some(sets) => sets.most(values).min(class.size),
+            None => values.most(),
+        };
+        f64::from(most) / f64::from(class.size)
+    }
+    fn bind(&self, values: &Values<'_>) -> Option<Arc<dyn Rule>> {
+        Some(Arc::new(Self { sets: Sets::of(self.place.field, values), ..self.clone() }))
     }
     fn required(&self) -> f64 {
         self.most

@@ -12,21 +12,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Class, ROUNDING, Rule, RuleScope, Setting};
+use super::{Class, Place, ROUNDING, Rule, RuleScope, Setting};
 use crate::model::counting::{Histogram, Values};
 use crate::model::domain::DomainView;
 use crate::model::hierarchy::{Decimal, Hierarchy};
 use crate::model::policy::Distance;
 use crate::model::record::{canonical_number, canonical_text, counted_text, plain_json};
-
-/// Where the field is.
-#[derive(Clone)]
-pub(super) struct Place {
-    /// Its index among the sensitive fields.
-    pub(super) field: usize,
-    pub(super) name: String,
-    pub(super) facet: usize,
-}
 
 /// How often the values that decide are chosen anew. More often hardly moves the figure; less often excludes fewer nodes.
 const ROUNDS: usize = 3;
