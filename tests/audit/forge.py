@@ -10,6 +10,8 @@ from hierarchies import TOP
 from judge import check_commands, check_privacy
 
 FORGERIES = defaultdict(list)
+# The snapshots of a changelog are put together from what was sent, so only these forgeries reach them.
+OF_CHANGES = {"snapshots-together", "changelog", "exit-code", "canaries", "manifest-keys", "rounded"}
 
 
 def forges(name):
@@ -26,7 +28,7 @@ def controls(evidence, found):
     for name, problems in found.items():
         if problems:
             seen[name] = True
-        elif name in FORGERIES:
+        elif name in FORGERIES and (evidence.case.mode != "changes" or name in OF_CHANGES):
             answers = [answer for answer in (saw(name, forge, evidence) for forge in FORGERIES[name]) if answer is not None]
             if answers:
                 seen[name] = all(answers)
@@ -94,11 +96,6 @@ def in_the_log(evidence, trial):
 @forges("canaries")
 def in_the_figures(evidence, trial):
     evidence.figures += "Subj-17"
-
-
-def sends_other_rows(trial):
-    """A changelog's snapshots are put together, so a change of them changes nothing."""
-    return trial.case.mode == "changes"
 
 
 @forges("links")
