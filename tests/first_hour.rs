@@ -320,6 +320,27 @@ fn init_asks_nobody_in_a_pipe_and_needs_enough_people() {
     assert!(left.out.contains("stdio") && left.out.contains("subject: visitor_id"), "{}", left.out);
 }
 
+/// One person has 60 salaries that nobody else has, and a place that nobody else lives in: neither is in a frozen hierarchy.
+#[test]
+fn a_frozen_hierarchy_has_nothing_of_few_people() {
+    let desk = Desk::new();
+    let mut sample = "who,salary,place\n".to_owned();
+    (0..400).for_each(|i| sample.push_str(&format!("p{i},{},{}\n", 1000 + 7 * i, CITIES[i % 12])));
+    (0..60).for_each(|i| sample.push_str(&format!("rich,{},Hideaway\n", 900_000 + i)));
+    desk.write("sample.csv", sample);
+    let made = |field: &str, by: &str| {
+        let output = format!("{field}-{by}.csv");
+        let arguments =
+            ["hierarchy", "sample.csv", "--field", field, "--subject", "who", "--by", by, "--k", "20", "-o", &output];
+        desk.run(&arguments).expect(0);
+        desk.read(&output)
+    };
+    let quantiles = made("salary", "quantile");
+    assert!(quantiles.lines().count() > 2000 && quantiles.lines().all(|line| !line.starts_with("90000")));
+    assert!(quantiles.lines().count() < 5000, "the range is that of one person");
+    assert!(["order", "frequency"].iter().all(|by| !made("place", by).contains("Hideaway")));
+}
+
 #[test]
 fn explain_says_the_policy_and_its_limits() {
     let desk = Desk::new();

@@ -116,16 +116,19 @@ fn count(args: &HierarchyArgs) -> Result<FxHashMap<String, u64>, Failure> {
     let mut many = false;
     file::for_each_record(from, input, &schema, |_, record| {
         let Ok(record) = record else { return };
-        let Some(value) = schema.quasi.first().and_then(|slot| record.values[*slot].canonical()) else { return };
+        let value = schema.quasi.first().and_then(|slot| record.values[*slot].canonical());
+        let Some(value) = value.filter(|value| !value.is_empty()) else { return };
         if let Some(slot) = schema.subject {
             let subject = record.values[slot].counted();
+            // Intervals hold many values: somebody is in one of them only, or would be all the people at a bound.
+            let of_value = if args.by == Grouping::Quantile { String::new() } else { value.clone().into_owned() };
             // Without a subject nobody can be counted.
-            if subject.is_empty() || !seen.insert((value.clone().into_owned(), subject.into_owned())) {
+            if subject.is_empty() || !seen.insert((of_value, subject.into_owned())) {
                 return;
             }
         }
         many |= held.len() >= MAX_VALUES;
-        if !many && !value.is_empty() {
+        if !many {
             *held.entry(value.into_owned()).or_insert(0) += 1;
         }
     })?;
