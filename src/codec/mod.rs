@@ -23,9 +23,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use compress::Compression;
 pub use elements::RecordReader;
 use survey::nearest;
@@ -33,6 +30,7 @@ use survey::nearest;
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::{Path, Role, Schema};
+use crate::model::words;
 
 /// The default of `max_record_bytes`. Larger: one record can hold that much memory several times over while it is
 /// decoded. Smaller: honest records with a long free text are turned away. Kafka's own default limit is the same.
@@ -46,36 +44,26 @@ pub const MAX_DEPTH: usize = 100;
 /// reader busy. Smaller: the later fields of wide records are not told.
 const MAX_LISTED: usize = 4096;
 
-/// How records are written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// One JSON object per line; of a file that is read also one array of objects.
-    #[default]
-    #[serde(rename = "jsonl")]
-    Json,
-    /// Delimited text with a header line.
-    Csv,
-    /// An Avro object container file.
-    Avro,
-    /// A Parquet file.
-    Parquet,
+words! {
+    /// How records are written down.
+    #[derive(Default)]
+    pub enum Format {
+        /// One JSON object per line; of a file that is read also one array of objects.
+        #[default]
+        Json = "jsonl",
+        /// Delimited text with a header line.
+        Csv = "csv",
+        /// An Avro object container file.
+        Avro = "avro",
+        /// A Parquet file.
+        Parquet = "parquet",
+    }
 }
 
 impl Format {
     /// The extensions that announce a format, for messages.
     pub const EXTENSIONS: &str =
         ".csv, .tsv, .jsonl, .ndjson or .json (each also with .gz or .zst behind it), .avro or .parquet";
-
-    /// The name a user writes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "jsonl",
-            Self::Csv => "csv",
-            Self::Avro => "avro",
-            Self::Parquet => "parquet",
-        }
-    }
 
     /// The format that a file name announces by its extension; of `people.csv.gz` it is CSV.
     pub fn of_path(path: &std::path::Path) -> Option<Self> {

@@ -6,32 +6,19 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::model::event::Millis;
+use crate::model::words;
 
-/// How a transaction ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Transaction {
-    /// Its records are visible.
-    Committed,
-    /// It was given up; its records are never visible to readers of committed data.
-    Aborted,
-    /// Another instance has the transactional id.
-    Fenced,
-    /// Nobody answered whether it was committed: the plan is carried out again.
-    Unknown,
-}
-
-impl Transaction {
-    /// Every outcome.
-    pub const ALL: [Self; 4] = [Self::Committed, Self::Aborted, Self::Fenced, Self::Unknown];
-
-    /// The word for metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Aborted => "aborted",
-            Self::Fenced => "fenced",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// How a transaction ended.
+    pub enum Transaction {
+        /// Its records are visible.
+        Committed = "committed",
+        /// It was given up; its records are never visible to readers of committed data.
+        Aborted = "aborted",
+        /// Another instance has the transactional id.
+        Fenced = "fenced",
+        /// Nobody answered whether it was committed: the plan is carried out again.
+        Unknown = "unknown",
     }
 }
 

@@ -142,6 +142,8 @@ pub struct Reader {
     /// The rows, each with how often it is there.
     pub rows: BTreeMap<Text, usize>,
     base: Option<String>,
+    /// The coarsest level of each attribute since the last whole snapshot: a manifest of changes names that of the changed rows only.
+    levels: Vec<u8>,
     /// Releases of changes so far, and their rows.
     pub changes: usize,
     pub sent: usize,
@@ -161,8 +163,13 @@ impl Reader {
                 self.changes += 1;
                 self.sent += release.len();
             }
-            None => self.rows.clear(),
+            None => {
+                self.rows.clear();
+                self.levels.clear();
+            }
         }
+        let levels = provenance.recoding.iter().map(|attribute| attribute.level);
+        self.levels = levels.enumerate().map(|(i, level)| level.max(self.levels.get(i).copied().unwrap_or(0))).collect();
         for (mut labels, values) in texts(release) {
             let change = provenance.snapshot.as_ref().and_then(|_| labels.pop());
             assert_eq!(change.as_deref() == Some("="), provenance.snapshot.is_some() && changed.is_none());
@@ -194,9 +201,8 @@ impl Reader {
             self.rows.keys().map(|(labels, values)| (number(values), labels.clone())).collect();
         assert_eq!(rows.len(), self.rows.values().sum::<usize>(), "a row is in one snapshot once");
         let provenance = &release.manifest().provenance;
-        let levels = provenance.recoding.iter().map(|attribute| attribute.level).collect();
         let glm = provenance.losses.iter().find(|loss| loss.name == "glm").map_or(0.0, |loss| loss.value);
-        Some(Seen { levels, rows, glm })
+        Some(Seen { levels: self.levels.clone(), rows, glm })
     }
 }
 

@@ -75,7 +75,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
             Type::Bytes => Value::Text(latin1(self.sized(None)?)),
             Type::Fixed(size) => Value::Text(latin1(self.take(*size)?)),
             Type::String => Value::Text(self.string()?.into()),
-            Type::Uuid { size } => Value::Text(uuid(self.sized(*size)?)?.into()),
+            Type::Uuid { size } => Value::Text(uuid(self.sized(*size)?).ok_or(RejectCode::Malformed)?.into()),
             Type::Enum(symbols) => {
                 let symbol = self.index(symbols.len())?;
                 Value::Text(symbols[symbol].clone().into())
@@ -351,16 +351,8 @@ pub(in crate::codec) fn latin1(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn uuid(bytes: &[u8]) -> Result<String, RejectCode> {
-    if bytes.len() != 16 {
-        return Err(RejectCode::Malformed);
-    }
-    let mut text = String::with_capacity(36);
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+/// Sixteen bytes as the text of a UUID.
+pub(in crate::codec) fn uuid(bytes: &[u8]) -> Option<String> {
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes.try_into().ok()?));
+    Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }

@@ -16,7 +16,7 @@ mod types;
 
 use std::sync::Arc;
 
-pub(in crate::codec) use datum::{float, latin1, read_long};
+pub(in crate::codec) use datum::{float, latin1, read_long, uuid};
 pub(in crate::codec) use kinds::write as write_value;
 pub use output::{AvroEncoder, OutputSchema};
 pub(in crate::codec) use output::{kinds_at, value_kinds};

@@ -16,6 +16,7 @@ use parquet::schema::types::{Type, TypePtr};
 use super::ParquetFileError;
 use crate::codec::MAX_DEPTH;
 use crate::codec::avro::container::{write_bytes, write_long};
+use crate::codec::avro::uuid;
 
 /// Digits that hold every unsigned 64-bit number: Avro's long does not.
 const UNSIGNED_DIGITS: usize = 20;
@@ -232,10 +233,4 @@ fn write_leaf(leaf: &AvroSchema, value: &Field, out: &mut Vec<u8>) -> Option<()>
         Field::Null | Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) => return None,
     }
     Some(())
-}
-
-fn uuid(bytes: &[u8]) -> Option<String> {
-    let value = u128::from_be_bytes(bytes.try_into().ok()?);
-    let hex = format!("{value:032x}");
-    Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }

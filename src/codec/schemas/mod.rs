@@ -17,26 +17,17 @@ use super::json::schema::{JsonSchema, output_schema};
 use super::message::MessageEncoder;
 use super::protobuf::{self, ProtobufOutput};
 use crate::model::schema::{Path, Schema};
+use crate::model::words;
 
-/// What a registry calls the languages of its schemas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SchemaLanguage {
-    /// Avro.
-    Avro,
-    /// Protobuf.
-    Protobuf,
-    /// JSON Schema.
-    Json,
-}
-
-impl SchemaLanguage {
-    /// As registries write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Avro => "AVRO",
-            Self::Protobuf => "PROTOBUF",
-            Self::Json => "JSON",
-        }
+words! {
+    /// What a registry calls the languages of its schemas.
+    pub enum SchemaLanguage {
+        /// Avro.
+        Avro = "AVRO",
+        /// Protobuf.
+        Protobuf = "PROTOBUF",
+        /// JSON Schema.
+        Json = "JSON",
     }
 }
 

@@ -6,6 +6,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use strsim::osa_distance;
+
 /// One mistake in the configuration or in a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -91,36 +93,17 @@ pub(in crate::config) fn nearest<'a>(word: &str, known: impl IntoIterator<Item =
     const MAX_DISTANCE: usize = 2;
     let plain = |s: &str| s.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
-    // Words as long as this are never near a known one; the bound keeps the table below small.
+    // Words as long as this are never near a known one.
     if word.len() > 64 {
         return None;
     }
     known
         .into_iter()
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= MAX_DISTANCE)
-        .map(|candidate| (distance(&word, &plain(candidate)), candidate))
+        .map(|candidate| (osa_distance(&word, &plain(candidate)), candidate))
         .filter(|(d, candidate)| *d <= MAX_DISTANCE.min(candidate.len() / 2))
         .min_by_key(|(d, _)| *d)
         .map(|(_, candidate)| candidate)
-}
-
-/// Edit distance with neighbouring letters swapped counted once.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

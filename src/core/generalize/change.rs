@@ -7,29 +7,17 @@ use std::sync::Arc;
 
 use super::{GeneralizedBatch, Labels, RowRef};
 use crate::model::domain::Code;
+use crate::model::words;
 
-/// What a row of a changelog does to the reader's snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// It is part of a snapshot that replaces all before it.
-    Whole,
-    /// It is added.
-    Comes,
-    /// One row that reads like it is removed.
-    Leaves,
-}
-
-impl Change {
-    /// By their codes in the column.
-    const ALL: [Self; 3] = [Self::Whole, Self::Comes, Self::Leaves];
-
-    /// The text that is published.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Whole => "=",
-            Self::Comes => "+",
-            Self::Leaves => "-",
-        }
+words! {
+    /// What a row of a changelog does to the reader's snapshot; the column has their numbers in this order.
+    pub enum Change {
+        /// It is part of a snapshot that replaces all before it.
+        Whole = "=",
+        /// It is added.
+        Comes = "+",
+        /// One row that reads like it is removed.
+        Leaves = "-",
     }
 }
 

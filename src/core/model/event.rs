@@ -7,6 +7,8 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::model::words;
+
 /// A lane of the source: a Kafka topic-partition, or 0 for a file or a pipe. Numbered by the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition(pub u64);
@@ -77,88 +79,43 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Why a record was turned away: a bounded set of codes, safe as a metric label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RejectCode {
-    /// Not parseable in the configured format, or trailing bytes.
-    Malformed,
-    /// Not valid UTF-8.
-    InvalidUtf8,
-    /// The same key twice in one JSON object.
-    DuplicateKey,
-    /// Nested deeper than any record should be.
-    TooDeep,
-    /// Larger than the configured limit.
-    TooLarge,
-    /// No payload at all, or a change event that says that its row was deleted.
-    Tombstone,
-    /// A message about no row: a truncate, a transaction marker, a heartbeat, an array without elements.
-    NoRow,
-    /// A payload of zero bytes.
-    Empty,
-    /// The schema id is not known to the registry.
-    UnknownSchema,
-    /// A quasi-identifier or sensitive field is absent.
-    MissingField,
-    /// A quasi-identifier is null.
-    NullField,
-    /// An object or array where a scalar is needed.
-    NotScalar,
-    /// A path leads through an array or a scalar where it needs an object.
-    NotAnObject,
-    /// Something else stands where an array of elements is needed.
-    NotAnArray,
-    /// A quasi value outside its hierarchy.
-    UnknownValue,
-    /// The subject is absent, null or not a scalar: k could not be counted.
-    NoSubject,
-    /// The event time is absent or not a time.
-    BadEventTime,
-}
-
-impl RejectCode {
-    /// Every code, for declaring metrics.
-    pub const ALL: [Self; 17] = [
-        Self::Malformed,
-        Self::InvalidUtf8,
-        Self::DuplicateKey,
-        Self::TooDeep,
-        Self::TooLarge,
-        Self::Tombstone,
-        Self::NoRow,
-        Self::Empty,
-        Self::UnknownSchema,
-        Self::MissingField,
-        Self::NullField,
-        Self::NotScalar,
-        Self::NotAnObject,
-        Self::NotAnArray,
-        Self::UnknownValue,
-        Self::NoSubject,
-        Self::BadEventTime,
-    ];
-
-    /// The code as it appears in metrics, logs and dead letters.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::InvalidUtf8 => "invalid_utf8",
-            Self::DuplicateKey => "duplicate_key",
-            Self::TooDeep => "too_deep",
-            Self::TooLarge => "too_large",
-            Self::Tombstone => "tombstone",
-            Self::NoRow => "no_row",
-            Self::Empty => "empty",
-            Self::UnknownSchema => "unknown_schema",
-            Self::MissingField => "missing_field",
-            Self::NullField => "null_field",
-            Self::NotScalar => "not_scalar",
-            Self::NotAnObject => "not_an_object",
-            Self::NotAnArray => "not_an_array",
-            Self::UnknownValue => "unknown_value",
-            Self::NoSubject => "no_subject",
-            Self::BadEventTime => "bad_event_time",
-        }
+words! {
+    /// Why a record was turned away: a bounded set of codes, safe as a metric label.
+    pub enum RejectCode {
+        /// Not parseable in the configured format, or trailing bytes.
+        Malformed = "malformed",
+        /// Not valid UTF-8.
+        InvalidUtf8 = "invalid_utf8",
+        /// The same key twice in one JSON object.
+        DuplicateKey = "duplicate_key",
+        /// Nested deeper than any record should be.
+        TooDeep = "too_deep",
+        /// Larger than the configured limit.
+        TooLarge = "too_large",
+        /// No payload at all, or a change event that says that its row was deleted.
+        Tombstone = "tombstone",
+        /// A message about no row: a truncate, a transaction marker, a heartbeat, an array without elements.
+        NoRow = "no_row",
+        /// A payload of zero bytes.
+        Empty = "empty",
+        /// The schema id is not known to the registry.
+        UnknownSchema = "unknown_schema",
+        /// A quasi-identifier or sensitive field is absent.
+        MissingField = "missing_field",
+        /// A quasi-identifier is null.
+        NullField = "null_field",
+        /// An object or array where a scalar is needed.
+        NotScalar = "not_scalar",
+        /// A path leads through an array or a scalar where it needs an object.
+        NotAnObject = "not_an_object",
+        /// Something else stands where an array of elements is needed.
+        NotAnArray = "not_an_array",
+        /// A quasi value outside its hierarchy.
+        UnknownValue = "unknown_value",
+        /// The subject is absent, null or not a scalar: k could not be counted.
+        NoSubject = "no_subject",
+        /// The event time is absent or not a time.
+        BadEventTime = "bad_event_time",
     }
 }
 

@@ -14,6 +14,7 @@ use super::lattice::{Lattice, Level, Node};
 use super::recoding::Recoding;
 use super::schedule::Schedule;
 use super::schema::Schema;
+use crate::model::words;
 
 /// The smallest allowed class size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,92 +202,65 @@ impl Criterion {
     }
 }
 
-/// The loss that a search minimises. All are normalised to [0, 1] except `aecs`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Loss {
-    /// Generalized loss metric: the share of leaves that a cell no longer distinguishes.
-    #[default]
-    Glm,
-    /// Discernibility: how many records a record cannot be told from.
-    Dm,
-    /// Sweeney's precision, as a loss: level over height.
-    Precision,
-    /// Average equivalence class size over k.
-    Aecs,
-    /// Classification: the share of records suppressed or not of their class's majority label. Needs `label`.
-    Cm,
-    /// Kiyomoto and Tanaka's score, as a loss: the values that are no longer told apart, by `priority`.
-    Score,
-    /// Quality of granulation, as a loss: the entropy of each attribute's declared domain that its partition gives up. The
-    /// domain is the leaves that a hierarchy lists, the numbers from `min` to `max`, the dates that losses count, or all codes
-    /// of the alphabet; never only the values met so far. `trivial` declares no domain: the value keeps everything, `*` nothing.
-    Ql,
-    /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
-    Entropy,
+words! {
+    /// The loss that a search minimises. All are normalised to [0, 1] except `aecs`.
+    #[derive(Default)]
+    pub enum Loss {
+        /// Generalized loss metric: the share of leaves that a cell no longer distinguishes.
+        #[default]
+        Glm = "glm",
+        /// Discernibility: how many records a record cannot be told from.
+        Dm = "dm",
+        /// Sweeney's precision, as a loss: level over height.
+        Precision = "precision",
+        /// Average equivalence class size over k.
+        Aecs = "aecs",
+        /// Classification: the share of records suppressed or not of their class's majority label. Needs `label`.
+        Cm = "cm",
+        /// Kiyomoto and Tanaka's score, as a loss: the values that are no longer told apart, by `priority`.
+        Score = "score",
+        /// Quality of granulation, as a loss: the entropy of each attribute's declared domain that its partition gives up. The
+        /// domain is the leaves that a hierarchy lists, the numbers from `min` to `max`, the dates that losses count, or all codes
+        /// of the alphabet; never only the values met so far. `trivial` declares no domain: the value keeps everything, `*` nothing.
+        Ql = "ql",
+        /// Non-uniform entropy: the share of each attribute's entropy in the window that is given up.
+        Entropy = "entropy",
+    }
 }
 
 impl Loss {
-    /// Every metric, for reports.
-    pub const ALL: [Self; 8] =
-        [Self::Glm, Self::Dm, Self::Precision, Self::Aecs, Self::Cm, Self::Score, Self::Ql, Self::Entropy];
-
     /// True if it lies between nothing and everything.
     pub fn is_share(self) -> bool {
         self != Self::Aecs
     }
-
-    /// The name a user writes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Glm => "glm",
-            Self::Dm => "dm",
-            Self::Precision => "precision",
-            Self::Aecs => "aecs",
-            Self::Cm => "cm",
-            Self::Score => "score",
-            Self::Ql => "ql",
-            Self::Entropy => "entropy",
-        }
-    }
 }
 
-/// How the generalized values of one quasi-identifier are written. `mean`, `median` and `mode` are statistics of a block: of
-/// everybody published with the same generalized value of that quasi-identifier, whatever their other values. Each person
-/// counts once. A statistic is never the value of fewer than k people, and never finer than a label of `min_level`; values at
-/// level 0 and at the top keep their label, and so does a block without such a statistic. Not with `sliding`; needs a
-/// criterion with k.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Render {
-    /// The hierarchy's label.
-    #[default]
-    Label,
-    /// The smallest interval that the value allows; for numbers and dates.
-    Interval,
-    /// The mean; for numbers. Rounded to a step of 1, 2 or 5 times a power of ten: at least a fifth of the interval's width,
-    /// more in a block of fewer than five people. Half a unit beside the numbers of the hierarchy, such as 34.5 for ages, so
-    /// that it is nobody's value.
-    Mean,
-    /// The median as the finest label that at least k people of the block share: a day, else the month, else the year, as far
-    /// as the hierarchy has them; for numbers, dates and codes.
-    Median,
-    /// The most frequent value as the finest label that at least k people of the block share.
-    Mode,
+words! {
+    /// How the generalized values of one quasi-identifier are written. `mean`, `median` and `mode` are statistics of a block: of
+    /// everybody published with the same generalized value of that quasi-identifier, whatever their other values. Each person
+    /// counts once. A statistic is never the value of fewer than k people, and never finer than a label of `min_level`; values at
+    /// level 0 and at the top keep their label, and so does a block without such a statistic. Not with `sliding`; needs a
+    /// criterion with k.
+    #[derive(Default)]
+    pub enum Render {
+        /// The hierarchy's label.
+        #[default]
+        Label = "label",
+        /// The smallest interval that the value allows; for numbers and dates.
+        Interval = "interval",
+        /// The mean; for numbers. Rounded to a step of 1, 2 or 5 times a power of ten: at least a fifth of the interval's width,
+        /// more in a block of fewer than five people. Half a unit beside the numbers of the hierarchy, such as 34.5 for ages, so
+        /// that it is nobody's value.
+        Mean = "mean",
+        /// The median as the finest label that at least k people of the block share: a day, else the month, else the year, as far
+        /// as the hierarchy has them; for numbers, dates and codes.
+        Median = "median",
+        /// The most frequent value as the finest label that at least k people of the block share.
+        Mode = "mode",
+    }
 }
 
 impl Render {
-    /// The name a user writes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Label => "label",
-            Self::Interval => "interval",
-            Self::Mean => "mean",
-            Self::Median => "median",
-            Self::Mode => "mode",
-        }
-    }
-
     /// True if the text depends on the values of the people, not on the hierarchy alone.
     pub fn is_statistic(self) -> bool {
         matches!(self, Self::Mean | Self::Median | Self::Mode)
@@ -312,27 +286,17 @@ impl Sequential {
     pub const MAX_SUBJECTS: usize = 1 << 20;
 }
 
-/// What a release may look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RecodingKind {
-    /// One level per quasi-identifier for the whole release: simple to read, and it loses the most.
-    #[default]
-    FullDomain,
-    /// One cut through each hierarchy: each value at a level of its own.
-    Subtree,
-    /// Each record at levels of its own: dense regions stay fine, sparse ones are coarsened. Loses the least.
-    Local,
-}
-
-impl RecodingKind {
-    /// As written in a configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FullDomain => "full-domain",
-            Self::Subtree => "subtree",
-            Self::Local => "local",
-        }
+words! {
+    /// What a release may look like.
+    #[derive(Default)]
+    pub enum RecodingKind {
+        /// One level per quasi-identifier for the whole release: simple to read, and it loses the most.
+        #[default]
+        FullDomain = "full-domain",
+        /// One cut through each hierarchy: each value at a level of its own.
+        Subtree = "subtree",
+        /// Each record at levels of its own: dense regions stay fine, sparse ones are coarsened. Loses the least.
+        Local = "local",
     }
 }
 

@@ -1,8 +1,5 @@
 //! The searches by the names that users write, and the one place that makes a search from its name and parameters.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use super::auto::Auto;
 use super::evolutionary::genetic::{Genetic, GeneticCycle};
 use super::evolutionary::granulation_ga::GranulationGa;
@@ -18,77 +15,43 @@ use super::greedy::subtree::SubtreeBottomUp;
 use super::greedy::top_down::{Extension, TopDown};
 use super::interface::Search;
 use crate::model::recoding::Recoding;
+use crate::model::words;
 
-/// A search algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Algorithm {
-    /// The proven optimum where the budget allows it, else the best of `tabu-ga`.
-    #[default]
-    Auto,
-    /// The node of least loss, proven, with pruning.
-    Optimal,
-    /// Every node, no pruning.
-    Exhaustive,
-    /// Incognito: all satisfying nodes, by subset size.
-    BottomUp,
-    /// Subtree recoding: each value at a level of its own.
-    SubtreeBottomUp,
-    /// The node that shows the most values, by the priorities of the quasi-identifiers.
-    TopDown,
-    /// The same, past the policy and back, for a better score.
-    TopDownExtended,
-    /// Every minimal secure node, breadth-first from the finest. Needs a `confidential` criterion.
-    Granulation,
-    /// Greatest security times quality, by a genetic algorithm. Needs a `confidential` criterion.
-    GranulationGa,
-    /// Tabu search inside a genetic algorithm.
-    TabuGa,
-    /// The genetic algorithm alone.
-    Genetic,
-    /// Tabu search alone.
-    Tabu,
-    /// The trade-off between `objectives`, and one point of it.
-    PbgEa,
+words! {
+    /// A search algorithm.
+    #[derive(Default)]
+    pub enum Algorithm {
+        /// The proven optimum where the budget allows it, else the best of `tabu-ga`.
+        #[default]
+        Auto = "auto",
+        /// The node of least loss, proven, with pruning.
+        Optimal = "optimal",
+        /// Every node, no pruning.
+        Exhaustive = "exhaustive",
+        /// Incognito: all satisfying nodes, by subset size.
+        BottomUp = "bottom-up",
+        /// Subtree recoding: each value at a level of its own.
+        SubtreeBottomUp = "subtree-bottom-up",
+        /// The node that shows the most values, by the priorities of the quasi-identifiers.
+        TopDown = "top-down",
+        /// The same, past the policy and back, for a better score.
+        TopDownExtended = "top-down-extended",
+        /// Every minimal secure node, breadth-first from the finest. Needs a `confidential` criterion.
+        Granulation = "granulation",
+        /// Greatest security times quality, by a genetic algorithm. Needs a `confidential` criterion.
+        GranulationGa = "granulation-ga",
+        /// Tabu search inside a genetic algorithm.
+        TabuGa = "tabu-ga",
+        /// The genetic algorithm alone.
+        Genetic = "genetic",
+        /// Tabu search alone.
+        Tabu = "tabu",
+        /// The trade-off between `objectives`, and one point of it.
+        PbgEa = "pbg-ea",
+    }
 }
 
 impl Algorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 13] = [
-        Self::Auto,
-        Self::Optimal,
-        Self::Exhaustive,
-        Self::BottomUp,
-        Self::SubtreeBottomUp,
-        Self::TopDown,
-        Self::TopDownExtended,
-        Self::Granulation,
-        Self::GranulationGa,
-        Self::TabuGa,
-        Self::Genetic,
-        Self::Tabu,
-        Self::PbgEa,
-    ];
-
-    /// The name a user writes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Optimal => "optimal",
-            Self::Exhaustive => "exhaustive",
-            Self::BottomUp => "bottom-up",
-            Self::SubtreeBottomUp => "subtree-bottom-up",
-            Self::TopDown => "top-down",
-            Self::TopDownExtended => "top-down-extended",
-            Self::Granulation => "granulation",
-            Self::GranulationGa => "granulation-ga",
-            Self::TabuGa => "tabu-ga",
-            Self::Genetic => "genetic",
-            Self::Tabu => "tabu",
-            Self::PbgEa => "pbg-ea",
-        }
-    }
-
     /// What it looks for, where that is not the least loss by the policy's metric.
     pub fn looks_for(self) -> Option<&'static str> {
         match self {

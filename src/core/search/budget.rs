@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::model::words;
+
 /// When to stop. Anytime: a search checks it before every node it counts.
 #[derive(Debug, Clone)]
 pub struct Budget {
@@ -57,33 +59,18 @@ impl Budget {
     }
 }
 
-/// Why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StopReason {
-    /// It has nothing left to try; its answer is its best, not proven optimal.
-    Exhausted,
-    /// Its answer has the least loss of all satisfying nodes, or there is none.
-    Proven,
-    /// It has counted as many nodes as it may.
-    Budget,
-    /// Its time is over.
-    Deadline,
-    /// It was told to stop.
-    Cancelled,
-}
-
-impl StopReason {
-    /// Every reason.
-    pub const ALL: [Self; 5] = [Self::Exhausted, Self::Proven, Self::Budget, Self::Deadline, Self::Cancelled];
-
-    /// The word for reports and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exhausted => "exhausted",
-            Self::Proven => "proven",
-            Self::Budget => "budget",
-            Self::Deadline => "deadline",
-            Self::Cancelled => "cancelled",
-        }
+words! {
+    /// Why a search ended.
+    pub enum StopReason {
+        /// It has nothing left to try; its answer is its best, not proven optimal.
+        Exhausted = "exhausted",
+        /// Its answer has the least loss of all satisfying nodes, or there is none.
+        Proven = "proven",
+        /// It has counted as many nodes as it may.
+        Budget = "budget",
+        /// Its time is over.
+        Deadline = "deadline",
+        /// It was told to stop.
+        Cancelled = "cancelled",
     }
 }

@@ -21,6 +21,7 @@ pub use tumbling::Tumbling;
 use crate::encode::{Encoded, Encoder};
 pub use crate::frequency::counter::DEFAULT_WARM_MEMORY;
 use crate::model::event::{Millis, Partition, Position};
+use crate::model::words;
 
 /// A window's number, counted from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,52 +174,25 @@ impl Windows {
     }
 }
 
-/// Why a window closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CloseReason {
-    /// `max_records`.
-    Full,
-    /// `max_age`.
-    Aged,
-    /// The watermark passed its end.
-    EventTime,
-    /// All windows together held as much as they may.
-    Memory,
-    /// The input ended, or the service was told to stop.
-    Drained,
-    /// Records waited too long; no window closed at all.
-    Waited,
-    /// It had closed before a crash, and its release is made again.
-    Replayed,
-    /// It has moved on by its slide.
-    Slid,
-}
-
-impl CloseReason {
-    /// Every reason.
-    pub const ALL: [Self; 8] = [
-        Self::Full,
-        Self::Aged,
-        Self::EventTime,
-        Self::Memory,
-        Self::Drained,
-        Self::Waited,
-        Self::Replayed,
-        Self::Slid,
-    ];
-
-    /// The word for manifests and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Aged => "aged",
-            Self::EventTime => "event_time",
-            Self::Memory => "memory",
-            Self::Drained => "drained",
-            Self::Waited => "waited",
-            Self::Replayed => "replayed",
-            Self::Slid => "slid",
-        }
+words! {
+    /// Why a window closed.
+    pub enum CloseReason {
+        /// `max_records`.
+        Full = "full",
+        /// `max_age`.
+        Aged = "aged",
+        /// The watermark passed its end.
+        EventTime = "event_time",
+        /// All windows together held as much as they may.
+        Memory = "memory",
+        /// The input ended, or the service was told to stop.
+        Drained = "drained",
+        /// Records waited too long; no window closed at all.
+        Waited = "waited",
+        /// It had closed before a crash, and its release is made again.
+        Replayed = "replayed",
+        /// It has moved on by its slide.
+        Slid = "slid",
     }
 }
 

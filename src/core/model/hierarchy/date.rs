@@ -10,51 +10,33 @@ use jiff::civil::{Date, ISOWeekDate, Weekday};
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::closed::loss_of;
 use super::{Errors, HierarchyError, TOP};
 use crate::model::lattice::Level;
+use crate::model::words;
 
-/// A calendar unit, fine to coarse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DateUnit {
-    /// `1985-03-31`
-    Day,
-    /// ISO week, `1985-W13`. Weeks nest in nothing coarser, so they come last, or beside months in another alternative of `any_of`.
-    Week,
-    /// `1985-03`
-    Month,
-    /// `1985-Q1`
-    Quarter,
-    /// `1985`
-    Year,
-    /// `1980s`
-    Decade,
-    /// `1900-1999`
-    Century,
+words! {
+    /// A calendar unit, fine to coarse.
+    pub enum DateUnit {
+        /// `1985-03-31`
+        Day = "day",
+        /// ISO week, `1985-W13`. Weeks nest in nothing coarser, so they come last, or beside months in another alternative of `any_of`.
+        Week = "week",
+        /// `1985-03`
+        Month = "month",
+        /// `1985-Q1`
+        Quarter = "quarter",
+        /// `1985`
+        Year = "year",
+        /// `1980s`
+        Decade = "decade",
+        /// `1900-1999`
+        Century = "century",
+    }
 }
 
 impl DateUnit {
-    /// Every unit, fine to coarse.
-    pub const ALL: [Self; 7] =
-        [Self::Day, Self::Week, Self::Month, Self::Quarter, Self::Year, Self::Decade, Self::Century];
-
-    /// The name a user writes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-            Self::Quarter => "quarter",
-            Self::Year => "year",
-            Self::Decade => "decade",
-            Self::Century => "century",
-        }
-    }
-
     /// True if each of these units lies in one of the other.
     pub(super) fn nests_in(self, coarse: Self) -> bool {
         self == coarse || self < coarse && (self == Self::Day || (self != Self::Week && coarse != Self::Week))
