@@ -167,8 +167,10 @@ class Criteria:
 
     def closeness(self, spec, groups, shown):
         name, distance = spec["field"], spec.get("distance", "equal")
-        # With `equal` no value counts as one more value; elsewhere what such a class reaches is not said.
+        # With `equal` no value counts as one more value; elsewhere it has no place, so it is infinitely far from everything.
         counted = with_none if distance == "equal" else histogram
+        placed = {canonical(v) for v in spec.get("order", [])} | {
+            canonical(leaf) for leaf in (self.trees[name].paths if distance == "hierarchical" else [])}
         everybody = counted(shown, name)
         if distance == "equal":
             ground = equal
@@ -180,9 +182,10 @@ class Criteria:
         most = 0.0
         for group in groups:
             own = counted(group, name)
-            most = max(most, ground(own, everybody) if own else 0.0)
-        none = distance != "equal" and any(row.form(name) is None for row in shown)
-        return Figure(f"t-closeness/{name}/{distance}", most, spec["t"], at_most=True, vague=none)
+            lost = distance != "equal" and any(row.form(name) is None for row in group) and None not in placed
+            most = max(most, math.inf if lost or not own else ground(own, everybody))
+        # Where a list or tree names the empty value, the figure is not compared: it is one more rank there.
+        return Figure(f"t-closeness/{name}/{distance}", most, spec["t"], at_most=True, vague=None in placed)
 
     def security(self, least, groups, shown):
         """1 - the mean risk over people; where a person has several records the definition leaves room: records can be weighed, or
