@@ -52,6 +52,17 @@ class Case:
         return quasi.get("min_level", 0), quasi.get("max_level", self.hierarchy(i).height)
 
     @property
+    def has_alternatives(self):
+        return any("any_of" in q["hierarchy"] for q in self.policy["quasi_identifiers"])
+
+    def refines(self, i, fine, coarse):
+        """True if a level of quasi-identifier i nests in another one."""
+        hierarchy = self.hierarchy(i)
+        if not isinstance(hierarchy, hierarchies.Alternatives):
+            return fine <= coarse
+        return max(fine, coarse) <= hierarchy.height and hierarchy.refines(fine, coarse)
+
+    @property
     def quasi(self):
         return [q["name"] for q in self.policy["quasi_identifiers"]]
 

@@ -105,6 +105,7 @@ class Node:
 def every_node(trial):
     """All nodes of a small lattice; does not apply where the definition of a satisfying node leaves room."""
     case = trial.case
+    needs(not case.has_alternatives)
     lattice = list(itertools.product(*(range(low, high + 1) for low, high in (case.bounds(i) for i in range(len(case.quasi))))))
     kinds = {kind for criterion in case.policy["privacy"] for kind in criterion}
     rows = [(leaves, {n: known(v) for n, v in record.items()}, trial.person(i))

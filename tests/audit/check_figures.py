@@ -129,7 +129,7 @@ def losses(trial):
     """The losses that are reported follow from the published rows and the totals."""
     needs(trial.linked and trial.shown and trial.case.policy.get("render") != "microaggregate")
     # Those of changes are about the rows that are sent; of messages about all records of them.
-    needs(trial.case.mode != "changes" and not trial.case.groups)
+    needs(trial.case.mode != "changes" and not trial.case.groups and not trial.case.has_alternatives)
     for number, release in enumerate(trial.shown):
         needs(all(row.source is not None and isinstance(trial.fates[row.source], list) for row in release.rows))
         said = release.said.get("loss", {}) or {n["name"]: n["value"] for n in release.said.get("losses", [])}

@@ -146,7 +146,8 @@ def levels(trial):
                 yield f"release {number}: {trial.case.quasi[i]} at {level}, not {low} to {high}"
         node = release.recoding
         if last and not any(isinstance(level, list) for level in last + node):
-            if moves == "monotone" and any(a > b for a, b in zip(last, node)) or moves == "fixed" and last != node:
+            finer = lambda i: not trial.case.refines(i, last[i], node[i])
+            if moves == "monotone" and any(map(finer, range(len(node)))) or moves == "fixed" and last != node:
                 yield f"release {number}: {node} after {last} under {moves}"
         last = node
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+from decimal import Decimal
 
 import formats
 from formats import MISSING, Raw, json_text
@@ -373,6 +374,38 @@ def row_levels(case, rng):
     case.policy.pop("render", None)
 
 
+def alternatives(case, rng):
+    """Hierarchies that do not nest in each other, for numbers and dates."""
+    case.search = {"seed": case.search["seed"]}
+    if case.policy["loss"] in ("ql", "score", "entropy"):
+        case.policy["loss"] = "glm"
+    case.policy.pop("render", None)
+    case.stdio = False
+    keep = case.policy.get("keep", [])
+    case.policy["keep"] = keep if LINK in keep else keep + [LINK]
+    for quasi in case.policy["quasi_identifiers"]:
+        definition = quasi["hierarchy"]
+        if "intervals" in definition:
+            spec = definition["intervals"]
+            other = {"intervals": spec | {"widths": rng.choice([[7], [3, 9], [spec["widths"][0], 14]])}}
+            widths = [Decimal(str(width)) for width in other["intervals"]["widths"]]
+            if any(b % a or a == b for a, b in zip(widths, widths[1:])):
+                continue
+        elif "date" in definition:
+            spec = definition["date"] if isinstance(definition["date"], dict) else {"units": definition["date"]}
+            if spec["units"][0] != "day":
+                continue
+            other = {"date": spec | {"units": rng.choice([["day", "week"], ["day", "quarter"], ["day", "month", "decade"]])}}
+            if other["date"]["units"] == spec["units"]:
+                continue
+        else:
+            continue
+        quasi["hierarchy"] = {"any_of": [definition, other]}
+        quasi.pop("min_level", None)
+        quasi.pop("max_level", None)
+    case.__dict__.pop("built", None)
+
+
 # By number: the feature, the mode of the base case, and its formats (None: whatever comes).
 TEXT = ["csv", "jsonl"]
 FEATURES = {
@@ -387,6 +420,7 @@ FEATURES = {
     9: (consent, ["anonymize", "tumbling", "hold", "sliding"], None, None),
     10: (carriers, ["anonymize", "tumbling"], TEXT, None),
     11: (row_levels, ["anonymize", "tumbling"], None, TEXT),
+    12: (alternatives, ["anonymize", "tumbling", "hold"], None, None),
 }
 
 

@@ -289,6 +289,50 @@ class Trivial(Hierarchy):
         return 1.0
 
 
+class Alternatives(Hierarchy):
+    """Several hierarchies of the same numbers or days. A level has one number over all of them: finer ones first, then by level,
+    then in the order in which they are written; a level that two share has one."""
+
+    def __init__(self, chains):
+        self.chains, self.measure = chains, chains[0].measure
+        places, self.places = [(c, l) for c, chain in enumerate(chains) for l in range(chain.height + 1)], []
+        same = lambda a, b: self.nests(a, b) and self.nests(b, a)
+        places = [p for i, p in enumerate(places) if not any(same(p, other) for other in places[:i])]
+        while places:
+            first = [p for p in places if not any(o != p and self.nests(o, p) for o in places)]
+            self.places.append(min(first, key=lambda place: place[::-1]))
+            places.remove(self.places[-1])
+        self.height = len(self.places) - 1
+
+    def nests(self, fine, coarse):
+        """True if values that are alike at one place are alike at the other."""
+        (c, l), (d, m) = fine, coarse
+        a, b = self.chains[c], self.chains[d]
+        if c == d or l == 0 or m == b.height:
+            return l <= m if c == d else True
+        if m == 0 or l == a.height:
+            return False
+        if self.measure == "number":
+            return b.widths[m - 1] % a.widths[l - 1] == 0
+        order = ["day", "month", "quarter", "year", "decade", "century"]
+        units = a.units[l], b.units[m]
+        return units[0] == units[1] or "week" not in units and order.index(units[0]) <= order.index(units[1])
+
+    def refines(self, fine, coarse):
+        return self.nests(self.places[fine], self.places[coarse])
+
+    def place(self, text):
+        return self.chains[0].place(text)
+
+    def label(self, leaf, level):
+        chain, own = self.places[level]
+        return self.chains[chain].label(leaf, own)
+
+    def interval(self, leaf, level):
+        chain, own = self.places[level]
+        return self.chains[chain].interval(leaf, own)
+
+
 def tree_paths(roots):
     """One path per leaf, as long as the deepest; a leaf that lies higher is repeated."""
     roots = roots if isinstance(roots, list) else [roots]
@@ -317,4 +361,6 @@ def build(definition, files):
         return Listed([line.split(";") for line in files[spec].splitlines()])
     if kind == "tree":
         return Listed(tree_paths(spec))
+    if kind == "any_of":
+        return Alternatives([build(chain, files) for chain in spec])
     return {"intervals": Intervals, "prefix": Prefix, "date": Dates}[kind](spec)

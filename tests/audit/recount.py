@@ -339,9 +339,9 @@ def scalar(value):
 
 
 def exposed(rows, sentences):
-    """People about whom a sentence follows that is confidential for them: nobody in their class falsifies it."""
+    """People about whom a sentence follows that is confidential for them, or may be: nobody in their class falsifies it."""
     following = [s for s in sentences if not any(says(s, row) is False for row in rows)]
-    return len({row.person for row in rows for s in following if "when" not in s or says(s["when"], row)})
+    return len({row.person for row in rows for s in following if "when" not in s or says(s["when"], row) is not False})
 
 
 def mean(items):
