@@ -20,7 +20,7 @@ const MOST_OF_A_TOPIC: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct FirstArgs {
-    /// A CSV, JSONL or Avro file, - for standard input; or, with --brokers, a topic of JSON messages
+    /// A CSV, JSON, Avro or Parquet file, - for standard input; or, with --brokers, a topic of JSON messages
     #[arg(value_name = "FILE|TOPIC")]
     pub(super) input: PathBuf,
     #[command(flatten)]
