@@ -169,7 +169,8 @@ impl Reader {
             }
         }
         let levels = provenance.recoding.iter().map(|attribute| attribute.level);
-        self.levels = levels.enumerate().map(|(i, level)| level.max(self.levels.get(i).copied().unwrap_or(0))).collect();
+        self.levels =
+            levels.enumerate().map(|(i, level)| level.max(self.levels.get(i).copied().unwrap_or(0))).collect();
         for (mut labels, values) in texts(release) {
             let change = provenance.snapshot.as_ref().and_then(|_| labels.pop());
             assert_eq!(change.as_deref() == Some("="), provenance.snapshot.is_some() && changed.is_none());
