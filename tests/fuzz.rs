@@ -652,24 +652,28 @@ fn http_requests() {
     let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let address =
         runtime.block_on(http::serve(listen, Some(TOKEN.to_owned().into()), telemetry, || Millis(0))).unwrap();
-    let ask = |request: &[u8]| -> Vec<u8> {
+    let ask = |request: &[u8], ends: bool| -> Vec<u8> {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // It may have closed already, because of what it has read so far.
         let _ = stream.write_all(request);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
+        if ends {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
         let mut answer = Vec::new();
         let _ = stream.take(1 << 20).read_to_end(&mut answer);
         answer
     };
     fuzz("http", &words, |request| {
-        let answer = ask(request);
+        // Damaged requests may lack their end, which the server would wait for.
+        let answer = ask(request, true);
         let text = String::from_utf8_lossy(&answer);
         assert!(!text.contains("veilstream_") && !text.contains("<main"), "figures without the token");
         let statuses: Vec<&str> =
             text.match_indices("HTTP/1.").map(|(at, _)| text[at..].get(9..12).unwrap_or_default()).collect();
         outcome(statuses)
     });
-    let alive = ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    // A client that hangs up before it has its answer need not get one, so this one does not.
+    let alive = ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", false);
     assert!(alive.ends_with(b"ok\n"), "it serves no more");
 }
