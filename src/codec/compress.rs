@@ -20,7 +20,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// The largest window of zstd that is read: 128 MiB, as its command line tool. Larger: a hostile file asks for that much memory.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// What is around a file.
+/// The compression around a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Gzip, `.gz`.
@@ -48,7 +48,7 @@ impl Compression {
         }
     }
 
-    /// What is inside.
+    /// The text inside.
     pub fn reader(self, read: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(read)),

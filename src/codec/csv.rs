@@ -246,7 +246,7 @@ impl Encode for CsvEncoder {
         for (i, &json) in values.iter().enumerate() {
             let plain = match json {
                 "null" => Cow::Borrowed(""),
-                // What is not a string after all is written as it is: nothing is lost, and nothing is guessed.
+                // A value that is not a string after all is written as it is: nothing is lost, and nothing is guessed.
                 json if json.starts_with('"') => unquote(json).unwrap_or(Cow::Borrowed(json)),
                 json => Cow::Borrowed(json),
             };

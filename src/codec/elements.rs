@@ -38,7 +38,7 @@ struct Elements {
 }
 
 impl RecordReader {
-    /// Reads what `decoder`, a decoder for `schema`, makes of payloads of at most so many bytes.
+    /// Reads payloads of at most `bytes` bytes with `decoder`, a decoder for `schema`.
     pub fn new(decoder: Box<dyn Decode>, schema: &Schema, max_record_bytes: usize) -> Self {
         let elements = |array: &Path| Elements {
             decoder: JsonDecoder::of_elements(schema, max_record_bytes),

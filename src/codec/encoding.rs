@@ -1,6 +1,6 @@
 //! Text in Latin-1 and UTF-16 as UTF-8, while it is read.
 //!
-//! What is no character (half of a surrogate pair, half of a unit at the end) becomes a byte that is no UTF-8, so that the record
+//! Anything that is no character (half of a surrogate pair, half of a unit at the end) becomes a byte that is no UTF-8, so that the record
 //! around it is rejected, and only that.
 
 use std::io::{self, Read};

@@ -98,7 +98,7 @@ fn list_fields(text: &str, outer: &mut Vec<Arc<str>>, found: &mut Vec<Vec<Arc<st
         outer.pop();
         Ok(())
     });
-    // What cannot be read has no fields.
+    // An unreadable message has no fields.
     drop(listed);
 }
 

@@ -93,7 +93,7 @@ impl FromStr for Format {
     }
 }
 
-/// What keeps a decoder or encoder from being made. Names in it are configured ones, never read from records.
+/// The reason why a decoder or encoder cannot be made. Names in it are configured ones, never read from records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// Records cannot be elements of an array in this format.
@@ -173,7 +173,7 @@ impl fmt::Debug for PublishedRow<'_> {
 
 /// Writes published rows as a file or a stream. Appends to `out`; the caller does the I/O.
 pub trait Encode: Send {
-    /// What comes before the first row.
+    /// The bytes before the first row.
     fn header(&mut self, out: &mut Vec<u8>);
     /// The first part of every row with these labels.
     fn labels(&self, quasi: &[&str], out: &mut Vec<u8>);

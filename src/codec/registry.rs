@@ -49,7 +49,7 @@ pub enum RegistryError {
     /// It cannot be reached, or does not answer sensibly; later it may.
     #[error("the schema registry is unavailable ({reason})")]
     Unavailable {
-        /// What came instead of an answer.
+        /// The failure that came instead of an answer.
         reason: String,
     },
 }
@@ -325,7 +325,7 @@ impl Answer {
         RegistryError::Unavailable { reason: self.reason() }
     }
 
-    /// What the status means, without the address: it may be long, and the user knows it.
+    /// The meaning of the status, without the address: it may be long, and the user knows it.
     fn reason(&self) -> String {
         match self.status {
             401 | 403 => "it denies access: check user name and password, or the token".into(),

@@ -1,4 +1,4 @@
-//! What holds for all formats: rows come back as they were written, and nothing that carries a value can print it.
+//! Promises of all formats: rows come back as they were written, and nothing that carries a value can print it.
 
 mod nested;
 

@@ -55,7 +55,7 @@ pub enum Purpose {
 pub struct Config {
     /// The file it came from.
     pub path: PathBuf,
-    /// What a release must satisfy, and what it may cost.
+    /// The conditions for every release, and what it may cost.
     pub policy: Policy,
     /// How to search, and how to choose among the results.
     pub choice: Choice,
@@ -69,7 +69,7 @@ pub struct Config {
     pub source: SourceConfig,
     /// Where releases go.
     pub sink: SinkConfig,
-    /// Who gets a table of its own of every release.
+    /// The audiences: readers with a table of their own of every release.
     pub audiences: Vec<Audience>,
     /// Metrics, health and console; `None`: nothing listens.
     pub http: Option<HttpConfig>,
@@ -156,7 +156,7 @@ pub enum SinkConfig {
 pub struct HttpConfig {
     /// Where to listen; loopback if there is no token.
     pub listen: SocketAddr,
-    /// What callers must show.
+    /// The token that callers must show.
     pub token: Option<SecretString>,
 }
 

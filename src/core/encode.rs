@@ -23,7 +23,7 @@ use crate::model::policy::{Fallback, Policy};
 use crate::model::record::{Record, Value, canonical_text, counted_json, write_json_set};
 use crate::model::release::tombstone::Retracts;
 
-/// What became of a record.
+/// The fate of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Encoded {
     /// It is on its way into a window, as [`Encoder::row`].
@@ -46,12 +46,12 @@ pub struct Dictionaries {
     pub sensitive: Vec<Arc<DomainView>>,
     /// One per sensitive field: what is published, as JSON text.
     pub written: Vec<Arc<DomainView>>,
-    /// What the profile codes mean.
+    /// The meaning of the profile codes.
     pub profiles: Arc<Vec<Profile>>,
 }
 
 impl Dictionaries {
-    /// What the codes mean, for the criteria.
+    /// The meaning of the codes, for the criteria.
     pub fn values(&self) -> Values<'_> {
         Values { sensitive: &self.sensitive, written: &self.written, profiles: &self.profiles, shares: &[] }
     }
@@ -139,7 +139,7 @@ impl Encoder {
         self.row.key = key.map_or(0, |key| self.key(key));
     }
 
-    /// What becomes of a message with this key and no payload.
+    /// The fate of a message with this key and no payload.
     pub fn tombstone(&self, key: &[u8]) -> Encoded {
         let text = std::str::from_utf8(key).ok().filter(|_| self.policy.schema.subject.is_some());
         let subject = text.and_then(|text| self.subject(&Value::Text(text.into())));

@@ -47,11 +47,11 @@ pub struct Release {
 pub struct Refusal {
     /// The criterion that fails.
     pub criterion: String,
-    /// What it asks.
+    /// The figure that it asks for.
     pub required: f64,
     /// True if it asks for no more than that, false if for no less.
     pub at_most: bool,
-    /// What the class reaches.
+    /// The figure that the class reaches.
     pub achieved: f64,
     /// Distinct subjects (records, without a subject field) in the class.
     pub size: u32,
@@ -127,7 +127,7 @@ impl Release {
         })
     }
 
-    /// What `write` makes of the labels of each class: the first part of all its rows, written once.
+    /// The text that `write` makes of the labels of each class: the first part of all its rows, written once.
     pub fn labels(&self, mut write: impl FnMut(&[&str], &mut Vec<u8>)) -> ClassLabels {
         let mut labels = ClassLabels { bytes: Vec::new(), ends: Vec::with_capacity(self.batch.class_count) };
         let mut quasi: SmallVec<[&str; 16]> = SmallVec::new();
@@ -161,7 +161,7 @@ impl Release {
         Ok(())
     }
 
-    /// The rows that were counted, for whoever compares them with what they were made of.
+    /// The counted rows, to be compared with the records that they were made of.
     pub(crate) fn batch(&self) -> &GeneralizedBatch {
         &self.batch
     }
@@ -224,7 +224,7 @@ impl Release {
         &self.views
     }
 
-    /// What is said about it.
+    /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -261,7 +261,7 @@ struct Reading<'a> {
     difference: bool,
 }
 
-/// What a reading found, where everything holds.
+/// The findings of a reading, where everything holds.
 struct Checked {
     /// The weakest figure by each rule.
     criteria: Vec<Achieved>,
@@ -435,7 +435,7 @@ impl Reading<'_> {
     }
 }
 
-/// What readers are told of a figure: counts as they are, the rest to three digits, and never on the wrong side of what is
+/// The form of a figure for readers: counts as they are, the rest to three digits, and never on the wrong side of what is
 /// required.
 fn public(rule: &dyn Rule, figure: f64) -> f64 {
     let figure = if figure.fract() == 0.0 { figure } else { rounded(figure) };

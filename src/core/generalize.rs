@@ -1,6 +1,6 @@
 //! (rows, recoding) -> [`GeneralizedBatch`]: labels instead of values, ready for the gate.
 //!
-//! What the quasi-identifiers of a row show is written down once per class of rows that show the same; a row has its class's
+//! The labels of a row are written down once per class of rows that show the same; a row has its class's
 //! number. The gate counts by it and the sinks write by it.
 //! Invariant: a batch holds exactly the rows that a sink would send, in the order in which it would send them; the gate
 //! puts them into the order of what they show ([`GeneralizedBatch::arranged`]). It proves nothing yet: only the gate makes a
@@ -58,7 +58,7 @@ pub enum RowRef {
     Held(u32),
 }
 
-/// What a sink that can replay needs to know of a batch beside its rows.
+/// The knowledge about a batch, beside its rows, that a sink needs to replay it.
 #[derive(Debug, Clone, Default)]
 pub struct Lineage {
     /// The assignment it was read in.
@@ -87,7 +87,7 @@ pub struct GeneralizedBatch {
     pub(crate) class_cells: Vec<Code>,
     /// How many classes there are by their codes. Some may read alike.
     pub(crate) class_count: usize,
-    /// What the rows' sensitive codes are counted as, and what is published of them; one each per field.
+    /// The dictionaries of the rows' sensitive codes, as counted and as published; one each per field.
     pub(crate) sensitive: Vec<Arc<DomainView>>,
     pub(crate) written: Vec<Arc<DomainView>>,
     pub(crate) rejected: Vec<(Position, Reject)>,

@@ -155,7 +155,7 @@ mod tests {
         batch
     }
 
-    /// What leaves the gate at `node`, row by row.
+    /// The rows that leave the gate at `node`.
     fn published(table: &Table, node: &Node) -> Vec<Vec<String>> {
         let release = gate::verify(batch(table, node), &table.rules).unwrap();
         let mut rows = Vec::new();

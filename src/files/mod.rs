@@ -65,7 +65,7 @@ pub enum FileError {
     Foreign {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake.
         what: &'static str,
     },
     /// Another program has written without the lock.

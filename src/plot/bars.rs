@@ -19,11 +19,11 @@ const MAX_NAME: usize = 16;
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bar {
-    /// What it stands for.
+    /// Its meaning.
     pub name: String,
     /// How long it is.
     pub value: f64,
-    /// What is written at its end.
+    /// The text at its end.
     pub shown: String,
 }
 
@@ -66,7 +66,7 @@ fn draw_rows(bars: &[Bar], whole: f64, area: &Area<'_>) -> Result<(), PlotError>
 /// A share before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pair {
-    /// What it stands for.
+    /// Its meaning.
     pub name: String,
     /// The share before, from 0 to 1.
     pub before: f64,

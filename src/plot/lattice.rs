@@ -17,7 +17,7 @@ const TIP: i32 = 8;
 /// Room for the heights at the left.
 const LEFT: i32 = 56;
 
-/// What is known of a node.
+/// The knowledge about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// It meets the policy, and was counted.
@@ -37,11 +37,11 @@ pub(crate) enum Mark {
 pub(crate) struct Dot {
     /// Its levels.
     pub levels: Vec<u8>,
-    /// What is known.
+    /// The knowledge about it.
     pub mark: Mark,
     /// Its loss, or what it costs at least: orders a row from the left.
     pub loss: f64,
-    /// What it is, for those who point at it.
+    /// Its description, for readers who point at it.
     pub said: String,
     /// True for the node of the release.
     pub chosen: bool,

@@ -12,7 +12,7 @@ const HEADROOM: f64 = 0.12;
 /// Lines over a common time axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Lines {
-    /// What is seen.
+    /// The visible text.
     pub caption: Caption,
     /// The name and unit of the vertical axis.
     pub unit: String,

@@ -21,13 +21,13 @@ use thiserror::Error;
 const INK: RGBColor = RGBColor(0x44, 0x4C, 0x56);
 /// Lines behind the figures.
 const GRID: RGBColor = RGBColor(0xE3, 0xE6, 0xEA);
-/// What is measured; satisfying nodes.
+/// Measured figures; satisfying nodes.
 const BLUE: RGBColor = RGBColor(0x1F, 0x5C, 0xA0);
 /// The same, further back.
 const PALE_BLUE: RGBColor = RGBColor(0xA9, 0xC4, 0xE2);
-/// What is asked for; the choice.
+/// The figure asked for; the choice.
 const RED: RGBColor = RGBColor(0xC2, 0x41, 0x1C);
-/// What fails, or is only known.
+/// Failing nodes, or nodes that are only known.
 const GREY: RGBColor = RGBColor(0x9A, 0xA1, 0xAA);
 
 /// Wide enough for a few labels, narrow enough to be read on a phone without turning it.
@@ -46,14 +46,14 @@ fn failed(error: impl std::fmt::Display) -> PlotError {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What a picture is called, and what it shows in a sentence.
+/// The title of a picture, and its content in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caption {
     /// Different for every picture of a page: a word of letters and dashes.
     pub id: String,
-    /// What is seen.
+    /// The visible text.
     pub title: String,
-    /// What it tells.
+    /// Its content in a sentence.
     pub description: String,
 }
 

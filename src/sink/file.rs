@@ -57,7 +57,7 @@ impl FilePaths {
 pub struct FileSink {
     /// The encoder of the release, then those of the audiences that have a file.
     rows: Vec<RowEncoder>,
-    /// What is written beside the rows: of the release, or of the view with this number.
+    /// The text beside the rows: of the release, or of the view with this number.
     lines: Vec<(Option<usize>, Line)>,
     files: AppendedFiles,
 }

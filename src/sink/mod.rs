@@ -11,7 +11,7 @@ use crate::model::event::Partition;
 use crate::model::release::manifest::{JournalEntry, PartitionSpans};
 use crate::model::release::runs::Runs;
 
-/// What a release finished, for operators; `place` names the topic and the partition of a partition's number.
+/// The records that a release finished, for operators; `place` names the topic and the partition of a partition's number.
 pub(crate) fn journal_entry(release: &Release, place: impl Fn(Partition) -> (Option<String>, u64)) -> JournalEntry {
     let manifest = release.manifest();
     let from = &manifest.provenance;
@@ -40,7 +40,7 @@ pub trait Sink {
     fn finish(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
 }
 
-/// What became of a release.
+/// The fate of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// It was published.
@@ -69,7 +69,7 @@ pub enum SinkError {
     Unusable {
         /// Its addresses.
         brokers: String,
-        /// What to check.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The release cannot be written in the sink's format.

@@ -24,7 +24,7 @@ pub struct Plan {
     width: usize,
 }
 
-/// What is done with one value of the writer's record, in the order in which values are written.
+/// The treatment of one value of the writer's record, in the order in which values are written.
 enum Step {
     /// A field of the policy. With `iso`, dates and timestamps become ISO text: the slot is looked up in a hierarchy or
     /// decides the window.
@@ -62,7 +62,7 @@ impl Plan {
         self.find(path) == Ok(true)
     }
 
-    /// What `path` leads into, if it leads through anything but records.
+    /// The type that `path` leads into, if it leads through anything but records.
     pub(crate) fn blocked(&self, path: &Path) -> Option<&'static str> {
         self.find(path).err()
     }

@@ -1,6 +1,6 @@
 //! The Confluent wire format: a zero byte, a four-byte schema id, and the record in Avro, Protobuf or JSON.
 //!
-//! Whoever reads messages resolves their ids first ([`SchemaCache::needs`], [`SchemaCache::resolve`]), where waiting is
+//! The reader of messages resolves their ids first ([`SchemaCache::needs`], [`SchemaCache::resolve`]), where waiting is
 //! possible; decoding then finds every id settled, either to a plan or to "unknown". A decode that finds one unsettled is
 //! a defect: it is refused, logged as an error and counted, never passed over.
 
@@ -31,7 +31,7 @@ pub fn schema_id(payload: &[u8]) -> Option<u32> {
     }
 }
 
-/// What became of an id.
+/// The answer about an id.
 #[derive(Clone)]
 enum Settled {
     Known(Arc<Writer>),

@@ -138,7 +138,7 @@ fn kind_of_value(value: &Json) -> Option<Kind> {
     }
 }
 
-/// What the published values of an input must be, so that an output with types can hold them.
+/// The types of an input's published values, so that an output with types can hold them.
 pub struct ValueChecks(Vec<(usize, Kind)>);
 
 impl ValueChecks {

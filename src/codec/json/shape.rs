@@ -32,7 +32,7 @@ struct Expected {
     of: Target,
 }
 
-/// What is done with the value of a key.
+/// The treatment of the value of a key.
 enum Target {
     Slot(usize),
     /// Nobody asked for it, and it was no object so far.

@@ -15,7 +15,7 @@ use crate::codec::{CodecError, MAX_DEPTH};
 /// The name of the file that a schema is, for what it imports.
 const OWN: &str = "veilstream-message.proto";
 
-/// What a schema imports, by the names under which it does.
+/// The imports of a schema, by their names in it.
 struct Imports(HashMap<String, File>);
 
 impl FileResolver for Imports {

@@ -26,7 +26,7 @@ pub struct MessagePlan {
     width: usize,
 }
 
-/// What is done with the fields of a message, by number; others are passed over.
+/// The treatment of the fields of a message, by number; others are passed over.
 struct Steps(Vec<Step>);
 
 struct Step {
@@ -49,7 +49,7 @@ enum Action {
     Pass,
 }
 
-/// What was found so far beside the values of the record.
+/// The findings so far beside the values of the record.
 struct Found<'a> {
     /// Fields that are read as a whole, by slot.
     gathered: Vec<(usize, (MessageId, usize), Raw<'a>)>,
@@ -92,7 +92,7 @@ impl MessagePlan {
         self.reach(path) == Ok(true)
     }
 
-    /// What `path` leads into, if it leads through anything but messages.
+    /// The type that `path` leads into, if it leads through anything but messages.
     pub(in crate::codec) fn blocked(&self, path: &Path) -> Option<&'static str> {
         self.reach(path).err()
     }

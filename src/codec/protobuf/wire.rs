@@ -9,7 +9,7 @@ pub(super) enum Raw<'a> {
     Varint(u64),
     Fixed64([u8; 8]),
     Bytes(&'a [u8]),
-    /// What stands between the start and the end of a group.
+    /// The bytes between the start and the end of a group.
     Group(&'a [u8]),
     Fixed32([u8; 4]),
 }
@@ -88,7 +88,7 @@ impl<'a> WireReader<'a> {
         Ok(bytes)
     }
 
-    /// What stands before the end of group `number`, whose start was read. Without recursion: groups hold groups.
+    /// The bytes before the end of group `number`, whose start was read. Without recursion: groups hold groups.
     fn group(&mut self, number: u32) -> Result<&'a [u8], RejectCode> {
         let (all, mut open) = (self.rest, vec![number]);
         loop {

@@ -20,7 +20,7 @@ use crate::model::schema::{Path, Schema};
 use crate::model::words;
 
 words! {
-    /// What a registry calls the languages of its schemas.
+    /// A registry's names for the languages of its schemas.
     pub enum SchemaLanguage {
         /// Avro.
         Avro = "AVRO",

@@ -1,6 +1,6 @@
 //! The structural check: walks the tree along the JSON Schema of the raw configuration and tells every mistake by line.
 //!
-//! What comes back is the tree without its unusable parts, so that the other sections can still be checked for sense.
+//! The result is the tree without its unusable parts, so that the other sections can still be checked for sense.
 //! Invariant: what comes back deserializes. Deliberately absent: keywords that our schema does not use.
 
 use serde_json::Value as Json;
@@ -345,7 +345,7 @@ fn is_number(node: &YamlNode) -> bool {
     matches!(node.value, YamlValue::Int(_) | YamlValue::Float(_))
 }
 
-/// What to write: completes "expected ...".
+/// The expected value: completes "expected ...".
 fn expected(alternatives: &[&Json]) -> String {
     let words: Vec<&str> = alternatives.iter().flat_map(|s| words(s)).collect();
     let tags = alternatives.iter().filter_map(|s| tag(s)).map(|(name, _)| format!("`{{ {name}: ... }}`"));
@@ -372,7 +372,7 @@ fn expected(alternatives: &[&Json]) -> String {
     }
 }
 
-/// What stands there instead; never a secret and never what came from outside.
+/// The value that stands there instead; never a secret, and never text from outside.
 fn found(schema: &Json, node: &YamlNode) -> String {
     if let Some(outside) = &node.interpolated {
         return format!("another value in `{}`", shown(&outside.template));

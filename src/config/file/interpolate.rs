@@ -12,7 +12,7 @@ use super::tree::{Interpolated, YamlNode, YamlValue, resolve, shown};
 /// Larger: `${file:/dev/zero}` fills the memory. Smaller: certificates chains no longer fit.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// What a node has lost whose interpolation failed.
+/// The part of a node that a failed interpolation leaves out.
 pub(in crate::config) const NOT_INTERPOLATED: &str = "$";
 
 /// Where values come from. Passed in, so that tests need no real environment.

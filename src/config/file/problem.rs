@@ -15,7 +15,7 @@ pub struct Problem {
     pub file: PathBuf,
     /// The line, from 1; `None` if the file could not be read at all.
     pub line: Option<usize>,
-    /// What is wrong and what to write instead: lowercase, no period.
+    /// The mistake and its remedy: lowercase, no period.
     pub message: String,
 }
 

@@ -21,7 +21,7 @@ pub(in crate::config) const KIND: &str = "x-kind";
 pub(in crate::config) trait Notation: Sized {
     /// Its name in the JSON Schema.
     const KIND: &'static str;
-    /// What to write: completes "expected ...".
+    /// The expected value: completes "expected ...".
     const EXPECTED: &'static str;
 
     /// Reads it. The error says what is expected where that is more than [`Notation::EXPECTED`], and never holds the value.
@@ -36,7 +36,7 @@ pub(in crate::config) trait Notation: Sized {
     }
 }
 
-/// What is wrong with `value` as a scalar of the kind called `kind`.
+/// The mistake in `value` as a scalar of the kind called `kind`.
 pub(in crate::config) fn check(kind: &str, value: &Json) -> Result<(), String> {
     match kind {
         RawDuration::KIND => RawDuration::read(value).map(drop),

@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 64;
 pub(in crate::config) struct YamlNode {
     /// The line, from 1.
     pub(in crate::config) line: usize,
-    /// What it is.
+    /// Its content.
     pub(in crate::config) value: YamlValue,
     /// Set if a variable or a file went into it: such a value is never printed, its template is.
     pub(in crate::config) interpolated: Option<Interpolated>,
@@ -41,7 +41,7 @@ pub(in crate::config) struct Interpolated {
     pub(in crate::config) text: String,
 }
 
-/// What a node holds, by the YAML 1.2 core schema. Whole floats are integers.
+/// The content of a node by the YAML 1.2 core schema. Whole floats are integers.
 #[derive(Clone)]
 pub(in crate::config) enum YamlValue {
     Null,
@@ -201,7 +201,7 @@ impl YamlEntry {
     }
 }
 
-/// What a plain scalar means.
+/// The meaning of a plain scalar.
 pub(in crate::config) fn resolve(text: &str) -> YamlValue {
     // Above 2^53 a float no longer names one integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -355,7 +355,7 @@ pub(in crate::config) fn shown(text: &str) -> String {
     short
 }
 
-/// What the scanner says, and what to do about the usual causes.
+/// The scanner's message, with the remedy for the usual causes.
 fn syntax_message(text: &str, error: &ScanError) -> String {
     let at = error.marker().line().max(1);
     let line = text.lines().nth(at - 1).unwrap_or_default();

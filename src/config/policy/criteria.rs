@@ -14,7 +14,7 @@ use crate::model::policy::{Criterion, Distance, Diversity, K, Sequential};
 use crate::model::record::counted_text;
 use crate::privacy::{MAX_KNOWLEDGE, knowledge_count};
 
-/// What the criteria depend on.
+/// The parts of the policy that the criteria depend on.
 pub(super) struct Context<'a> {
     /// The whole policy, and where it stands.
     pub(super) policy: &'a RawPolicy,

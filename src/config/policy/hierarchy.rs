@@ -20,7 +20,7 @@ pub(super) struct BuiltHierarchy {
 /// Builds the hierarchy at `at`; `None` if it cannot be used, and problems say why.
 pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<BuiltHierarchy> {
     if at.lost_any() {
-        // What is left of it would only cause a second message about the same mistake.
+        // The rest of it would only cause a second message about the same mistake.
         return None;
     }
     let (key, built) = match raw {

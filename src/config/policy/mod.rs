@@ -26,9 +26,9 @@ use crate::model::schema::{AddedFields, Envelope, Path as FieldPath, Role, Schem
 /// next window could have published.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(300);
 
-/// What the policy depends on outside its section.
+/// The parts of the file outside its section that the policy depends on.
 pub(super) struct PolicySurroundings<'a> {
-    /// What a release may look like.
+    /// The recoding of releases.
     pub(super) recoding: RecodingKind,
     /// Hierarchy paths start here.
     pub(super) base: &'a Path,
@@ -36,9 +36,9 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) max_records: Option<(u64, String)>,
     /// The field that holds the event time, and where it is named.
     pub(super) event_time: Option<(&'a str, At<'a>)>,
-    /// Who gets a table of its own, and where that is said.
+    /// The audiences, and their place in the file.
     pub(super) audiences: (&'a [RawAudience], At<'a>),
-    /// What stands around the rows of the input, and where the file says so.
+    /// The envelope of the input's rows, and its place in the file.
     pub(super) envelope: Option<(Envelope, At<'a>)>,
     /// Where inputs have fields elsewhere, for the fingerprint.
     pub(super) placements: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) struct PolicySurroundings<'a> {
     pub(super) changelog: bool,
 }
 
-/// What could be built of the policy.
+/// The parts of the policy that could be built.
 pub(super) struct BuiltPolicy {
     /// The quasi-identifiers that are usable.
     pub(super) quasi: Vec<QuasiIdentifier>,
@@ -56,7 +56,7 @@ pub(super) struct BuiltPolicy {
     pub(super) complete: bool,
     /// The whole policy; `None` if there was any problem.
     pub(super) policy: Option<Policy>,
-    /// Who gets a table of its own.
+    /// The audiences.
     pub(super) audiences: Vec<Audience>,
 }
 

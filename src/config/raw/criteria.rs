@@ -25,7 +25,7 @@ pub(crate) enum RawCriterion {
     /// among them.
     #[serde(rename = "alpha-k")]
     AlphaK(RawAlphaK),
-    /// Whoever knows at most l quasi-identifiers finds at least k subjects, and no sensitive value with more confidence
+    /// A reader who knows at most l quasi-identifiers finds at least k subjects, and no sensitive value with more confidence
     /// than c.
     #[serde(rename = "lkc")]
     Lkc(RawLkc),
@@ -166,7 +166,7 @@ pub(crate) struct RawAlphaK {
     pub over: Option<Vec<String>>,
 }
 
-/// What somebody learns who knows few attributes.
+/// The limits for a reader who knows few attributes.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLkc {
@@ -196,7 +196,7 @@ pub(crate) struct RawConfidential {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawSentence {
-    /// What it is called in reports. Default: its number.
+    /// Its name in reports. Default: its number.
     pub name: Option<String>,
     /// A sensitive or kept field; with `equals` or `in`.
     pub field: Option<String>,

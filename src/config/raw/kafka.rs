@@ -33,7 +33,7 @@ pub(crate) struct RawKafkaSource {
     pub group: Option<String>,
     /// How messages are encoded. Default: `json`.
     pub format: Option<RawMessageFormat>,
-    /// What stands around the row in a message. Default: nothing.
+    /// The envelope around the row in a message. Default: none.
     pub envelope: Option<RawEnvelope>,
     /// The array that holds a record in each element, such as `items`: fields of an element are named below it (`items.sku`), all
     /// others belong to each of its records. A message has one outcome and is counted once: it is published if one of its records
@@ -50,9 +50,9 @@ pub(crate) struct RawKafkaSource {
     pub registry: Option<RawRegistry>,
     /// Where to start where the group has committed nothing. Default: `earliest`, so that no record is passed over.
     pub start: Start,
-    /// What to do where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
+    /// The reaction where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
     pub on_gap: OnGap,
-    /// What moves when a member of the group comes or goes. Default: `range`. The others keep the open windows of members whose
+    /// The partitions that move when a member of the group comes or goes. Default: `range`. The others keep the open windows of members whose
     /// partitions stay, and need tumbling windows without `policy.sequential`. All members of a group write the same; to change
     /// it, stop all of them first.
     pub rebalance: Rebalance,
@@ -103,7 +103,7 @@ pub(crate) struct RawPlacedTopic {
     pub explode: Option<String>,
 }
 
-/// What stands around the row in a message.
+/// The envelope around the row in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RawEnvelope {
@@ -281,7 +281,7 @@ pub(crate) struct RawAws {
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("required" = ["principal", "keytab"], "x-section" = true))]
 pub(crate) struct RawKerberos {
-    /// Who we are, such as `veilstream/host.example.com@EXAMPLE.COM`.
+    /// The client's own name, such as `veilstream/host.example.com@EXAMPLE.COM`.
     pub principal: Option<String>,
     /// The file with our keys.
     pub keytab: Option<PathBuf>,

@@ -25,7 +25,7 @@ pub(crate) use stream::*;
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "VeilstreamConfiguration", extend("required" = ["policy"]))]
 pub(crate) struct RawConfig {
-    /// What a release must satisfy, and what it may cost.
+    /// The conditions for every release, and what it may cost.
     pub policy: RawPolicy,
     /// How the best generalization is looked for.
     pub search: RawSearch,

@@ -37,13 +37,13 @@ pub(crate) struct RawPolicy {
     pub label: Option<String>,
     /// Criteria; all must hold in every class of a release. At least one.
     pub privacy: Vec<RawCriterion>,
-    /// What must hold over several releases for somebody who is in more than one. Not with `sliding`; with Kafka it needs
+    /// A condition over several releases for people who are in more than one. Not with `sliding`; with Kafka it needs
     /// the journal topic. Default: nothing; how people return is measured all the same, where there are a `subject` and a
     /// sensitive field.
     pub sequential: Option<RawSequential>,
-    /// What may be left out of a release. Default: nothing.
+    /// The records that may be left out of a release. Default: none.
     pub suppression: RawSuppression,
-    /// What a release may look like: `full-domain` (one level per field, simple to read), `subtree` (each value at a level of its
+    /// The recoding of releases: `full-domain` (one level per field, simple to read), `subtree` (each value at a level of its
     /// own), or `local` (each record at levels of its own; loses the least). Default: `full-domain`, or `subtree` with
     /// `search.algorithm: subtree-bottom-up`.
     pub recoding: Option<RecodingKind>,
@@ -222,7 +222,7 @@ pub(crate) struct RawPrefix {
     #[serde(default)]
     #[schemars(range(min = 2))]
     pub alphabet: Option<u32>,
-    /// What stands for a masked character; one character. Default: `*`.
+    /// The character that stands for a masked one. Default: `*`.
     #[serde(default)]
     pub mask: Option<char>,
 }
@@ -312,7 +312,7 @@ pub(crate) struct RawKeptField {
     pub reviewed: bool,
 }
 
-/// What may be left out of a release.
+/// The records that may be left out of a release.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawSuppression {
@@ -321,13 +321,13 @@ pub(crate) struct RawSuppression {
     /// `sequential` leaves out, are not counted. If values alone exceed it, nothing of the window is published. Default: 0,
     /// because losing records must be asked for.
     pub limit: Option<RawShare>,
-    /// What happens to them. Default: `drop`.
+    /// Their treatment. Default: `drop`.
     pub action: RawAction,
     /// With `hold`: the longest wait for a later release. Default: 5m, so that what is held stays bounded.
     pub max_hold: Option<RawDuration>,
 }
 
-/// What happens to records that a release cannot protect.
+/// The treatment of records that a release cannot protect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RawAction {

@@ -167,12 +167,12 @@ pub(crate) struct RawSliding {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_records: Option<u64>,
-    /// What a slide publishes. Default: `snapshots`, which every reader can use as they are.
+    /// The rows that a slide publishes. Default: `snapshots`, which every reader can use as they are.
     #[serde(default)]
     pub publish: RawPublish,
 }
 
-/// What the slide of a window publishes.
+/// The rows that the slide of a window publishes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RawPublish {
@@ -237,7 +237,7 @@ pub(crate) struct RawFileSource {
     /// The CSV delimiter, one character. Default: sniffed from the header (`,` `;` tab).
     #[serde(default)]
     pub delimiter: Option<char>,
-    /// What stands around the row in a record of JSON or Avro. Default: nothing.
+    /// The envelope around the row in a record of JSON or Avro. Default: none.
     #[serde(default)]
     pub envelope: Option<RawEnvelope>,
     /// The fields that it has elsewhere than the policy says: the path in the policy, and the path or column in the file. Default: none.

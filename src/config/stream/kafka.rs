@@ -27,13 +27,13 @@ const DEFAULT_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 const MIN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Brokers refuse more unless their `transaction.max.timeout.ms` was raised.
 const MAX_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// What a slow broker takes for sure, per second. Larger: releases that time out pass the check. Smaller: honest ones
+/// The least that a slow broker takes, per second. Larger: releases that time out pass the check. Smaller: honest ones
 /// are refused.
 const SLOW_ROWS_PER_SECOND: u64 = 20_000;
 /// The word for "not at all".
 const NONE: &str = "none";
 
-/// What the checks need from the rest of the file.
+/// The parts of the rest of the file that the checks need.
 pub(in crate::config) struct StreamSurroundings<'a> {
     /// The top of the file.
     pub(in crate::config) root: At<'a>,
@@ -47,7 +47,7 @@ pub(in crate::config) struct StreamSurroundings<'a> {
     pub(in crate::config) max_records: u64,
     /// The policy's fields, if there is a usable policy.
     pub(in crate::config) schema: Option<&'a Schema>,
-    /// Who gets a table of its own, as written and as built.
+    /// The audiences, as written and as built.
     pub(in crate::config) audiences: (&'a [RawAudience], &'a [Audience]),
     /// Of how many releases it must be known what they show.
     pub(in crate::config) journal: Option<usize>,
@@ -224,7 +224,7 @@ pub(in crate::config) fn check_both(source: Option<&RawSource>, sink: Option<&Ra
     }
 }
 
-/// What the windows and the properties allow.
+/// The ways to share partitions that the windows and the properties allow.
 fn rebalance(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundings<'_>) -> Rebalance {
     if raw.rebalance.is_incremental() && around.journal.is_some() {
         at.key("rebalance").refuse(

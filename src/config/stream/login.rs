@@ -53,7 +53,7 @@ impl RawLogins<'_> {
     }
 }
 
-/// What follows from `kerberos`, by property.
+/// The settings that follow from `kerberos`, by property.
 pub(super) fn kerberos(raw: &RawKerberos, at: At<'_>, base: &Path) -> BTreeMap<String, SecretString> {
     if !cfg!(feature = "kerberos") {
         at.refuse("this build has no Kerberos: build it with `--features kerberos`, or log in another way");

@@ -72,7 +72,7 @@ pub(super) fn source(
     })
 }
 
-/// What stands around the rows of the source, and where the file says so.
+/// The envelope of the source's rows, and its place in the file.
 pub(super) fn envelope<'a>(raw: Option<&RawSource>, at: At<'a>) -> Option<(Envelope, At<'a>)> {
     let (envelope, at) = match raw? {
         RawSource::Kafka(raw) => (raw.envelope?, at.key("kafka")),

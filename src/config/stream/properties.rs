@@ -31,11 +31,11 @@ pub(super) enum ClientSide {
 
 const PROTOCOL: &str = "security.protocol";
 
-/// What follows from `tls`, by property.
+/// The settings that follow from `tls`, by property.
 const TLS: [&str; 4] = ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", KEY_PASSWORD];
 pub(super) const KEY_PASSWORD: &str = "ssl.key.password";
 
-/// What follows from `sasl`, by property.
+/// The settings that follow from `sasl`, by property.
 const SASL: [&str; 4] = ["sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"];
 
 /// The beginning of those that follow from `kerberos`.
@@ -230,7 +230,7 @@ pub(super) fn own(raw: &BTreeMap<String, RawProperty>, at: At<'_>, side: ClientS
                     shown(name)
                 ));
             }
-            // What it says may quote the value.
+            // The client's message may quote the value.
             Err(_) => at_name.refuse(format!(
                 "librdkafka does not take this value for `{}`: check it in CONFIGURATION.md",
                 shown(name)

@@ -23,7 +23,7 @@ const DEFAULT_TIME_BUDGET: Duration = Duration::from_millis(200);
 /// are seen at two levels.
 const DEFAULT_KEEP_WITHIN: f64 = 0.02;
 
-/// What a release may look like: as the policy says, or as the algorithm implies.
+/// The recoding of releases: as the policy says, or as the algorithm implies.
 pub(in crate::config) fn recoding(raw: &RawConfig) -> RecodingKind {
     let implied = match raw.search.algorithm {
         Algorithm::SubtreeBottomUp => RecodingKind::Subtree,

@@ -1,7 +1,7 @@
 //! The gate for a release of changes: rows that come and rows that leave, with which a reader turns one snapshot into the next.
 //!
 //! The rows that are sent are counted as those of any release, the rows that come apart from those that leave. Beside that the gate
-//! counts what they do to the cells of `difference.rs`: whoever leaves a cell satisfies the policy together, and so do those who stay.
+//! counts what they do to the cells of `difference.rs`: the people who leave a cell satisfy the policy together, and so do those who stay.
 //! [`Accepted`] is what this takes to remember: the rows of the last snapshot that the gate let pass, with their cells and with what
 //! each was counted as when it came. So a slide costs in proportion to the rows that come and leave, and to the cells that they leave.
 //!
@@ -30,7 +30,7 @@ type Texts = Box<[Box<str>]>;
 pub struct Accepted {
     /// In the order in which they came; some have left since.
     rows: Rows,
-    /// What each row is counted as, by facet.
+    /// The code of each row, by facet.
     codes: Vec<Code>,
     facets: usize,
     by_subject: bool,
@@ -43,7 +43,7 @@ pub struct Accepted {
     classes: FxHashMap<Texts, u32>,
     /// The records that may not come any more.
     past: Spans,
-    /// What sensitive values are counted as, and what is written of them.
+    /// The counted and the written codes of sensitive values.
     views: (Vec<Arc<DomainView>>, Vec<Arc<DomainView>>),
 }
 
@@ -113,7 +113,7 @@ impl Accepted {
         &self.cells[cell as usize].1
     }
 
-    /// What a whole snapshot of other rows is compared with.
+    /// The snapshot that one of other rows is compared with.
     pub fn snapshot(&self) -> Snapshot {
         let rows = self.rows.filtered(|i| self.cell_of[i] != NONE);
         let (sensitive, written) = self.views.clone();

@@ -42,7 +42,7 @@ pub(super) struct Groups {
     pub(super) ends: Vec<usize>,
 }
 
-/// What was counted of some rows.
+/// The counts of some rows.
 pub(super) struct Tally {
     /// Distinct subjects.
     pub(super) size: u32,
@@ -76,7 +76,7 @@ impl Tally {
         };
         let mut size = None;
         let facet = |facet: usize| {
-            // Whoever has a value counts once for it.
+            // Each person counts once for a value.
             let pairs = distinct(rows.clone().map(|row| (subject(row), code(facet, row))).collect());
             size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
             let mut codes: Vec<Code> = pairs.into_iter().map(|(_, code)| code).collect();
@@ -135,12 +135,12 @@ impl<'a> Count<'a> {
         &self.cells
     }
 
-    /// What the sensitive values of the rows are counted as.
+    /// The codes that the sensitive values of the rows are counted as.
     pub(super) fn values(&self) -> &CountedValues {
         &self.values
     }
 
-    /// What the codes mean here.
+    /// The meaning of the codes.
     pub(super) fn meanings(&self) -> Values<'_> {
         Values { sensitive: &self.batch.sensitive, written: &self.batch.written, profiles: &self.profiles, shares: &[] }
     }
@@ -207,7 +207,7 @@ impl<'a> Count<'a> {
         Tally::of(members, subject, self.facets.len(), |facet, row| self.code(self.facets[facet], row))
     }
 
-    /// What a row is counted as by each facet; `None` where its text is not the one that the encoder counted.
+    /// The code of a row by each facet; `None` where its text is not the one that the encoder counted.
     pub(super) fn known_codes(&self, row: u32) -> Option<SmallVec<[Code; 4]>> {
         let code = |&facet: &Facet| {
             let code = self.code(facet, row);
@@ -244,7 +244,7 @@ impl<'a> Count<'a> {
     }
 }
 
-/// What the sensitive values of a batch are counted as, read from the texts that a sink writes. A value has the encoder's code
+/// The codes that the sensitive values of a batch are counted as, read from the texts that a sink writes. A value has the encoder's code
 /// if the encoder has counted it as the same; otherwise a code that nothing is known of.
 #[derive(Debug)]
 pub(super) struct CountedValues {
@@ -285,7 +285,7 @@ impl CountedValues {
         Self { fields: (0..batch.written.len()).map(field).collect() }
     }
 
-    /// What the value of row i is counted as.
+    /// The code that the value of row i is counted as.
     #[inline]
     pub(super) fn code(&self, rows: &Rows, i: usize, field: usize) -> Code {
         self.fields[field][rows.written(i)[field] as usize]

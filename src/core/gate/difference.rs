@@ -25,7 +25,7 @@ use crate::model::event::{Offset, Partition, Position};
 use crate::model::release::spans::{Covering, Span, Spans};
 use crate::privacy::Rules;
 
-/// What the next release will be compared with: the rows of a snapshot, and the cell of each.
+/// The basis of the comparison with the next release: the rows of a snapshot, and the cell of each.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(super) batch: Arc<GeneralizedBatch>,
@@ -137,7 +137,7 @@ fn past(batch: &GeneralizedBatch, positions: &Spans, last: Option<&Snapshot>) ->
     }
 }
 
-/// What is not sent has no number, and what is nowhere has no place; no batch has as many rows.
+/// A row that is not sent has no number, and a record that is nowhere has no place; no batch has as many rows.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The number of each row in the order of sending, so that rows can be gone through in the order of reading, in which neighbours
@@ -176,7 +176,7 @@ impl SentPlaces {
     }
 }
 
-/// What a reader knows who has this snapshot and all before it.
+/// The knowledge of a reader who has this snapshot and all before it.
 #[derive(Debug)]
 pub(super) struct SeenCells {
     pub(super) places: SentPlaces,
@@ -207,7 +207,7 @@ impl SeenCells {
     }
 }
 
-/// What becomes of the last cells with a batch: each is one part, or splits. The records that come are parts too, class by
+/// The fate of the last cells with a batch: each is one part, or splits. The records that come are parts too, class by
 /// class.
 struct Parts<'a> {
     /// How many rows each of the last cells has.
@@ -374,7 +374,7 @@ mod tests {
         batch
     }
 
-    /// What a snapshot shows of a record, if it does.
+    /// The part of a record that a snapshot shows, if it does.
     type Shown = Option<[&'static str; 2]>;
 
     /// The slow twin: remembers every record that it ever saw, and what each snapshot said of it.

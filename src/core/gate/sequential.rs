@@ -1,4 +1,4 @@
-//! What the last releases said about people who return: a reader who finds somebody in several releases intersects the
+//! Checks what the last releases said about people who return: a reader who finds somebody in several releases intersects the
 //! sensitive values of the classes they were in.
 //!
 //! A [`Memory`] holds, for the last releases, each subject's candidate values; no value is no candidate. Subjects are the keyed hashes of the
@@ -24,7 +24,7 @@ use crate::privacy::Rules;
 const WATCHED_RELEASES: usize = 5;
 type Values = Arc<[Code]>;
 
-/// Who was in the last releases, and with which candidate values.
+/// The people of the last releases, with their candidate values.
 pub struct Memory {
     field: usize,
     /// Releases that count, the next one included.

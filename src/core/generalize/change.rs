@@ -10,7 +10,7 @@ use crate::model::domain::Code;
 use crate::model::words;
 
 words! {
-    /// What a row of a changelog does to the reader's snapshot; the column has their numbers in this order.
+    /// The effect of a changelog's row on the reader's snapshot; the column has their numbers in this order.
     pub enum Change {
         /// It is part of a snapshot that replaces all before it.
         Whole = "=",
@@ -47,7 +47,7 @@ impl GeneralizedBatch {
         self
     }
 
-    /// What a row does by the column of a changelog, and the codes of its other columns; `None` for a batch that is none.
+    /// The effect of a row by the column of a changelog, and the codes of its other columns; `None` for a batch that is none.
     pub(crate) fn change(&self, class: usize) -> Option<(Change, &[Code])> {
         let (&last, others) = self.class_cells(class).split_last()?;
         let is_changelog = self.quasi.len() > self.columns.len();

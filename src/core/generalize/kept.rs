@@ -1,4 +1,4 @@
-//! What kept fields give away, measured on the rows that would be sent.
+//! Measures on the rows that would be sent how far kept fields single people out.
 //!
 //! A field whose values mostly belong to one person alone names people however coarse the rest is, and an object may hold more
 //! than its name says. Such a field is withheld (null stands in its place) unless the policy says that somebody has looked at
@@ -20,7 +20,7 @@ const MOST_UNIQUE: f64 = 0.5;
 /// close; fewer makes the share uncertain by more than a few hundredths.
 const SAMPLE: usize = 1 << 11;
 
-/// Who has a value, and how often it comes.
+/// The people who have a value, and its number of rows.
 struct Holder {
     person: u64,
     rows: usize,
@@ -84,7 +84,7 @@ mod tests {
     use crate::model::batch::Row;
     use crate::model::event::{Millis, Position};
 
-    /// What is measured of `rows` rows with one kept field, by who has what.
+    /// The figures of `rows` rows with one kept field, from the people who have each value.
     fn measured(rows: u32, value: impl Fn(u32) -> String, subject: impl Fn(u32) -> u64) -> (f64, bool) {
         let mut all = Rows::new(0, 0);
         for i in 0..rows {

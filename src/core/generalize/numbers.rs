@@ -1,4 +1,4 @@
-//! The class of every row, handed from whoever planned a release to whoever makes it, so that rows are looked up once.
+//! The class of every row, handed from the planning of a release to its making, so that rows are looked up once.
 //!
 //! Any numbers do, as long as rows have the same one just if their published codes are equal. What is written does not depend
 //! on them: a batch numbers its classes in the order of its rows.

@@ -15,7 +15,7 @@ use crate::model::policy::Policy;
 pub(super) struct CellLoss {
     /// Weighted cost of one cell by attribute, level and code; a suppressed cell costs the attribute's weight.
     cost: Vec<Vec<Vec<f64>>>,
-    /// What a suppressed cell costs more than the generalized one, by the same, normalised.
+    /// The cost of a suppressed cell beyond that of the generalized one, by the same, normalised.
     added: Vec<Vec<Vec<f64>>>,
     /// The whole window at one level of one attribute, normalised.
     column: Vec<Vec<f64>>,
@@ -85,7 +85,7 @@ impl LossMetric for CellLoss {
         Some(&self.added)
     }
 
-    /// What suppression adds on top of the generalized cells it replaces; a finer cell costs less, so there it adds more.
+    /// The cost that suppression adds on top of the generalized cells it replaces; a finer cell costs less, so there it adds more.
     fn forced(&self, node: &Counted<'_>) -> f64 {
         let owned = by_published_code(&self.cost, node.classes);
         let tables: Vec<&[f64]> = owned.iter().map(AsRef::as_ref).collect();

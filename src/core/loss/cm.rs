@@ -13,7 +13,7 @@ use crate::model::lattice::Node;
 pub(super) struct Cm {
     facet: Option<usize>,
     base: Arc<dyn Classes>,
-    /// What the finest classes lose; counted when first asked for.
+    /// The loss of the finest classes; counted when first asked for.
     finest: OnceLock<f64>,
 }
 

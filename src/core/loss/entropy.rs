@@ -19,7 +19,7 @@ pub(super) struct Entropy {
     cost: Vec<Vec<Vec<f64>>>,
     /// The whole window at one level of one attribute, in the same unit.
     column: Vec<Vec<f64>>,
-    /// What suppression adds to one cell, by attribute, level and code, in the same unit.
+    /// The cost that suppression adds to one cell, by attribute, level and code, in the same unit.
     added: Vec<Vec<Vec<f64>>>,
 }
 

@@ -46,26 +46,26 @@ impl Counted<'_> {
 
 /// A metric at work on one window.
 pub trait LossMetric: Send + Sync {
-    /// What the node costs; lower is better, 0 is no loss.
+    /// The loss of the node; lower is better, 0 is no loss.
     fn loss(&self, node: &Counted<'_>) -> f64;
-    /// What the node costs at least, known without counting it. Never decreases from a node to one above it.
+    /// The least loss of the node, known without counting it. Never decreases from a node to one above it.
     fn lower_bound(&self, node: &Node) -> f64;
     /// The lower bound as a sum of one figure by attribute and level, where it is one; then a node's loss is that sum plus
     /// what its classes that are left out add to it, see [`LossMetric::forced`].
     fn columns(&self) -> Option<&[Vec<f64>]> {
         None
     }
-    /// What the classes that are left out here add at least to the lower bound of this node, and of every finer one that
+    /// The least that the classes left out here add to the lower bound of this node, and of every finer one that
     /// leaves out their records too.
     fn forced(&self, _node: &Counted<'_>) -> f64 {
         0.0
     }
-    /// What leaving out one cell adds to the lower bound, by attribute, level and code, where [`LossMetric::forced`] is the
+    /// The amount that leaving out one cell adds to the lower bound, by attribute, level and code, where [`LossMetric::forced`] is the
     /// sum of that over all cells left out, and [`LossMetric::bound_above`] says nothing.
     fn added(&self) -> Option<&[Vec<Vec<f64>>]> {
         None
     }
-    /// What every node above this one costs at least, known once this one is counted.
+    /// The least loss of every node above this one, known once this one is counted.
     fn bound_above(&self, _node: &Counted<'_>) -> f64 {
         0.0
     }

@@ -1,4 +1,4 @@
-//! What the published rows of a release lose, from these rows and the number of suppressed records alone.
+//! The loss of the published rows of a release, from these rows and the number of suppressed records alone.
 //!
 //! A reader of the release could work out the same figures, so they tell nobody anything. That leaves three losses out:
 //! `entropy` and `score` compare with values that are not published, and `cm` reads a label that need not be. A suppressed record
@@ -18,7 +18,7 @@ pub fn published(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> 
     of_rows(policy, batch, suppressed).into_iter().map(public).collect()
 }
 
-/// The same with all digits, for whoever holds the records.
+/// The same with all digits, for the holder of the records.
 pub fn of_rows(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Vec<Named> {
     if batch.is_empty() {
         return Vec::new();
@@ -47,7 +47,7 @@ pub fn of_rows(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Ve
     losses.chain([(RAW_GLM, raw)]).map(named).collect()
 }
 
-/// What every cell of the published rows costs, times the weight of its attribute, summed up.
+/// The cost of every cell of the published rows, times the weight of its attribute, summed up.
 fn cells(policy: &Policy, batch: &GeneralizedBatch, sizes: &[u64], cost: fn(&Column, u32) -> f64) -> f64 {
     let row = |class: usize| -> f64 {
         let cells = batch.columns.iter().zip(batch.class_cells(class)).zip(&policy.quasi);

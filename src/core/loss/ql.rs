@@ -52,7 +52,7 @@ impl Quality {
 }
 
 impl Attribute {
-    /// What the cut with these published values keeps: each of the domain's values the entropy of its own block.
+    /// The quality that the cut with these published values keeps: each of the domain's values the entropy of its own block.
     fn kept_by(&self, values: &[GeneralizedValue], view: &DomainView) -> f64 {
         let coarsest = values.iter().map(|value| value.level).max().unwrap_or(0);
         let size = self.hierarchy.size().unwrap_or(f64::INFINITY);

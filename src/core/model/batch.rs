@@ -23,7 +23,7 @@ pub struct Row {
     pub label: Code,
     /// The code of its profile by the confidential sentences; 0 if there are none.
     pub profile: Code,
-    /// Who it is about; 0 if no subject is configured.
+    /// The subject; 0 if none is configured.
     pub subject: u64,
     /// A keyed hash of its message's key; 0 if that has none.
     pub key: u64,
@@ -176,7 +176,7 @@ impl Rows {
         &self.quasi[rows.start * self.width..rows.end * self.width]
     }
 
-    /// What the sensitive values of row i are counted as.
+    /// The codes that the sensitive values of row i are counted as.
     #[inline]
     pub fn sensitive(&self, i: usize) -> &[Code] {
         &self.sensitive[i * self.sensitive_width..(i + 1) * self.sensitive_width]
@@ -199,7 +199,7 @@ impl Rows {
         self.profiles[i]
     }
 
-    /// Who row i is about.
+    /// The subject of row i.
     #[inline]
     pub fn subject(&self, i: usize) -> u64 {
         self.subjects[i]

@@ -4,8 +4,8 @@
 //! for it. There are few different ones, so a profile is counted inside each class like any other code, and the rollup
 //! of a coarser class is the union of the finer classes' profiles.
 //! A record without a value in a field that a sentence speaks of leaves the sentence open (Kleene's logic), and so falsifies
-//! nothing: what may be true counts as true, and whoever may mind counts as minding.
-//! Deliberately absent: quasi-identifiers. Sentences speak of fields that are published as they are, so that whoever holds
+//! nothing: what may be true counts as true, and a person who may mind counts as minding.
+//! Deliberately absent: quasi-identifiers. Sentences speak of fields that are published as they are, so that a reader who holds
 //! the output can check it.
 
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ pub enum Field {
     Kept(usize),
 }
 
-/// What can be said of one record.
+/// A statement about one record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Formula {
     /// The field has one of these values, compared as they are counted ([`counted_text`]): 2 and "2" are one value. An array has
@@ -95,9 +95,9 @@ fn decided<'t>(formulas: &[Formula], truth: bool, text: &impl Fn(Field) -> Cow<'
 /// A sentence that must not follow from a release about anybody for whom it is confidential.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sentence {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// What it says.
+    /// The statement.
     pub says: Formula,
     /// For which records it is confidential; for all if there is no condition.
     pub when: Option<Formula>,
@@ -107,7 +107,7 @@ pub struct Sentence {
     pub prior: Option<f64>,
 }
 
-/// What one record says: bit i is about sentence i.
+/// The truth of each sentence for one record: bit i is about sentence i.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Profile {
     /// The sentences that it does not falsify.

@@ -1,4 +1,4 @@
-//! What is counted inside each class, named in one place so that frequency sets, criteria, losses and the gate agree.
+//! The counts inside each class, named in one place so that frequency sets, criteria, losses and the gate agree.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Facet {
     }
 }
 
-/// What to count besides the classes themselves.
+/// The counts to keep besides the classes themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counting {
     /// Count distinct subjects rather than records.
@@ -76,7 +76,7 @@ pub struct Counting {
     pub facets: Vec<Facet>,
 }
 
-/// What the codes mean at the moment: the dictionaries of a window or of a batch.
+/// The meaning of the codes at the moment: the dictionaries of a window or of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// One per sensitive field; labels are [`counted_text`](super::record::counted_text).

@@ -174,7 +174,7 @@ impl Domain {
             return Some(code);
         }
         if leaf == hierarchy.top_label() {
-            // Only where any text is a value; whoever writes `*` there has said nothing.
+            // Only where any text is a value; there `*` says nothing.
             return self.first_top_code();
         }
         let height = hierarchy.height();
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!((before.leaf_count(), before.level(3).len()), (1, 1));
         let after = domain.view();
         assert_eq!((after.leaf_count(), after.level(3).len()), (3, 2));
-        // What has not grown is shared; without a view in between nothing is copied.
+        // Tables that have not grown are shared; without a view in between nothing is copied.
         assert!(Arc::ptr_eq(&before.levels[4], &after.levels[4]));
         assert!(Arc::ptr_eq(&after, &domain.view()));
     }

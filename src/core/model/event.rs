@@ -1,4 +1,4 @@
-//! What enters: an [`Event`] at a [`Position`], and the bounded codes under which one can be turned away.
+//! The input: an [`Event`] at a [`Position`], and the bounded codes under which one can be turned away.
 //!
 //! Invariant: nothing here can print a payload. `Debug` shows positions and lengths only.
 

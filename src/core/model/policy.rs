@@ -1,4 +1,4 @@
-//! What a release must satisfy, and what it may cost: the policy as plain, already validated data.
+//! The policy as plain, already validated data: the conditions for every release, and what it may cost.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -38,7 +38,7 @@ impl SuppressionLimit {
     }
 }
 
-/// What happens to records that the release cannot protect.
+/// The treatment of records that the release cannot protect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuppressionAction {
     /// They are suppressed at once.
@@ -50,7 +50,7 @@ pub enum SuppressionAction {
     },
 }
 
-/// What to do with a value that has no place in its hierarchy.
+/// The treatment of a value that has no place in its hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fallback {
@@ -167,7 +167,7 @@ pub enum Criterion {
         /// The smallest class.
         k: K,
     },
-    /// Whoever knows at most l quasi-identifiers of a person finds at least k people, and no sensitive value with more
+    /// A reader who knows at most l quasi-identifiers of a person finds at least k people, and no sensitive value with more
     /// confidence than c.
     Lkc {
         /// How many quasi-identifiers are known.
@@ -267,7 +267,7 @@ impl Render {
     }
 }
 
-/// What must hold for a subject that is in several of the last releases. There is a subject then.
+/// A condition for a subject that is in several of the last releases. There is a subject then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequential {
     /// How many releases count, the next one included; at least 2.
@@ -287,7 +287,7 @@ impl Sequential {
 }
 
 words! {
-    /// What a release may look like.
+    /// The recoding of releases.
     #[derive(Default)]
     pub enum RecodingKind {
         /// One level per quasi-identifier for the whole release: simple to read, and it loses the most.
@@ -311,11 +311,11 @@ pub struct Policy {
     pub criteria: Vec<Criterion>,
     /// The share of records that may be left out of a release.
     pub suppression: SuppressionLimit,
-    /// What happens to them.
+    /// Their treatment.
     pub action: SuppressionAction,
-    /// What a release may look like.
+    /// The recoding of releases.
     pub recoding: RecodingKind,
-    /// What the search minimises.
+    /// The loss that the search minimises.
     pub loss: Loss,
     /// A quasi value outside its hierarchy.
     pub unknown_value: Fallback,
@@ -323,7 +323,7 @@ pub struct Policy {
     pub missing_value: Fallback,
     /// A quasi field that is null.
     pub null_value: Fallback,
-    /// What must hold over several releases, if anything.
+    /// The condition over several releases, if there is one.
     pub sequential: Option<Sequential>,
     /// A hash of everything above, hierarchies included: which policy made this release.
     pub fingerprint: String,

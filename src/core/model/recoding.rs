@@ -167,7 +167,7 @@ impl Cut {
 }
 
 impl Recoding {
-    /// What it does to every attribute; `domains` hold at least the leaves it was made for.
+    /// The level or cut of every attribute; `domains` hold at least the leaves it was made for.
     pub fn columns(&self, domains: &[Arc<DomainView>]) -> Vec<Column> {
         match self {
             Self::Node(node) => {
@@ -333,7 +333,7 @@ impl Column {
         }
     }
 
-    /// What a published code stands for.
+    /// The meaning of a published code.
     pub fn value(&self, code: Code) -> GeneralizedValue {
         match &self.kind {
             Kind::Level(level) => GeneralizedValue { level: *level, code },

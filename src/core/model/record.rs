@@ -170,7 +170,7 @@ fn set_elements(array: &str) -> Option<BTreeMap<String, &RawValue>> {
     Some(set)
 }
 
-/// What a set counts as, by what its elements count as, ascending.
+/// The counted text of a set, from the counted texts of its elements, ascending.
 fn counted_set(mut elements: impl ExactSizeIterator<Item = String>) -> String {
     if elements.len() <= 1 {
         return elements.next().unwrap_or_default();

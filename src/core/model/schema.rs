@@ -25,7 +25,7 @@ pub enum Role {
     Private,
     /// Named so that nobody wonders; never read, never published.
     Identifier,
-    /// Who the record is about; counted, never published.
+    /// The person that the record is about; counted, never published.
     Subject,
     /// The class label of `cm` and ILPG; published only if it has another role too.
     Label,
@@ -50,7 +50,7 @@ pub struct Attribute {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     attributes: Vec<Attribute>,
-    /// What stands around the row in a message of the input.
+    /// The envelope of the input's messages.
     pub envelope: Envelope,
     /// The array that holds a record in each element, with [`Envelope::Array`].
     pub array: Option<Path>,
@@ -70,7 +70,7 @@ pub struct Schema {
     pub label: Option<usize>,
     /// Slot of the event time.
     pub event_time: Option<usize>,
-    /// What a release adds to its rows.
+    /// The columns that a release adds to its rows.
     pub added: AddedFields,
 }
 
@@ -79,7 +79,7 @@ pub struct Schema {
 pub struct AddedFields {
     /// For each quasi-identifier the level of the row's label, as `NAME_level`.
     pub levels: bool,
-    /// What the row does to the snapshot of a reader, as `change`.
+    /// The effect of the row on the snapshot of a reader, as `change`.
     pub change: bool,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Per class the union of what its records falsify is a word, and so is the union of what is confidential for them: O(n).
 //! Monotone without suppression, for unions only grow. With suppression too, as long as every sentence is confidential
-//! for everybody: a class that is good falsifies them all, whoever joins it. With a condition, somebody may join for whom
+//! for everybody: a class that is good falsifies them all, no matter who joins it. With a condition, somebody may join for whom
 //! a sentence is confidential that nobody in the good class minded.
 
 use std::sync::Arc;

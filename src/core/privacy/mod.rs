@@ -2,7 +2,7 @@
 //!
 //! A criterion of the policy becomes one or more [`Rule`]s, one per figure that it asks for. A rule's [`RuleScope`] says what
 //! it is judged on: a class alone, a class within the whole release, the classes of somebody who knows only some
-//! attributes, or the release as a whole. Whoever judges (the evaluator from frequency sets, the gate from rows) brings the
+//! attributes, or the release as a whole. The judge (the evaluator from frequency sets, the gate from rows) brings the
 //! counts; the rules bring the meaning.
 //! To add one: a variant of [`Criterion`] in the policy, a file here, an arm in [`rules_of`].
 
@@ -31,7 +31,7 @@ pub struct Class<'a> {
     pub facets: &'a [Histogram<'a>],
 }
 
-/// What a rule is judged on.
+/// The material that a rule is judged on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleScope {
     /// Each class by itself.
@@ -60,7 +60,7 @@ pub struct Setting {
 pub trait Rule: Send + Sync {
     /// The criterion as a user would write it, for manifests and reports.
     fn name(&self) -> String;
-    /// What it is judged on.
+    /// The material that it is judged on.
     fn scope(&self) -> RuleScope {
         RuleScope::Class
     }
@@ -75,9 +75,9 @@ pub trait Rule: Send + Sync {
     fn doomed(&self, _class: &Class<'_>, _everything: &Class<'_>, _spared: f64) -> f64 {
         0.0
     }
-    /// What one class reaches, given the whole release.
+    /// The figure that one class reaches, given the whole release.
     fn measure(&self, class: &Class<'_>, release: &Class<'_>) -> f64;
-    /// What must be reached, or not be exceeded.
+    /// The figure that must be reached, or not be exceeded.
     fn required(&self) -> f64;
     /// True if less is better.
     fn at_most(&self) -> bool {
@@ -211,7 +211,7 @@ impl Rules {
         scopes
     }
 
-    /// What somebody may know of `attributes` by `scope`, as far as it decides, one set after the other; `None` if there are more
+    /// The knowledge of `attributes` that `scope` allows, as far as it decides, one set after the other; `None` if there are more
     /// than [`MAX_KNOWLEDGE`], and then nothing may be published. An attribute that has the same value everywhere tells nobody
     /// anything: callers leave it out.
     pub fn knowledge(&self, attributes: &[usize], scope: RuleScope) -> Option<Vec<Vec<usize>>> {
@@ -252,12 +252,12 @@ impl Rules {
         &self.facets
     }
 
-    /// What the frequency sets must count.
+    /// The counts that frequency sets must keep.
     pub fn counting(&self) -> Counting {
         Counting { subjects: self.subjects, facets: self.facets.clone() }
     }
 
-    /// A profiler of its own, for whoever trusts no code.
+    /// A profiler of its own, for the gate, which trusts no code.
     pub fn profiler(&self) -> Profiler {
         self.profiler.clone()
     }
@@ -283,7 +283,7 @@ impl Rules {
         self.iter().all(|rule| rule.scope() == RuleScope::Class)
     }
 
-    /// True if every rule is monotone. Rules that are so with suppression hold whoever joins a class, so what is published
+    /// True if every rule is monotone. Rules that are so with suppression hold no matter who joins a class, so what is published
     /// at a finer node, and all that shares its classes at a coarser one, holds there by all of them at once.
     pub fn monotone(&self, suppression: bool) -> bool {
         let setting = Setting { suppression, subjects: self.subjects };

@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(of(&[1, 2, 3]), (true, 6));
         assert_eq!(of(&[1, 2, 4]), (false, 4));
         assert_eq!(of(&[2, 4]), (false, 2));
-        // What was miscounted may be anything.
+        // A miscounted class may be anything.
         assert_eq!(of(&[1, 2, 99]), (true, 6));
         assert_eq!(of(&[99]), (true, 2));
     }

@@ -1,6 +1,6 @@
 //! `alpha-k` (Wong et al. 2006) and `lkc` (Mohammed et al. 2009): no sensitive value has too large a share of a class.
 //!
-//! The share of a value is how many of the class's people have it. To have no value has no share, but whoever has none is one
+//! The share of a value is how many of the class's people have it. A missing value has no share, but a person without a value is one
 //! of the people: a reader cannot tell them from the others, so they lower the confidence in every value. Without suppression and with one record per person the
 //! share in a merged class lies between those of its parts, so it is monotone; otherwise it is not: a class that was left
 //! out can spoil one that was good, and somebody who is in both parts counts once in the merged class.

@@ -207,7 +207,7 @@ fn least_share(class: Histogram<'_>, everything: Histogram<'_>, spared: f64, t: 
         if excess <= 0.0 {
             return share;
         }
-        // What is left of the class is elsewhere: here <= 1, so the divisor is no less than the excess.
+        // The rest of the class is elsewhere: here <= 1, so the divisor is no less than the excess.
         share = excess / (1.0 - t - there);
     }
     share
@@ -239,7 +239,7 @@ fn surplus(
     Some((extra, present))
 }
 
-/// What has to move, times how many of the values that occur it has to pass, over how many there are to pass.
+/// The share that has to move, times how many of the values that occur it has to pass, over how many there are to pass.
 fn ordered(class: Histogram<'_>, release: Histogram<'_>, rank: &[Option<u32>], ranks: usize) -> f64 {
     let Some((extra, present)) = surplus(class, release, rank, ranks) else { return f64::INFINITY };
     let values = present.iter().filter(|p| **p).count();

@@ -24,7 +24,7 @@ pub(super) struct EventClock {
     reach: i64,
     /// The newest time that is believed.
     newest: Option<i64>,
-    /// What the clock showed when that last moved.
+    /// The clock's time when that last moved.
     moved: i64,
     /// True once something else than the first record speaks for it.
     confirmed: bool,

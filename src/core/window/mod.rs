@@ -213,5 +213,5 @@ fn age(now: Millis, since: Millis) -> Duration {
 #[error("the quasi-identifiers have too many different values to count together; use fewer, or coarser hierarchies")]
 pub struct TooWide;
 
-/// What a window counts, shared by all of a run.
+/// The counts of a window, shared by all of a run.
 pub(crate) type SharedCounting = Arc<crate::model::counting::Counting>;

@@ -19,7 +19,7 @@ const COUNT_BATCH: usize = 1024;
 /// A sliding window's counts remember tuples whose rows have left. Larger holds more of them; smaller counts the window
 /// anew more often than once in about as many turnovers.
 const STALE: usize = 4;
-/// A snapshot may show rows that have left, and whoever makes it puts them behind the window's. Room for those of so many slides:
+/// A snapshot may show rows that have left, and its maker puts them behind the window's. Room for those of so many slides:
 /// larger asks for memory that is not used; smaller copies the rows where more of them stay.
 const STAYING: usize = 4;
 
@@ -90,7 +90,7 @@ pub enum WindowKind {
     Expiry,
 }
 
-/// What has changed since the sliding window's last snapshot.
+/// The changes since the sliding window's last snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Slide {
     /// The rows that came, those that have left again included.
@@ -107,7 +107,7 @@ pub struct Slide {
     pub changes: bool,
 }
 
-/// What a planned release is made of beside the window's rows.
+/// The parts of a planned release beside the window's rows.
 pub struct Replayed {
     /// The plan.
     pub plan: ReleasePlan,
@@ -372,7 +372,7 @@ impl OpenWindow {
         Ok(window)
     }
 
-    /// What was turned away, tombstones included.
+    /// The rejected records, tombstones included.
     fn take_rejected(&mut self) -> Vec<(Position, Reject)> {
         let mut rejected = std::mem::take(&mut self.rejected);
         let tombstone = |&position: &Position| (position, Reject::record(RejectCode::Tombstone));

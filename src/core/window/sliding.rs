@@ -12,7 +12,7 @@ use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, Wind
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Millis, Position};
 
-/// What a sliding window holds, and when it moves on.
+/// The extent of a sliding window, and the rule by which it moves on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlideRules {
     /// Holds at most the newest so many rows; positive.

@@ -326,7 +326,7 @@ impl Dates {
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum DateFormat {
     Iso,
-    /// A whole number since 1970 in UTC, of steps of so many milliseconds.
+    /// A whole number since 1970 in UTC, in steps of this number of milliseconds.
     Epoch(i64),
     Letters {
         format: String,

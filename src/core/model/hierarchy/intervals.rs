@@ -40,7 +40,7 @@ pub struct IntervalSpec {
     pub max: Decimal,
     /// A number at which intervals of all widths begin; 0 by default.
     pub origin: Decimal,
-    /// What happens beyond `min` and `max`.
+    /// The treatment of numbers beyond `min` and `max`.
     pub open: Open,
     /// Values are written with a comma before their fraction, and perhaps with points between thousands: `1.234,5`.
     pub decimal_comma: bool,
@@ -129,7 +129,7 @@ impl Intervals {
         self.widths.len() as Level + 1
     }
 
-    /// The number of so many units.
+    /// The number of this many units.
     fn number(&self, units: i128) -> Option<Decimal> {
         Decimal::try_from_i128_with_scale(units, self.scale).ok()
     }

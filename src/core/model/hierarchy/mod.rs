@@ -53,7 +53,7 @@ enum Kind {
     AnyOf(Alternatives),
 }
 
-/// What can be computed with the leaves of a hierarchy.
+/// The arithmetic that the leaves of a hierarchy allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// They are numbers.
@@ -186,7 +186,7 @@ impl Hierarchy {
         }
     }
 
-    /// What a leaf, as [`Self::canonical`] returns it, is called at a level; `None` if there is no such leaf or level.
+    /// The label of a leaf, as [`Self::canonical`] returns it, at a level; `None` if there is no such leaf or level.
     pub fn label<'a>(&'a self, leaf: &'a str, level: Level) -> Option<Cow<'a, str>> {
         match &self.0 {
             Kind::Closed(closed) => closed.label(leaf, level).map(Cow::Borrowed),
@@ -219,7 +219,7 @@ impl Hierarchy {
         self.closed().map(|closed| closed.levels[0].labels())
     }
 
-    /// What its leaves are. Leaves that are listed are numbers if every one of them is.
+    /// The kind of its leaves. Leaves that are listed are numbers if every one of them is.
     pub fn measure(&self) -> Measure {
         match &self.0 {
             Kind::Closed(closed) if closed.is_numeric() => Measure::Number,
@@ -390,7 +390,7 @@ impl Hash for Hierarchy {
 pub struct HierarchyError {
     /// The line of the CSV file, from 1.
     pub line: Option<usize>,
-    /// What is wrong, and what to write instead.
+    /// The mistake and its remedy.
     pub message: String,
 }
 

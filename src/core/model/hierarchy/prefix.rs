@@ -21,7 +21,7 @@ pub struct PrefixSpec {
     pub min_length: Option<u32>,
     /// How many different characters a position can hold: 10 for digits, 36 for digits and letters. Only the loss uses it.
     pub alphabet: u32,
-    /// What a masked character is replaced by. A value that holds it is outside the hierarchy.
+    /// The character that replaces a masked one. A value that holds it is outside the hierarchy.
     pub mask: char,
 }
 

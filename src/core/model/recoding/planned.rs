@@ -184,7 +184,7 @@ mod tests {
             shown.reverse();
             prop_assert_eq!(labels(&view, &before, &cuts), shown);
             prop_assert!(Cut::new(&again, read.cuts(std::slice::from_ref(&again))[0].levels()).is_some());
-            // What a process knows that has not read the rows.
+            // A process that has not read the rows knows this much.
             prop_assert_eq!(levels[0], cuts.coarsest().levels()[0]);
             // A level more or less is another recoding.
             prop_assert_eq!(leaves.read(&[&levels[..], &[0]].concat(), &lattice).is_some(), false);

@@ -23,7 +23,7 @@ pub struct Audience {
 /// An audience, and where its rows and its manifests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudienceTable<Place> {
-    /// Who reads it.
+    /// Its readers.
     pub audience: Audience,
     /// Where its rows go.
     pub rows: Place,

@@ -58,12 +58,12 @@ pub struct Provenance {
     pub policy_fingerprint: String,
     /// When the window closed, in milliseconds since the epoch.
     pub closed_at: i64,
-    /// What it took, for the operator's figures; not part of what is published.
+    /// Its cost, for the operator's figures; not published.
     #[serde(skip)]
     pub work: Work,
 }
 
-/// What a release took and left, beside what its manifest says: for the operator alone.
+/// The cost of a release and the records it left, beside its manifest: for the operator alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
     /// When the oldest of its records came in, in milliseconds since the epoch; none without a record.
@@ -99,7 +99,7 @@ pub struct Work {
     pub fallbacks: Vec<(Arc<str>, u64)>,
     /// The groups of which half or more was left out.
     pub left_out: Vec<Group>,
-    /// What the kept fields give away.
+    /// The share of people whom the kept fields single out.
     pub kept: Vec<KeptField>,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// What a kept field gives away in one release.
+/// How far a kept field singles people out in one release.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeptField {
     /// Its name.
@@ -202,7 +202,7 @@ pub struct OffsetRange {
     pub last: i64,
 }
 
-/// What a release finished, for operators: every record of the input is in the journal once.
+/// The records that a release finished, for operators: every record of the input is in the journal once.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct JournalEntry {
     /// The release.
@@ -254,7 +254,7 @@ pub struct ScheduleName {
     pub steps: Option<Vec<Vec<i32>>>,
 }
 
-/// What a release of a changelog does to the reader's snapshot.
+/// The effect of a changelog's release on the reader's snapshot.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct SnapshotNote {
     /// `whole`, whose rows replace all before them, or `changes`.
@@ -300,7 +300,7 @@ pub struct UnmetBound {
     pub objective: String,
     /// The bound.
     pub asked: f64,
-    /// What the release has instead; of figures that are no counts three digits, so that none tells of one person.
+    /// The release's own figure; of figures that are no counts three digits, so that none tells of one person.
     pub reached: f64,
 }
 
@@ -327,9 +327,9 @@ impl fmt::Display for UnmetBound {
 pub struct Achieved {
     /// The criterion.
     pub criterion: String,
-    /// What the policy asks of every class.
+    /// The figure that the policy asks of every class.
     pub required: f64,
-    /// What the weakest class reaches; null when nothing was published.
+    /// The figure that the weakest class reaches; null when nothing was published.
     pub achieved: Option<f64>,
 }
 
@@ -339,7 +339,7 @@ pub struct Manifest {
     /// Where it comes from.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What the gate counted.
+    /// The gate's counts.
     pub criteria: Vec<Achieved>,
     /// The smallest class, in subjects (records, without a subject field); null when nothing was published.
     pub k_achieved: Option<u32>,

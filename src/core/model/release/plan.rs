@@ -4,7 +4,7 @@ use super::row_levels::RowLevels;
 use super::spans::Spans;
 use crate::model::event::{Millis, Partition, Position};
 
-/// What a release consists of and how it is made.
+/// The plan of a release: its records and how it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ReleasePlan {
     /// Shuffles the rows, and names the release.

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// How a figure is spread over people, from those who are worst off.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The figure of whoever is worst off.
+    /// The figure of the person who is worst off.
     pub worst: f64,
     /// One in twenty is no better off.
     pub p5: f64,

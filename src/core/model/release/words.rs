@@ -43,7 +43,7 @@ impl Policy {
         said.join(if said.iter().any(|part| part.contains(',')) { "; " } else { ", " })
     }
 
-    /// What the recoding makes of a made-up record, in sentences; nothing if no hierarchy has an example.
+    /// An example: a made-up record before and after the recoding, in sentences; nothing if no hierarchy has an example.
     pub fn example_words(&self, recoding: &[AttributeLevel]) -> String {
         let examples = self
             .quasi

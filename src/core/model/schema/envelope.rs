@@ -14,7 +14,7 @@ use super::{Path, PathTree, Schema};
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::{Record, Value};
 
-/// What stands around the row in a message.
+/// The part of a message around the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Envelope {
     /// Nothing: the message is the row.
