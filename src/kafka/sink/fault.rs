@@ -2,6 +2,7 @@
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use super::output::OutputError;
 use crate::kafka::connection::code;
 use crate::sink::SinkError;
 
@@ -15,6 +16,8 @@ pub(super) enum Fault {
     Unknown(KafkaError),
     /// Another instance has the transactional id.
     Fenced,
+    /// The schema registry does not answer. Nothing of the release is sent yet.
+    NoRegistry(OutputError),
     /// Trying again does not help.
     Fatal(SinkError),
 }
@@ -24,6 +27,11 @@ impl Fault {
     pub(super) fn lost() -> Self {
         Self::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
     }
+}
+
+/// An entry of the journal that cannot be written as text.
+pub(super) fn unwritten(error: serde_json::Error) -> Fault {
+    Fault::Fatal(SinkError::Output(Box::new(error)))
 }
 
 /// The meaning of an error.
