@@ -456,6 +456,30 @@ def late_producer(origin):
         accept(space)
 
 
+def late_join(origin):
+    """F5: a join is delivered late and takes the name in the group away from the very instance that has sent it."""
+    join_group = 11
+    with proxied("late-join", origin) as (between, space, address):
+        for number, member in enumerate(("", f', group.instance.id: "{space.group}-1"')):
+            between.hold(join_group)
+            # A join is given up a little after the poll interval.
+            a = c.Instance(space, BINARY, number, bootstrap=address, extra=member, session=6000, poll=6000).start()
+            space.produce(BINARY, 500)
+            a.says("release published")
+            assert between.request, "no join was held back"
+            space.drained()
+            published = a.said().count("release published")
+            between.deliver()
+            a.says("a late join of this instance has taken its name in the group")
+            space.produce(BINARY, 500)
+            a.says("release published", times=published + 1)
+            assert a.metric("veilstream_member_name_taken_back_total") == 1
+            space.drained()
+            a.kill(signal.SIGTERM)
+            assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+        accept(space)
+
+
 def token_logins(_):
     """Logins by token: wrong ones are told, right ones are renewed under load, over idle time and over new keys; no token is logged."""
     server = tokens.Tokens()
@@ -1200,7 +1224,7 @@ def apart(scenario):
     return in_two_clusters
 
 
-ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_logins, output_blocked]
+ALONE = [broker_loss, bad_network, late_plan, late_producer, late_join, slow_broker, token_logins, output_blocked]
 SPACES = [registry_away, registry_late, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
           one_id_twice_while_publishing, members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
@@ -1212,7 +1236,7 @@ SPACES = [registry_away, registry_late, quick_restarts, control_random_id, zombi
 SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,
                       plan_beside_open_windows, come_and_go("consumer", "hold"), topic_recreated, deleted_by_retention,
                       held_records, tombstones, sequential, sliding, control_fresh_id, control_offsets_outside])
-ALONE += map(apart, [broker_loss, late_plan, late_producer])
+ALONE += map(apart, [broker_loss, late_plan, late_producer, late_join])
 # Two clusters have one protocol with one cluster, so a run without names plays these of them; VEILSTREAM_LONG plays all.
 APART_IN_SHORT = ["zombie_apart", "crash_produced_apart", "crash_offsets_sent_apart", "control_fresh_id_apart"]
 

@@ -2,7 +2,6 @@
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::output::OutputError;
 use crate::kafka::connection::code;
 use crate::sink::SinkError;
 
@@ -17,7 +16,7 @@ pub(super) enum Fault {
     /// Another instance has the transactional id.
     Fenced,
     /// The schema registry does not answer. Nothing of the release is sent yet.
-    NoRegistry(OutputError),
+    NoRegistry(SinkError),
     /// Trying again does not help.
     Fatal(SinkError),
 }

@@ -74,6 +74,7 @@ impl Publisher {
         let transactions = Transactions::first(&config, &session)?;
         let doubtful = started.elapsed() >= PROMPT;
         transactions.check_cluster(&config, &consumer)?;
+        session.has_id();
         if config.create_topics {
             create::missing_topics(&config, &session, &consumer)?;
         }
@@ -138,7 +139,7 @@ impl Publisher {
                 Err(Fault::Fenced) => return Err(SinkError::Fenced { id: self.config.transactional_id.clone() }),
                 Err(Fault::Fatal(error)) => return Err(error),
                 Err(Fault::Again(error)) => SinkError::Kafka(error),
-                Err(Fault::NoRegistry(error)) => error.into(),
+                Err(Fault::NoRegistry(error)) => error,
                 Err(Fault::Unknown(error)) => {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
                     self.replace_producer()?;
@@ -196,6 +197,21 @@ impl Publisher {
             std::thread::sleep(TRY_AGAIN);
         }
         self.check(release).is_ok()
+    }
+
+    /// True if the transactional id is still ours, as its coordinator says. It is asked by offsets that the group then refuses, or
+    /// that are aborted.
+    pub(super) fn owns_id(&mut self) -> bool {
+        let Some(group) = self.consumer.group_metadata() else { return false };
+        let mut offsets = TopicPartitionList::new();
+        let names = self.session.shared.names();
+        let at = names.first().map(|topic| offsets.add_partition_offset(topic, 0, KafkaOffset::Offset(0)));
+        if !matches!(at, Some(Ok(()))) {
+            return false;
+        }
+        let asked = self.transactions.begin().and_then(|()| self.transactions.send_offsets(offsets, group));
+        let taken = matches!(asked, Ok(()) | Err(Fault::Stale));
+        self.transactions.abort().is_ok() && taken
     }
 
     /// Takes the transactional id back.
@@ -290,6 +306,6 @@ impl From<OutputError> for SinkError {
 
 impl From<OutputError> for Fault {
     fn from(error: OutputError) -> Self {
-        if error.is_passing() { Self::NoRegistry(error) } else { Self::Fatal(error.into()) }
+        if error.is_passing() { Self::NoRegistry(error.into()) } else { Self::Fatal(error.into()) }
     }
 }

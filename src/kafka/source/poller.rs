@@ -200,6 +200,10 @@ impl Poller {
             self.consumer.context().release(&self.consumer, &list);
         }
         if let Err(error) = polled {
+            let tells = self.config.member.as_ref().is_some_and(|member| member.tells);
+            if tells && matches!(error, SourceError::Fenced { .. }) {
+                self.session.lose_name();
+            }
             // Without a receiver the pipeline has failed for another reason, and reports that.
             let _ = self.sender.blocking_send(Err(error));
         }
@@ -293,7 +297,10 @@ impl Poller {
             Some(topics) => topics.agree(&self.session, &self.consumer)?,
             None => true,
         };
-        if shared_out && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
+        if shared_out
+            && self.session.may_join()
+            && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now())
+        {
             self.join_group()?;
         }
         let reader = reader(&self.consumer);

@@ -149,7 +149,12 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let heard = Arc::clone(&asked);
         // Hangs up on everybody.
-        std::thread::spawn(move || listener.incoming().for_each(|_| drop(heard.fetch_add(1, Ordering::SeqCst))));
+        std::thread::spawn(move || {
+            listener.incoming().for_each(|caller| {
+                heard.fetch_add(1, Ordering::SeqCst);
+                drop(caller);
+            });
+        });
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let schema = Schema::new([("age", Role::Quasi)]);
         let cache = Arc::new(SchemaCache::new(Registry::new(&url, None), SchemaLanguage::Avro, &schema));
