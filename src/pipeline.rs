@@ -64,6 +64,23 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// The same for another run from the start, with another seed.
+    #[must_use]
+    pub fn anew(&self, seed: u64) -> Self {
+        Self {
+            policy: Arc::clone(&self.policy),
+            windows: self.windows.clone(),
+            choice: self.choice.clone(),
+            audiences: self.audiences.clone(),
+            name: self.name.clone(),
+            memory: self.memory.anew(),
+            telemetry: Arc::clone(&self.telemetry),
+            scope: self.scope,
+            clock: self.clock,
+            seed,
+        }
+    }
+
     /// Runs until the source ends, a stop is asked for, or a stage fails. `readers` read the events, by their placement.
     pub async fn run<S: Source + Send + 'static, K: Sink>(
         self,

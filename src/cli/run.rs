@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::runtime::Handle;
@@ -19,13 +19,12 @@ use crate::codec::{Decode, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
-use crate::kafka::meter::Meter;
 use crate::kafka::session::Session;
 use crate::kafka::sink::KafkaSink;
 use crate::kafka::source::{self as kafka_source, KafkaSource, Left};
 use crate::kafka::topics::Topics;
 use crate::model::schema::{Placement, Schema};
-use crate::pipeline::Summary;
+use crate::pipeline::{Pipeline, Summary};
 use crate::shutdown::Stop;
 use crate::sink::SinkError;
 use crate::sink::file::{AudienceFile, FilePaths, FileSink};
@@ -38,6 +37,10 @@ use crate::telemetry::http;
 const FETCHED_AHEAD: u64 = 64 << 20;
 /// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
 const FETCHED_PART: u64 = 8;
+/// An instance whose name in the group is not its transactional id does not start over when it loses the name again so soon: somebody
+/// with another id uses the name, too. Longer: a network that is bad for long ends the process. Shorter: two instances take the
+/// name from each other more often.
+const LOST_AGAIN: Duration = Duration::from_secs(600);
 /// How long leaving the group may take. Longer: an unreachable broker delays the end. Shorter: other instances wait for the
 /// session timeout although a busy broker would have answered.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,22 +81,14 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 async fn serve(config: &Config) -> Result<Summary, Failure> {
-    let seed = config.seed.unwrap_or_else(rand::random);
-    let (pipeline, mut stop) = pipeline(config, name(config), seed)?;
+    let (pipeline, mut stop) = pipeline(config, name(config), seed(config))?;
     let (policy, telemetry) = (Arc::clone(&pipeline.policy), Arc::clone(&pipeline.telemetry));
     if let Some(http) = &config.http {
         let failed = |error: io::Error| Failure::Outside(format!("cannot listen on {}: {error}", http.listen));
         http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
-        let schemas = schemas(source, &policy.schema);
-        let readers = message_readers(config, source, &schemas, &policy.schema)?;
-        let meter = Arc::clone(telemetry.meter());
-        let opened = kafka(config, source, sink, &policy.schema, schemas, meter, &mut stop).await?;
-        let Some((source, sink, left)) = opened else { return Ok(Summary::default()) };
-        let ended = pipeline.run(source, readers, sink, stop).await;
-        leave(left).await;
-        return Ok(ended?);
+        return serve_kafka(config, source, sink, pipeline, stop).await;
     }
     let opened = tokio::select! {
         opened = AnySource::open(config) => Some(opened?),
@@ -105,6 +100,43 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let Some(sink) = file_sink(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
     telemetry.set_ready(true);
     Ok(pipeline.run(source, readers, sink, stop).await?)
+}
+
+/// Runs from topic to topic. An instance that loses its name in the group to a late join of its own starts over, as a new process would.
+async fn serve_kafka(
+    config: &Config,
+    source: &KafkaSourceConfig,
+    sink: &KafkaSinkConfig,
+    mut pipeline: Pipeline,
+    mut stop: Stop,
+) -> Result<Summary, Failure> {
+    let named = source.published_by(sink);
+    let shares_name = named.member.as_ref().is_some_and(|member| member.name != sink.transactional_id);
+    let mut lost: Option<Instant> = None;
+    loop {
+        let (policy, meter) = (Arc::clone(&pipeline.policy), Arc::clone(pipeline.telemetry.meter()));
+        let schemas = schemas(source, &policy.schema);
+        let readers = message_readers(config, source, &schemas, &policy.schema)?;
+        let session = Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, Arc::clone(&meter));
+        let session = Arc::new(session.sharing(sink.progress.as_deref()));
+        let opened = kafka(config, &named, sink, &policy.schema, schemas, &session, &mut stop).await?;
+        let Some((events, publisher, left)) = opened else { return Ok(Summary::default()) };
+        let next = pipeline.anew(seed(config));
+        let ended = pipeline.run(events, readers, publisher, stop.clone()).await;
+        leave(left).await;
+        let again = shares_name && lost.is_some_and(|lost| lost.elapsed() < LOST_AGAIN);
+        if ended.is_ok() || !session.may_start_over() || again {
+            return Ok(ended?);
+        }
+        tracing::warn!("a late join of this instance has taken its name in the group: it starts over under that name");
+        meter.took_name_back();
+        (pipeline, lost) = (next, Some(Instant::now()));
+    }
+}
+
+/// Fixes shuffles and searches.
+fn seed(config: &Config) -> u64 {
+    config.seed.unwrap_or_else(rand::random)
 }
 
 /// The first part of every release id. All instances of a group use the same: one may carry out a release that another one
@@ -124,17 +156,15 @@ async fn kafka(
     sink: &KafkaSinkConfig,
     schema: &Schema,
     schemas: Vec<Arc<SchemaCache>>,
-    meter: Arc<Meter>,
+    session: &Arc<Session>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let session = Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, meter);
-    let session = Arc::new(session.sharing(sink.progress.as_deref()));
     let memory = config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize;
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
-        kafka_source::open(source.published_by(sink), Arc::clone(&session), schemas.clone(), memory, journal)?;
+        kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), memory, journal)?;
     let schema = Arc::new(schema.clone().also_at(&source.placements));
-    let (sink, shared) = (sink.clone(), Arc::clone(&session));
+    let (sink, shared) = (sink.clone(), Arc::clone(session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));

@@ -9,6 +9,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::client::Cluster;
+use super::client::login::LoginKey;
 use super::progress::found::AssignmentFault;
 
 /// The time limit of one question to a broker. Larger: a broker that is gone is noticed late. Smaller: a busy one counts as gone.
@@ -80,16 +81,26 @@ fn is_unreachable(code: RDKafkaErrorCode) -> bool {
     matches!(code, Code::AllBrokersDown | Code::BrokerTransportFailure | Code::OperationTimedOut)
 }
 
-/// The advice for a connection that does not come about, in words of our configuration.
-pub fn remedy(code: Option<RDKafkaErrorCode>) -> &'static str {
+/// The advice for a connection that does not come about, in words of our configuration; `login` is the key of the login.
+pub fn remedy(code: Option<RDKafkaErrorCode>, login: LoginKey) -> &'static str {
     use RDKafkaErrorCode as Code;
     match code {
         Some(Code::SSL) => {
             "check `tls.ca`, `tls.certificate`, the host names in `brokers`, and that no certificate has expired"
         }
-        Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-            "check user name, password and mechanism under `sasl`, and that the port takes them"
-        }
+        Some(Code::Authentication | Code::SaslAuthenticationFailed) => match login {
+            LoginKey::Sasl => "check user name, password and mechanism under `sasl`, and that the port takes them",
+            LoginKey::OAuth => {
+                "check the client and the `scope` under `oauth`, which issuer and audience the brokers accept, and that the port takes \
+                 OAUTHBEARER"
+            }
+            LoginKey::Aws => {
+                "check `region` and keys under `aws`, the policy of their user, and that the port takes IAM"
+            }
+            LoginKey::Kerberos => {
+                "check `principal`, `keytab` and `service` under `kerberos`, the clocks, and that the port takes GSSAPI"
+            }
+        },
         Some(Code::Resolve) => "check the host names in `brokers`",
         _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
     }
@@ -121,12 +132,18 @@ pub struct Voice {
     complaints: Arc<Complaints>,
     client: &'static str,
     brokers: String,
+    login: LoginKey,
 }
 
 impl Voice {
     /// For a client of a cluster.
     pub fn new(complaints: &Arc<Complaints>, client: &'static str, cluster: &Cluster) -> Self {
-        Self { complaints: Arc::clone(complaints), client, brokers: cluster.brokers.clone() }
+        Self {
+            complaints: Arc::clone(complaints),
+            client,
+            brokers: cluster.brokers.clone(),
+            login: cluster.login_key(),
+        }
     }
 
     /// The addresses of its cluster.
@@ -142,10 +159,17 @@ impl Voice {
         }
         match code(error) {
             Some(code) if is_unreachable(code) => {
-                tracing::warn!("the cluster at {brokers} cannot be reached; trying again: {}", remedy(None));
+                tracing::warn!(
+                    "the cluster at {brokers} cannot be reached; trying again: {}",
+                    remedy(None, self.login)
+                );
             }
             Some(code) if is_decided(code) => {
-                tracing::warn!(reason, "the cluster at {brokers} turns us away; trying again: {}", remedy(Some(code)));
+                tracing::warn!(
+                    reason,
+                    "the cluster at {brokers} turns us away; trying again: {}",
+                    remedy(Some(code), self.login)
+                );
             }
             _ => tracing::warn!(%error, client, "a client reports an error"),
         }
@@ -155,6 +179,15 @@ impl Voice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_for_a_refused_login_names_its_key() {
+        let keys = [LoginKey::Sasl, LoginKey::OAuth, LoginKey::Aws, LoginKey::Kerberos];
+        for (login, key) in keys.into_iter().zip(["`sasl`", "`oauth`", "`aws`", "`kerberos`"]) {
+            let advice = remedy(Some(RDKafkaErrorCode::Authentication), login);
+            assert!(advice.contains(&format!("under {key}")), "{advice}");
+        }
+    }
 
     #[test]
     fn an_error_that_goes_on_is_said_once_in_a_while() {

@@ -112,7 +112,7 @@ struct Part {
 
 impl ShownEntry {
     /// The message of the entry.
-    pub fn to_text(&self, topics: &Topics) -> String {
+    pub fn to_text(&self, topics: &Topics) -> Result<String, serde_json::Error> {
         let text = Text {
             version: VERSION,
             release: format!("{:016x}", self.id),
@@ -122,7 +122,7 @@ impl ShownEntry {
             rows: self.row_levels.as_ref().map(RowsText::of),
             changes: self.changes.as_ref().map(|changes| ChangesText::of(changes, topics)),
         };
-        serde_json::to_string(&text).unwrap_or_default()
+        serde_json::to_string(&text)
     }
 
     /// The entry that [`ShownEntry::to_text`] wrote for the same topics or some of them; `None` for any other text.
@@ -178,10 +178,9 @@ impl Journal {
         Ok(Self { producer, topic: topic.to_owned() })
     }
 
-    /// Writes an entry; returns its offset.
-    pub async fn append(&self, entry: &ShownEntry, topics: &Topics) -> Result<i64, KafkaError> {
-        let text = entry.to_text(topics);
-        let record = FutureRecord::<(), str>::to(&self.topic).partition(PARTITION).payload(&text);
+    /// Writes the text of an entry; returns its offset.
+    pub async fn append(&self, text: &str) -> Result<i64, KafkaError> {
+        let record = FutureRecord::<(), str>::to(&self.topic).partition(PARTITION).payload(text);
         let delivery = self.producer.send(record, APPEND).await.map_err(|(error, _)| error)?;
         Ok(delivery.offset)
     }
@@ -259,7 +258,7 @@ mod tests {
             let changes = base.map(|base| PlannedChanges { base, left, rows: id });
             let row_levels = rows.map(RowLevels::new);
             let entry = ShownEntry { id, fingerprint: "00ff".into(), levels, shown, row_levels, changes };
-            prop_assert_eq!(ShownEntry::parse(entry.to_text(&topics).as_bytes(), &topics), Some(entry));
+            prop_assert_eq!(ShownEntry::parse(entry.to_text(&topics).unwrap().as_bytes(), &topics), Some(entry));
         }
 
         #[test]
@@ -272,7 +271,7 @@ mod tests {
     fn an_entry_about_a_topic_that_is_not_ours_is_not_ours() {
         let shown = Spans::covering([Position::new(0, 7)]);
         let entry = ShownEntry { shown, ..ShownEntry::default() };
-        let text = entry.to_text(&topics());
+        let text = entry.to_text(&topics()).unwrap();
         assert_eq!(ShownEntry::parse(text.as_bytes(), &Topics::new([rule("others")])), None);
     }
 }

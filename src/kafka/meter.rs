@@ -29,6 +29,7 @@ pub struct Meter {
     /// 0: none is open.
     transaction_since: AtomicI64,
     taken_back: AtomicU64,
+    names_taken_back: AtomicU64,
     lag: AtomicU64,
     partitions: AtomicU64,
     paused: AtomicU64,
@@ -67,6 +68,16 @@ impl Meter {
     /// How often the transactional id was taken back.
     pub fn taken_back(&self) -> u64 {
         self.taken_back.load(Ordering::Relaxed)
+    }
+
+    /// The name in the group was lost to a late join of this instance, and taken back.
+    pub fn took_name_back(&self) {
+        self.names_taken_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the name in the group was taken back.
+    pub fn names_taken_back(&self) -> u64 {
+        self.names_taken_back.load(Ordering::Relaxed)
     }
 
     /// Records in the assigned partitions that have not been read yet.

@@ -36,10 +36,16 @@
 //! # Who owns an instance's names
 //! An instance has a transactional id, and by default the same name in the group (static membership). A second instance with the
 //! names wins at once and for good: the first one ends with an error. But a request of the first one's own, delivered late by a bad
-//! network, can take the transactional id away as well. The two are told apart by the group: a second instance also joins it
-//! under the name, which the first one learns with its next heartbeat. So an instance that loses its transactional id, and has
-//! sent a request that could still be under way, waits for the heartbeats; if its membership stands, it makes a new producer with the
-//! same id, once for each such request (`sink/publisher.rs`). Without a name of ours in the group there is no telling, and it ends.
+//! network, can take either name away as well. Each name tells about the other:
+//! - The id is lost. A second instance also joins the group under the name, which the first one learns with its next heartbeat. So an
+//!   instance that has sent a request for the id that could still be under way, or whose transaction was aborted for its age,
+//!   waits for the heartbeats; if its membership stands, it makes a new producer with the same id, once for each such request
+//!   (`sink/publisher.rs`).
+//! - The name in the group is lost. An instance joins only after it has taken the id. So if the id's coordinator still takes requests of
+//!   the first one's producer, nobody else has joined: it starts over under its names, in the same process (`cli/run.rs`).
+//!   If name and id differ, twice within some minutes is taken for another instance that shares the name but not the id.
+//!
+//! A name that the user gives under `properties` does as well if it is a part of the id. Without a name that tells it ends.
 //!
 //! # Two clusters
 //! A transaction is in one cluster, so plan and offsets are where the rows are. With `sink.kafka.progress` that is another cluster than

@@ -327,7 +327,7 @@ impl Probe<'_> {
             let heard = asker.context().worst();
             let decided = heard.as_ref().is_some_and(|(code, _)| is_decided(*code));
             if decided || started.elapsed() > CONNECT {
-                let remedy = remedy(heard.as_ref().map(|(code, _)| *code));
+                let remedy = remedy(heard.as_ref().map(|(code, _)| *code), cluster.login_key());
                 let heard = heard.map_or_else(|| told(&error), |(_, reason)| reason);
                 self.outside(format!("the cluster at {} cannot be used: {remedy} ({heard})", cluster.brokers));
                 return None;

@@ -13,7 +13,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
@@ -47,9 +47,10 @@ pub struct GroupContext {
     voice: Voice,
     /// True while the poller gives partitions back by itself.
     gives_back: AtomicBool,
-    leaving: Mutex<Option<TopicPartitionList>>,
+    /// What the poller has to give back, and since when.
+    leaving: Mutex<Option<(TopicPartitionList, Instant)>>,
     login: Option<Arc<Login>>,
-    /// The time in which a second instance with the name of this member is noticed, if the member is named after the instance.
+    /// The time in which a second instance with the same transactional id is noticed in the group, if the name of this member tells.
     pub notices: Option<Duration>,
 }
 
@@ -77,12 +78,17 @@ impl GroupContext {
         self.gives_back.store(gives_back, Ordering::SeqCst);
     }
 
+    /// The time since which partitions wait for the poller to give them back.
+    pub(super) fn leaving_since(&self) -> Option<Instant> {
+        self.leaving().as_ref().map(|(_, since)| *since)
+    }
+
     /// The partitions that the poller has to give back, once.
-    pub(super) fn take_leaving(&self) -> Option<TopicPartitionList> {
+    pub(super) fn take_leaving(&self) -> Option<(TopicPartitionList, Instant)> {
         self.leaving().take()
     }
 
-    fn leaving(&self) -> MutexGuard<'_, Option<TopicPartitionList>> {
+    fn leaving(&self) -> MutexGuard<'_, Option<(TopicPartitionList, Instant)>> {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +100,7 @@ impl GroupContext {
             && !consumer.assignment_lost()
             && self.session.is_partial(&self.session.shared.numbers(partitions), stays)
         {
-            *self.leaving() = Some(partitions.clone());
+            *self.leaving() = Some((partitions.clone(), Instant::now()));
             return;
         }
         *self.leaving() = None;

@@ -38,14 +38,29 @@ pub struct Session {
     /// A copy of the membership's epoch, which is read for every polled message.
     epoch: AtomicU64,
     publishing: Mutex<()>,
+    name: Mutex<Name>,
+}
+
+/// What is known of the name of this member in the group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Name {
+    /// The transactional id is not taken over yet: the group must not be joined under the name.
+    #[default]
+    Early,
+    /// The group may be joined.
+    Ours,
+    /// The group gave the name to another join.
+    Lost,
+    /// The group gave the name to another join, and the transactional id is still ours: it was a late one of our own.
+    LostToOurselves,
 }
 
 impl Session {
     /// A session without an assignment.
     pub fn new(topics: Topics, start: Start, on_gap: OnGap, meter: Arc<Meter>) -> Self {
-        let (complaints, membership, epoch, publishing) = Default::default();
+        let (complaints, membership, epoch, publishing, name) = Default::default();
         let shared = topics.clone();
-        Self { topics, shared, start, on_gap, meter, complaints, membership, epoch, publishing }
+        Self { topics, shared, start, on_gap, meter, complaints, membership, epoch, publishing, name }
     }
 
     /// Names the topics that the group shares out, where they are not those of the records.
@@ -144,6 +159,39 @@ impl Session {
         self.membership().committed_before(partition)
     }
 
+    /// The transactional id is taken over. An instance takes it before it joins the group, so whoever takes its name in the group has
+    /// also taken its id.
+    pub fn has_id(&self) {
+        *self.name() = Name::Ours;
+    }
+
+    /// True once the group may be joined.
+    pub fn may_join(&self) -> bool {
+        *self.name() != Name::Early
+    }
+
+    /// The group has given the name of this member to another join. Ends the right to publish.
+    pub fn lose_name(&self) {
+        self.revoke();
+        *self.name() = Name::Lost;
+    }
+
+    /// If the name is lost: notes whether the transactional id is still ours, as `owns_id` finds out.
+    pub fn judge_name(&self, owns_id: impl FnOnce() -> bool) {
+        if *self.name() == Name::Lost && owns_id() {
+            *self.name() = Name::LostToOurselves;
+        }
+    }
+
+    /// True if the name was lost to a late join of our own: everything may start over under the same names.
+    pub fn may_start_over(&self) -> bool {
+        *self.name() == Name::LostToOurselves
+    }
+
+    fn name(&self) -> MutexGuard<'_, Name> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn membership(&self) -> MutexGuard<'_, Membership> {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,14 +219,32 @@ mod tests {
     use super::*;
     use crate::kafka::client::TopicRule;
 
+    fn session() -> Session {
+        let topics = Topics::new([TopicRule { name: "t".into(), placement: 0 }]);
+        Session::new(topics, Start::Earliest, OnGap::Stop, Arc::default())
+    }
+
+    #[test]
+    fn only_who_still_owns_the_id_starts_over_after_the_loss_of_its_name() {
+        for owns_id in [true, false] {
+            let session = session();
+            assert!(!session.may_join(), "whoever joins has the id");
+            session.has_id();
+            assert!(session.may_join());
+            session.judge_name(|| true);
+            assert!(!session.may_start_over(), "the name is not lost");
+            session.assigned(Ok(Vec::new()));
+            let (epoch, _) = session.take_up().unwrap().unwrap();
+            session.lose_name();
+            assert!(!session.is_consuming(epoch), "nothing is published any more");
+            session.judge_name(|| owns_id);
+            assert_eq!(session.may_start_over(), owns_id);
+        }
+    }
+
     #[test]
     fn a_revocation_fences_at_once_and_waits_for_the_release_under_way() {
-        let session = Session::new(
-            Topics::new([TopicRule { name: "t".into(), placement: 0 }]),
-            Start::Earliest,
-            OnGap::Stop,
-            Arc::default(),
-        );
+        let session = session();
         session.assigned(Ok(Vec::new()));
         let (epoch, _) = session.take_up().unwrap().unwrap();
         assert!(session.consuming(epoch, |_| ()).is_some());

@@ -34,6 +34,11 @@ impl MemoryLimit {
         Self { limit, under_way: AtomicU64::new(0) }
     }
 
+    /// The same limit, with nothing under way.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.limit)
+    }
+
     /// The bytes that one holder may reach, if there is a limit.
     pub fn share(&self) -> Option<usize> {
         self.limit.map(|limit| usize::try_from(limit / SHARES).unwrap_or(usize::MAX))

@@ -152,6 +152,10 @@ metrics! {
         "transactional_id_taken_back_total",
         "Times that a late request of this instance took its transactional id away, and a new producer took it back."
     );
+    names_taken_back: IntCounter = counter(
+        "member_name_taken_back_total",
+        "Times that a late join of this instance took its name in the group away, and it started over under that name."
+    );
     transaction_age: Gauge = float_gauge("transaction_age_seconds", "Age of the open transaction.");
     lag: IntGauge = gauge("consumer_lag_records", "Records in the assigned partitions not read yet.");
     partitions: IntGaugeVec = int_gauges("partitions", "Partitions of this instance, by state.", "state");
@@ -342,6 +346,7 @@ impl Metrics {
             counter.inc_by(asked.meter.transactions(outcome).saturating_sub(counter.get()));
         }
         self.taken_back.inc_by(asked.meter.taken_back().saturating_sub(self.taken_back.get()));
+        self.names_taken_back.inc_by(asked.meter.names_taken_back().saturating_sub(self.names_taken_back.get()));
         self.transaction_age.set(asked.meter.transaction_age(asked.now));
         self.lag.set(asked.meter.lag() as i64);
         let (assigned, paused) = asked.meter.partitions();

@@ -88,6 +88,8 @@ FULL = {
 HPA = {"autoscaling": {"kind": "hpa"}, "membership": "dynamic", "podDisruptionBudget": {"enabled": False},
        "networkPolicy": {"enabled": False}, "serviceAccount": {"create": False}, "topologySpread": []}
 
+NEW_PROTOCOL = {"pipeline": {"source": {"kafka": {"rebalance": "consumer"}}}}
+
 # A mistake, and a word of what is said about it.
 MISTAKES = [
     ({"replica": 3}, "replica"),
@@ -240,7 +242,8 @@ def check(name, binary, rendered, outside=()):
 
 def charts(binary, program):
     rendered = {}
-    for name, values, outside in (("defaults", {}, ()), ("full", FULL, ("own", "kafka-login")), ("hpa", HPA, ())):
+    for name, values, outside in (("defaults", {}, ()), ("full", FULL, ("own", "kafka-login")), ("hpa", HPA, ()),
+                                  ("KIP-848", NEW_PROTOCOL, ())):
         said = helm(program, values, "lint", "--strict", CHART)
         assert said.returncode == 0, f"{name}: {said.stdout}{said.stderr}"
         said = helm(program, values, "template", "veil", CHART, "--namespace", "privacy")

@@ -155,6 +155,25 @@ def one_id_twice(space):
     accept(space)
 
 
+def one_id_twice_while_publishing(space):
+    """F3: the id is lost inside a large release, where the first error is that of a row; the second instance keeps the id."""
+    # Without names in the group, only the id tells the two from each other.
+    same, rows = f"{space.group}-same", 20000
+    options = {"id": same, "rebalance": "consumer", "window": rows, "max_age": "600s", "timeout": "60s"}
+    a = c.Instance(space, BINARY, 0, **options).start()
+    a.says("partitions assigned partitions=4")
+    b = c.Instance(space, BINARY, 1, **options).start()
+    b.says("partitions assigned partitions=2")
+    space.produce(BINARY, 4000)
+    c.wait_for(lambda: b.metric("veilstream_records_read_total"), 60, "the second instance to have the id")
+    space.produce(BINARY, 3 * rows)
+    died(a, 3)
+    assert same in a.said() and "release published" not in a.said(), "the loser does not say which id, or has published"
+    a.process = None
+    accept(space, tail=rows)
+    assert b.process.returncode == 0, f"the second owner ended with {b.process.returncode}"
+
+
 def members_come_and_go(space):
     """F7: members join and leave; partitions are added."""
     # What the input gets, the progress topics get too.
@@ -288,6 +307,20 @@ def rebalanced_while_paused(space):
     accept(space)
 
 
+def given_back_while_full(space):
+    """F7: partitions are to move while the pipeline is full and stays so: their new owner does not wait for that."""
+    paused = 'veilstream_partitions{state="paused"}'
+    options = {"rebalance": "cooperative", "poll": 120000}
+    host = c.Instance(space, BINARY, 0, **options).start(VEILSTREAM_SLEEP_AT="closed:2:90")
+    space.produce(BINARY, 40000)
+    c.wait_for(lambda: host.metric(paused) == 4, 60, "the pipeline to be full")
+    guest = c.Instance(space, BINARY, 1, **options).start()
+    read = "veilstream_records_read_total"
+    c.wait_for(lambda: guest.metric(read), 60, "the partitions to have moved, while the host's pipeline is full")
+    assert "did not end in time" in host.said(), "the host does not say why it has left"
+    accept(space)
+
+
 def topic_recreated(space):
     """F7: the input is deleted and made anew while it is read: the service stops, and starts over nowhere by itself."""
     a = c.Instance(space, BINARY, 0, extra=', topic.metadata.refresh.interval.ms: "2000"').start()
@@ -401,20 +434,50 @@ def late_producer(origin):
     """F5: a request for the transactional id is delivered late and takes the id away from the very instance that has sent it."""
     init_producer_id = 22
     with proxied("late-producer", origin) as (between, space, address):
-        between.hold(init_producer_id)
-        short = ', socket.timeout.ms: "4000"'
-        a = c.Instance(space, BINARY, 0, bootstrap=address, extra=short, session=30000).start()
-        space.produce(BINARY, 500)
-        a.says("release published")
-        assert between.request, "no request was held back"
-        space.drained()
-        between.deliver()
-        space.produce(BINARY, 500)
-        a.says("a late request of this instance has taken its transactional id")
-        a.says("release published", times=2)
-        assert a.metric("veilstream_transactional_id_taken_back_total") == 1
+        # In a large release the first error is that of a row. A name under `properties` does as well as one of the service's own.
+        for number, (records, member) in enumerate(((500, ""), (20000, f', group.instance.id: "{space.group}-1"'))):
+            between.hold(init_producer_id)
+            short = ', socket.timeout.ms: "4000"'
+            a = c.Instance(space, BINARY, number, bootstrap=address, extra=short + member, session=30000, window=records,
+                           timeout="60s").start()
+            space.produce(BINARY, records)
+            a.says("release published")
+            assert between.request, "no request was held back"
+            space.drained()
+            published = a.said().count("release published")
+            between.deliver()
+            space.produce(BINARY, records)
+            a.says("a late request of this instance has taken its transactional id")
+            a.says("release published", times=published + 1)
+            assert a.metric("veilstream_transactional_id_taken_back_total") == 1
+            space.drained()
+            a.kill(signal.SIGTERM)
+            assert a.process.returncode == 0, f"ended with {a.process.returncode}"
         accept(space)
-        assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+
+
+def late_join(origin):
+    """F5: a join is delivered late and takes the name in the group away from the very instance that has sent it."""
+    join_group = 11
+    with proxied("late-join", origin) as (between, space, address):
+        for number, member in enumerate(("", f', group.instance.id: "{space.group}-1"')):
+            between.hold(join_group)
+            # A join is given up a little after the poll interval.
+            a = c.Instance(space, BINARY, number, bootstrap=address, extra=member, session=6000, poll=6000).start()
+            space.produce(BINARY, 500)
+            a.says("release published")
+            assert between.request, "no join was held back"
+            space.drained()
+            published = a.said().count("release published")
+            between.deliver()
+            a.says("a late join of this instance has taken its name in the group")
+            space.produce(BINARY, 500)
+            a.says("release published", times=published + 1)
+            assert a.metric("veilstream_member_name_taken_back_total") == 1
+            space.drained()
+            a.kill(signal.SIGTERM)
+            assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+        accept(space)
 
 
 def token_logins(_):
@@ -583,6 +646,20 @@ def slow_transaction(space):
         assert told.returncode == 2 and words in told.stdout + told.stderr, f"validate takes {wrong}"
 
 
+def misspelt_input_apart(space):
+    """F10: the input is not there: the service says so, and reads it once it is."""
+    later = f"{space.source}-later"
+    a = c.Instance(space, BINARY, 0, source=later, sink_more=", create_topics: true").start()
+    a.says("check its name")
+    space.origin.tool("topics", "--create", "--topic", later, "--partitions", 2)
+    a.says("partitions assigned partitions=2")
+    a.kill(signal.SIGTERM)
+    assert a.process.returncode == 0, f"ended with {a.process.returncode}"
+
+
+misspelt_input_apart.apart = True
+
+
 # --- F14, F15, held records ----------------------------------------------------------------------------------------------
 
 
@@ -668,6 +745,31 @@ def registry_away(space):
         verdict = judge(space, opaque=True)
         assert not verdict.problems.get("I1") and not verdict.missing, f"{verdict.problems} {verdict.missing}"
         say(f"figures: {verdict.figures}")
+    finally:
+        c.run(script, "down", where)
+
+
+def registry_late(space):
+    """F15: the registry is away when the output's schemas are to be registered, at the start and for the first release: both wait."""
+    where, script = c.RUN / "fault-registry-late", c.ROOT / "tests" / "infra" / "registry"
+    env = c.patiently(script, "up", "--dir", where)
+    url = next(line.split("=", 1)[1] for line in env.splitlines() if line.startswith("REGISTRY=")).strip("'\"")
+    try:
+        subprocess.run([BINARY, "generate", "--records", "2000", "--subjects", "500", "--seed", "1", "--format", "avro", "--registry",
+                        url, "--brokers", space.bootstrap, "--topic", space.source], check=True, timeout=120)
+        c.patiently(script, "stop", where)
+        a = c.Instance(space, BINARY, 0, more=f"format: confluent-avro\n    registry: {{ url: '{url}' }}")
+        a.start(VEILSTREAM_SLEEP_AT="gated:1:15")
+        a.says("the schemas of the output cannot be registered yet")
+        c.patiently(script, "start", where)
+        c.wait_for(lambda: (a.metric("veilstream_records_read_total") or 0) >= 500, 60, "the first window")
+        c.patiently(script, "stop", where)
+        a.says("a release is tried again with the same bytes")
+        c.patiently(script, "start", where)
+        a.says("release published")
+        space.drained()
+        a.kill(signal.SIGTERM)
+        assert a.process.returncode == 0, f"ended with {a.process.returncode}"
     finally:
         c.run(script, "down", where)
 
@@ -1123,11 +1225,11 @@ def apart(scenario):
     return in_two_clusters
 
 
-ALONE = [broker_loss, bad_network, late_plan, late_producer, slow_broker, token_logins, output_blocked]
-SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
-          members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
+ALONE = [broker_loss, bad_network, late_plan, late_producer, late_join, slow_broker, token_logins, output_blocked]
+SPACES = [registry_away, registry_late, quick_restarts, control_random_id, zombie, *map(crash, STEPS), crash_revoked, one_id_twice,
+          one_id_twice_while_publishing, members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
-          rebalanced_while_paused, rebalanced_while_rereading, topic_recreated, slow_search,
+          rebalanced_while_paused, given_back_while_full, misspelt_input_apart, rebalanced_while_rereading, topic_recreated, slow_search,
           slow_transaction, deleted_by_retention, held_records, tombstones, *map(deletes, ["tombstones", "debezium"]), sequential, sequential_local, sliding,
           sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
@@ -1135,7 +1237,7 @@ SPACES = [registry_away, quick_restarts, control_random_id, zombie, *map(crash, 
 SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,
                       plan_beside_open_windows, come_and_go("consumer", "hold"), topic_recreated, deleted_by_retention,
                       held_records, tombstones, sequential, sliding, control_fresh_id, control_offsets_outside])
-ALONE += map(apart, [broker_loss, late_plan, late_producer])
+ALONE += map(apart, [broker_loss, late_plan, late_producer, late_join])
 # Two clusters have one protocol with one cluster, so a run without names plays these of them; VEILSTREAM_LONG plays all.
 APART_IN_SHORT = ["zombie_apart", "crash_produced_apart", "crash_offsets_sent_apart", "control_fresh_id_apart"]
 

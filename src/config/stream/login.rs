@@ -92,6 +92,13 @@ fn oidc(raw: &RawOAuth, at: At<'_>, base: &Path) -> Option<Oidc> {
             at.key("token_endpoint")
                 .refuse("`token_endpoint` is not an address: write https://HOST/PATH, without a login");
         }
+        let plain =
+            url.starts_with("http://") && !["localhost", "127.", "[::1]"].iter().any(|near| host.starts_with(near));
+        if fine && plain {
+            at.key("token_endpoint").warn(
+                "`token_endpoint` is asked without TLS, so whoever is on the way reads `client_secret`: write https://",
+            );
+        }
         fine
     });
     let ca = raw.ca.as_ref().map(|path| {

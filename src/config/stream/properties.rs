@@ -119,6 +119,10 @@ pub(super) fn security(
     if logins.by_token() {
         inherited.insert("sasl.mechanism".into(), "OAUTHBEARER".into());
     }
+    if logins.aws.is_some() && tls.is_none() && !before.ends_with("ssl") && !at.lost("tls") {
+        at.key("aws")
+            .refuse("Amazon MSK takes IAM by TLS only, and a token is a login for whoever reads it: add `tls: {}`");
+    }
     if tls.is_some() || logins.any() {
         let encrypted = tls.is_some() || before.ends_with("ssl");
         let login = logins.any() || before.starts_with("sasl");

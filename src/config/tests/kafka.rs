@@ -335,6 +335,16 @@ fn partitions_may_move_one_by_one_where_windows_allow_it() {
     assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), None);
     let (source, _) = kafka(&with_source("properties: { group.instance.id: mine }"));
     assert_eq!(group_consumer(&named(&source, "veil-1"), 0).get("group.instance.id"), Some("mine"));
+    let tells = |source: &str, instance| named(&kafka(&with_source(source)).0, instance).notices().is_some();
+    assert!(tells("rebalance: range", "veil-1") && tells("properties: { group.instance.id: veil-1 }", "ns.veil-1"));
+    assert!(
+        !tells("properties: { group.instance.id: mine }", "veil-1"),
+        "another instance with the id may be named otherwise"
+    );
+    assert!(
+        !tells("rebalance: consumer, properties: { group.instance.id: veil-1 }", "veil-1"),
+        "a second one is turned away"
+    );
     let sliding = "window: { sliding: { size: 1000, slide: 100 } }\n";
     one(&format!("{}{sliding}", with_source("rebalance: cooperative")), 7, "write `rebalance: range`");
     one(&with_source("rebalance: sticky"), 7, "`cooperative`");
@@ -359,12 +369,19 @@ fn logins_by_token_are_whole_and_count_for_both_sides() {
         assert!(cluster.login.is_some() && !format!("{cluster:?} {:?}", cluster.login).contains(SECRET));
     }
     let aws = "aws: { region: eu-central-1, access_key_id: AKID, secret_access_key: '${SECRET}' }";
-    assert!(kafka(&with_source(aws)).1.cluster.login.is_some());
-    one(&with_source(&format!("{oauth}, {aws}")), 7, "keep one login");
+    assert!(kafka(&with_source(&format!("tls: {{}}, {aws}"))).1.cluster.login.is_some());
+    one(&with_source(aws), 7, "add `tls: {}`");
+    one(&with_source(&format!("tls: {{}}, {oauth}, {aws}")), 7, "keep one login");
+    let warned = |url: &str| load(&with_source(&oauth.replace("https://login", url))).unwrap().warnings.len();
+    assert_eq!(["https://login", "http://login", "http://localhost:9", "http://127.0.0.1:9"].map(warned), [0, 1, 0, 0]);
     one(&with_source(&oauth.replace("https://login/token", "login")), 7, "write https://HOST/PATH");
     one(&with_source("oauth: { token_endpoint: 'https://l/t', client_id: veil }"), 7, "lacks `client_secret`");
     one(&with_source(&oauth.replace("SECRET", "EMPTY")), 7, "`client_secret` is empty");
-    one(&with_source(&aws.replace("eu-central-1", "'EU central'")), 7, "`region` is not a region");
+    one(
+        &with_source(&format!("tls: {{}}, {}", aws.replace("eu-central-1", "'EU central'"))),
+        7,
+        "`region` is not a region",
+    );
     one(&with_sink(&format!("create_topics: true, {oauth}")), 8, "remove `create_topics`");
     one(&with_source(&format!("{oauth}, properties: {{ sasl.mechanism: PLAIN }}")), 7, "follows from `oauth`");
 }

@@ -45,6 +45,19 @@ const POLL: Duration = Duration::from_millis(100);
 /// The time in which a consumer should have its first token. Larger: a hang is noticed late. Smaller: a slow endpoint costs an attempt.
 const FIRST_TOKEN: Duration = Duration::from_secs(10);
 
+/// The key of the configuration that a login is under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginKey {
+    /// `sasl`: a password, or a login that the user writes as properties.
+    Sasl,
+    /// `oauth`.
+    OAuth,
+    /// `aws`.
+    Aws,
+    /// `kerberos`.
+    Kerberos,
+}
+
 /// How tokens are made.
 pub enum Login {
     /// By a token endpoint.
@@ -257,6 +270,11 @@ impl ClientContext for TokenContext {
 
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(facility, message, "librdkafka");
+    }
+
+    /// Who calls the client reports its errors.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "librdkafka");
     }
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use login::Login;
+use login::{Login, LoginKey};
 use prost_reflect::MessageDescriptor;
 
 use crate::codec::registry::{Registry, RegistryTls};
@@ -167,10 +167,21 @@ pub struct KafkaSourceConfig {
     pub on_gap: OnGap,
     /// How partitions are shared out.
     pub rebalance: Rebalance,
-    /// The name of this member, if it is ours to give: see [`KafkaSourceConfig::published_by`].
-    pub member: Option<String>,
+    /// The name of this member, if it has one: see [`KafkaSourceConfig::published_by`].
+    pub member: Option<Member>,
     /// The place of the group and its offsets, if that is not the cluster of the records: see [`KafkaSourceConfig::published_by`].
     pub progress: Option<ProgressPlace>,
+}
+
+/// A member of the group that has a name (static membership).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// True if it leaves the group when it is stopped. One that the user has named stays, to find its partitions again.
+    pub leaves: bool,
+    /// True if every instance with the same transactional id has this name, too: then the group tells them apart.
+    pub tells: bool,
 }
 
 /// The place of a group and its offsets beside the output: in another cluster than the records.
@@ -193,8 +204,8 @@ impl KafkaSourceConfig {
     ///
     /// The member of the group is named after the instance (static membership). After a crash it takes its partitions up again as soon
     /// as it is back, where the group would wait for the session timeout of a nameless one. When it is stopped, it leaves the group
-    /// like any other. Nameless: a member that the user has named, a name that brokers do not take, and `rebalance: consumer`, where
-    /// brokers turn a second member of a name away until the first one's session has ended.
+    /// like any other. Without a name of ours: a member that the user has named, a name that brokers do not take, and
+    /// `rebalance: consumer`, where brokers turn a second member of a name away until the first one's session has ended.
     ///
     /// Where the output is in another cluster, the group and its offsets are there.
     #[must_use]
@@ -202,8 +213,15 @@ impl KafkaSourceConfig {
         let instance = sink.transactional_id.as_str();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let takes = instance.len() <= MAX_MEMBER_NAME && instance.chars().all(legal) && !matches!(instance, "." | "..");
-        let nameless = self.rebalance == Rebalance::Consumer || self.cluster.properties.contains_key(MEMBER_NAME);
-        let member = (takes && !nameless).then(|| instance.to_owned());
+        let refuses_second = self.rebalance == Rebalance::Consumer;
+        let member = match self.cluster.properties.get(MEMBER_NAME).map(|name| name.expose_secret().to_owned()) {
+            // A name that is no part of the id may be another one on an instance with the same id.
+            Some(name) => {
+                let tells = !refuses_second && !name.is_empty() && instance.contains(&name);
+                Some(Member { name, leaves: false, tells })
+            }
+            None => (takes && !refuses_second).then(|| Member { name: instance.to_owned(), leaves: true, tells: true }),
+        };
         let progress = sink.progress.clone().map(|prefix| {
             let mut cluster = sink.cluster.clone();
             let of_group = |name: &str| MEMBERSHIP.iter().any(|start| name.starts_with(start));
@@ -226,11 +244,13 @@ impl KafkaSourceConfig {
         Duration::from_millis(millis)
     }
 
-    /// The longest time in which this member notices that another instance has its name; `None` if it has none of ours.
+    /// The longest time in which this member notices that another instance with its transactional id is in the group; `None` if its
+    /// name does not tell.
     pub fn notices(&self) -> Option<Duration> {
         let own = self.cluster.properties.get("heartbeat.interval.ms");
         let heartbeat = own.and_then(|millis| millis.expose_secret().parse().ok()).unwrap_or(HEARTBEAT_MS);
-        self.member.as_ref().map(|_| Duration::from_millis(2 * heartbeat) + RESEND)
+        let tells = self.member.as_ref().is_some_and(|member| member.tells);
+        tells.then(|| Duration::from_millis(2 * heartbeat) + RESEND)
     }
 }
 
@@ -287,6 +307,17 @@ impl KafkaSinkConfig {
 }
 
 impl Cluster {
+    /// The key that the login is under.
+    pub fn login_key(&self) -> LoginKey {
+        let mechanism = self.properties.get("sasl.mechanism").map(|mechanism| mechanism.expose_secret());
+        match self.login.as_deref() {
+            Some(Login::Oidc(_)) => LoginKey::OAuth,
+            Some(Login::Aws(_)) => LoginKey::Aws,
+            None if mechanism == Some("GSSAPI") => LoginKey::Kerberos,
+            None => LoginKey::Sasl,
+        }
+    }
+
     /// librdkafka's settings: ours first, then the user's on top.
     pub fn client(&self, ours: &[(&str, &str)]) -> ClientConfig {
         let mut client = ClientConfig::new();
@@ -310,7 +341,7 @@ pub fn group_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfig
         Rebalance::Consumer => client.set("group.protocol", "consumer"),
     };
     if let Some(member) = &config.member {
-        client.set(MEMBER_NAME, member);
+        client.set(MEMBER_NAME, &member.name);
     }
     client
 }

@@ -7,11 +7,12 @@ use rdkafka::producer::BaseRecord;
 use smallvec::SmallVec;
 
 use super::fault::Fault;
-use super::output::{Output, RowMessages, blocking, headers};
+use super::output::{Output, RowMessages, blocking, headers, registered};
 use super::producer::Transactions;
 use crate::codec::schemas::WriterSchema;
 use crate::gate::Release;
 use crate::kafka::client::KafkaSinkConfig;
+use crate::kafka::session::Session;
 use crate::model::release::audience::AudienceTable;
 use crate::model::schema::Schema;
 use crate::sink::SinkError;
@@ -32,6 +33,7 @@ impl AudienceOutput {
     /// Opens the tables of all audiences.
     pub(super) fn open(
         config: &KafkaSinkConfig,
+        session: &Session,
         schema: &Schema,
         transactions: &Transactions,
     ) -> Result<Vec<Self>, SinkError> {
@@ -43,7 +45,7 @@ impl AudienceOutput {
                 ..config.clone()
             };
             let mut output = Output::new(&own, &topics.audience.schema(schema))?;
-            blocking(output.prepare())?;
+            registered(session, || blocking(output.prepare()))?;
             Ok(Self {
                 output,
                 seen: topics.audience.seen(schema),

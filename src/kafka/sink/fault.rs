@@ -15,6 +15,8 @@ pub(super) enum Fault {
     Unknown(KafkaError),
     /// Another instance has the transactional id.
     Fenced,
+    /// The schema registry does not answer. Nothing of the release is sent yet.
+    NoRegistry(SinkError),
     /// Trying again does not help.
     Fatal(SinkError),
 }
@@ -24,6 +26,11 @@ impl Fault {
     pub(super) fn lost() -> Self {
         Self::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
     }
+}
+
+/// An entry of the journal that cannot be written as text.
+pub(super) fn unwritten(error: serde_json::Error) -> Fault {
+    Fault::Fatal(SinkError::Output(Box::new(error)))
 }
 
 /// The meaning of an error.

@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use apache_avro::Schema as AvroSchema;
 use rdkafka::message::{Header, OwnedHeaders};
 use serde::Serialize;
 
+use super::producer::PATIENCE;
 use super::{BASE_HEADER, RELEASE_HEADER};
 use crate::codec::CodecError;
 use crate::codec::avro::parse_schema;
@@ -23,9 +25,13 @@ use crate::codec::registry::{Registry, RegistryError};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::gate::Release;
 use crate::kafka::client::{KafkaSinkConfig, MessageFormat};
+use crate::kafka::session::Session;
 use crate::model::release::dead_letter::DeadLetter;
 use crate::model::release::manifest::Manifest;
 use crate::model::schema::Schema;
+
+/// The pause between two attempts to register schemas. Larger: a start takes longer. Smaller: the log fills with warnings.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The reason why a release cannot be written. Names fields and subjects, never values.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +51,13 @@ pub enum OutputError {
     /// [`Output::prepare`] was not called.
     #[error("the schemas of manifests and dead letters are not registered yet")]
     NotPrepared,
+}
+
+impl OutputError {
+    /// True for a registry that does not answer, and may do so later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Registry(RegistryError::Unavailable { .. }))
+    }
 }
 
 /// The rows' encoder for one release.
@@ -196,6 +209,23 @@ pub(super) fn headers(release: &Release) -> OwnedHeaders {
     match from.snapshot.as_ref().and_then(|snapshot| snapshot.base.as_deref()) {
         Some(base) => headers.insert(Header { key: BASE_HEADER, value: Some(base) }),
         None => headers,
+    }
+}
+
+/// Registers schemas at the start, and waits for a registry that does not answer yet.
+pub(super) fn registered(
+    session: &Session,
+    mut register: impl FnMut() -> Result<(), OutputError>,
+) -> Result<(), OutputError> {
+    let asked = Instant::now();
+    loop {
+        match register() {
+            Err(error) if error.is_passing() && asked.elapsed() < PATIENCE && !session.is_finished() => {
+                tracing::warn!(%error, "the schemas of the output cannot be registered yet; trying again");
+                std::thread::sleep(ASK_AGAIN);
+            }
+            done => return done,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use super::fault::{Fault, classify};
+use super::fault::{Fault, classify, unwritten};
 use super::output::blocking;
 use super::producer::{PATIENCE, bounded};
 use super::publisher::Publisher;
@@ -77,10 +77,7 @@ impl Publisher {
     /// Commits a plan by a transaction of its own. It costs more than a plain commit, but a late copy of its requests is refused as
     /// soon as the next transaction has a producer of its own: no membership has to be given up.
     fn plan_in_transaction(&mut self, release: &Release, offsets: TopicPartitionList) -> Result<(), Fault> {
-        if self.transactions.is_spent() {
-            self.replace_producer().map_err(Fault::Fatal)?;
-            self.check(release)?;
-        }
+        self.renew_producer(release)?;
         self.transactions.begin()?;
         let group = self.consumer.group_metadata().ok_or(Fault::Stale);
         let sent = group.and_then(|group| self.transactions.send_offsets(offsets, group));
@@ -103,7 +100,8 @@ impl Publisher {
             row_levels: plan.row_levels.clone(),
             changes: plan.changes.clone(),
         };
-        let written = blocking(journal.append(&entry, &self.session.topics)).map_err(classify)?;
+        let text = entry.to_text(&self.session.topics).map_err(unwritten)?;
+        let written = blocking(journal.append(&text)).map_err(classify)?;
         step("journalled");
         Ok(Some(written))
     }

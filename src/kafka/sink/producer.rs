@@ -56,12 +56,16 @@ pub(super) const PROMPT: Duration = Duration::from_secs(1);
 pub(super) struct Transactions {
     producer: Arc<BaseProducer<Context>>,
     timeout: Duration,
+    /// True if missing topics were made.
+    creates: bool,
     begun: Instant,
     sent: u64,
     /// True if a request to end a transaction, or one with its offsets, may still be under way. It would end the next one of
     /// the same producer, or set its offsets back: brokers tell transactions apart only for clients that know KIP-890. Then
     /// the next one needs a producer of its own.
     spent: bool,
+    /// True if the producer was fenced in a transaction that was open for too long: the broker aborts it, and fences its producer.
+    overran: bool,
 }
 
 impl Transactions {
@@ -85,7 +89,9 @@ impl Transactions {
             BaseProducer::from_config_and_context(&client::producer(config), context).map_err(SinkError::Kafka)?;
         let attempt = if first { FIRST } else { CALL };
         let timeout = config.transaction_timeout;
-        let this = Self { producer: Arc::new(producer), timeout, begun: started, sent: 0, spent: false };
+        let (producer, sent, spent, overran) = (Arc::new(producer), 0, false, false);
+        let creates = config.create_topics;
+        let mut this = Self { producer, timeout, creates, begun: started, sent, spent, overran };
         login::keep_fresh(&this.producer, config.cluster.login.as_ref());
         loop {
             let error = match this.call(move |producer| producer.init_transactions(attempt)) {
@@ -93,13 +99,15 @@ impl Transactions {
                 Err(Fault::Fenced) => return Err(SinkError::Fenced { id: config.transactional_id.clone() }),
                 Err(Fault::Fatal(error)) => return Err(error),
                 Err(Fault::Again(error) | Fault::Unknown(error)) => error,
-                Err(Fault::Stale) => KafkaError::Global(RDKafkaErrorCode::InvalidTransactionalState),
+                Err(Fault::Stale | Fault::NoRegistry(_)) => {
+                    KafkaError::Global(RDKafkaErrorCode::InvalidTransactionalState)
+                }
             };
             // Errors of connections are heard while polling, one a time.
             (0..EVENTS).for_each(|_| this.producer.poll(Duration::ZERO));
             if let Some(code) = this.producer.client().context().refused().filter(|_| first) {
                 let brokers = config.cluster.brokers.clone();
-                return Err(SinkError::Unusable { brokers, remedy: remedy(Some(code)) });
+                return Err(SinkError::Unusable { brokers, remedy: remedy(Some(code), config.cluster.login_key()) });
             }
             if is_hopeless(&error) || session.is_finished() {
                 return Err(SinkError::Kafka(error));
@@ -107,7 +115,7 @@ impl Transactions {
             if started.elapsed() > PATIENCE {
                 let brokers = config.cluster.brokers.clone();
                 return Err(if first {
-                    SinkError::Unusable { brokers, remedy: remedy(None) }
+                    SinkError::Unusable { brokers, remedy: remedy(None, config.cluster.login_key()) }
                 } else {
                     SinkError::Kafka(error)
                 });
@@ -124,19 +132,24 @@ impl Transactions {
         if two { Err(SinkError::TwoClusters(connection::TWO_CLUSTERS)) } else { Ok(()) }
     }
 
-    /// How many partitions a topic has.
+    /// How many partitions a topic has. A topic that was just made is not known to every broker at once.
     pub(super) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
         let asked = Instant::now();
-        let metadata = loop {
-            match self.producer.client().fetch_metadata(Some(topic), connection::ASK) {
-                Ok(metadata) => break metadata,
-                Err(error) if asked.elapsed() > LOOKED_UP => return Err(SinkError::Kafka(error)),
-                Err(error) => tracing::warn!(%error, topic, "a topic of the output cannot be looked up yet"),
+        loop {
+            let failed = match self.producer.client().fetch_metadata(Some(topic), connection::ASK) {
+                Ok(found) => match found.topics().first().map_or(0, |topic| topic.partitions().len()) {
+                    0 if !self.creates => return Err(SinkError::NoTopic(topic.to_owned())),
+                    0 => SinkError::NoTopic(topic.to_owned()),
+                    partitions => return Ok(partitions as i32),
+                },
+                Err(error) => SinkError::Kafka(error),
+            };
+            if asked.elapsed() > LOOKED_UP {
+                return Err(failed);
             }
+            tracing::warn!(error = %failed, topic, "a topic of the output cannot be looked up yet");
             std::thread::sleep(TRY_AGAIN);
-        };
-        let partitions = metadata.topics().first().map_or(0, |t| t.partitions().len());
-        if partitions == 0 { Err(SinkError::NoTopic(topic.to_owned())) } else { Ok(partitions as i32) }
+        }
     }
 
     pub(super) fn begin(&mut self) -> Result<(), Fault> {
@@ -163,14 +176,14 @@ impl Transactions {
                         return Err(Fault::Again(KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)));
                     }
                 }
-                Err((error, _)) => return Err(self.judged(classify(error))),
+                Err((error, _)) => return self.judged(Err(classify(error))),
             }
         }
     }
 
     /// Waits until everything is delivered. rdkafka's own flush looks every 100 ms only, which would be the greater part of
     /// a transaction; once nothing is under way, its look before a commit costs nothing.
-    pub(super) fn flush(&self) -> Result<(), Fault> {
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
         self.call(|producer| {
             let asked = Instant::now();
             while producer.in_flight_count() > 0 && asked.elapsed() < CALL {
@@ -215,24 +228,38 @@ impl Transactions {
         done
     }
 
+    /// True if the transactional id is known to be lost. Then only the publisher may decide whether it is taken back.
+    pub(super) fn is_fenced(&self) -> bool {
+        let given_up = self.producer.client().fatal_error();
+        given_up.is_some_and(|(code, _)| matches!(classify(KafkaError::Global(code)), Fault::Fenced))
+    }
+
+    /// True if the id was lost in a transaction that was open for longer than its timeout.
+    pub(super) fn overran(&self) -> bool {
+        self.overran
+    }
+
     fn call(
-        &self,
+        &mut self,
         call: impl FnOnce(&BaseProducer<Context>) -> Result<(), KafkaError> + Send + 'static,
     ) -> Result<(), Fault> {
         let producer = Arc::clone(&self.producer);
-        bounded(CALL + GRACE, move || call(&producer)).map_err(|fault| self.judged(fault))
+        let done = bounded(CALL + GRACE, move || call(&producer));
+        self.judged(done)
     }
 
-    /// A transaction that was open for too long is aborted by the broker, which then fences its producer: nobody else has
-    /// the id.
-    fn judged(&self, fault: Fault) -> Fault {
-        match fault {
-            Fault::Fenced if self.begun.elapsed() >= self.timeout => {
-                tracing::warn!("a transaction took longer than `transaction_timeout`: the broker has aborted it");
-                Fault::lost()
-            }
-            other => other,
+    /// The meaning of an answer of this producer. Once it is fenced, some calls say only that it is no longer usable.
+    fn judged(&mut self, done: Result<(), Fault>) -> Result<(), Fault> {
+        let fenced = match done {
+            Err(Fault::Again(_) | Fault::Unknown(_)) => self.is_fenced(),
+            Err(Fault::Fenced) => true,
+            _ => false,
+        };
+        if !fenced {
+            return done;
         }
+        self.overran |= self.begun.elapsed() >= self.timeout;
+        Err(Fault::Fenced)
     }
 }
 

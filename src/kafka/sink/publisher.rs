@@ -14,7 +14,7 @@ use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use super::audience::AudienceOutput;
 use super::create;
 use super::fault::Fault;
-use super::output::{Output, OutputError, RowMessages, blocking};
+use super::output::{Output, OutputError, RowMessages, blocking, registered};
 use super::producer::{CALL, PATIENCE, PROMPT, Transactions};
 use crate::codec::confluent::SchemaCache;
 use crate::failpoint::step;
@@ -69,11 +69,12 @@ impl Publisher {
         schemas: Vec<Arc<SchemaCache>>,
     ) -> Result<Self, SinkError> {
         let mut output = Output::new(&config, &schema)?;
-        blocking(output.prepare())?;
+        registered(&session, || blocking(output.prepare()))?;
         let started = Instant::now();
         let transactions = Transactions::first(&config, &session)?;
         let doubtful = started.elapsed() >= PROMPT;
         transactions.check_cluster(&config, &consumer)?;
+        session.has_id();
         if config.create_topics {
             create::missing_topics(&config, &session, &consumer)?;
         }
@@ -84,7 +85,7 @@ impl Publisher {
         let journal = remembered.map(|journal| Journal::open(&config.cluster, &journal.topic)).transpose();
         Ok(Self {
             journal: journal.map_err(SinkError::Kafka)?,
-            tables: AudienceOutput::open(&config, &schema, &transactions)?,
+            tables: AudienceOutput::open(&config, &session, &schema, &transactions)?,
             config,
             session,
             consumer,
@@ -118,41 +119,38 @@ impl Publisher {
                 }
                 // The generation has moved on, and the assignment has not: partitions have come or gone beside those of the release.
                 Err(Fault::Stale) if self.check(release).is_ok() => {
-                    KafkaError::Global(RDKafkaErrorCode::IllegalGeneration)
+                    SinkError::Kafka(KafkaError::Global(RDKafkaErrorCode::IllegalGeneration))
                 }
                 Err(Fault::Stale) => {
                     tracing::info!("a release is left to the new owner of its partitions");
                     return Ok(Delivery::Discarded);
                 }
                 Err(Fault::Fenced) if self.is_alone(release) => {
-                    let error = KafkaError::Global(RDKafkaErrorCode::ProducerFenced);
-                    tracing::warn!(
-                        "a late request of this instance has taken its transactional id: the producer is replaced"
-                    );
-                    session.meter.took_back();
-                    // Once for each such request: a second owner that is not in our group keeps the id.
-                    self.doubtful = false;
-                    self.replace_producer()?;
+                    self.take_back()?;
                     if self.went_through(release)? {
                         return Ok(self.published(release));
                     }
-                    error
+                    SinkError::Kafka(KafkaError::Global(RDKafkaErrorCode::ProducerFenced))
                 }
-                Err(Fault::Fenced) if self.check(release).is_err() && self.doubtful => return Ok(Delivery::Discarded),
+                // The next release decides whether the id is taken back.
+                Err(Fault::Fenced) if self.check(release).is_err() && self.may_be_ours() => {
+                    return Ok(Delivery::Discarded);
+                }
                 Err(Fault::Fenced) => return Err(SinkError::Fenced { id: self.config.transactional_id.clone() }),
                 Err(Fault::Fatal(error)) => return Err(error),
-                Err(Fault::Again(error)) => error,
+                Err(Fault::Again(error)) => SinkError::Kafka(error),
+                Err(Fault::NoRegistry(error)) => error,
                 Err(Fault::Unknown(error)) => {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
                     self.replace_producer()?;
                     if self.went_through(release)? {
                         return Ok(self.published(release));
                     }
-                    error
+                    SinkError::Kafka(error)
                 }
             };
             if started.elapsed() > PATIENCE {
-                return Err(SinkError::Kafka(again));
+                return Err(again);
             }
             tracing::warn!(error = %again, "a release is tried again with the same bytes");
             std::thread::sleep(TRY_AGAIN);
@@ -168,16 +166,65 @@ impl Publisher {
         Ok(())
     }
 
-    /// Tells, when the transactional id is lost, whether a late request of our own has taken it. Two things must hold: such a request
-    /// can be under way, and no other instance has our name in the group. A second instance with the id also takes the name, and
-    /// that is noticed with the next heartbeat and ends this instance. So the heartbeats are waited for; a second owner keeps the id.
+    /// Gives the next transaction a producer of its own, where it needs one. An id that is lost is not taken back here.
+    pub(super) fn renew_producer(&mut self, release: &Release) -> Result<(), Fault> {
+        if self.transactions.is_spent() {
+            if self.transactions.is_fenced() {
+                return Err(Fault::Fenced);
+            }
+            self.replace_producer().map_err(Fault::Fatal)?;
+            self.check(release)?;
+        }
+        Ok(())
+    }
+
+    /// True if the loss of the transactional id may be our own doing: a request of ours can be under way, or the broker has aborted
+    /// a transaction that was open for too long.
+    fn may_be_ours(&self) -> bool {
+        self.doubtful || self.transactions.overran()
+    }
+
+    /// Tells, when the transactional id is lost, whether it may be taken back. Two things must hold: the loss may be our own doing, and
+    /// no other instance has our name in the group. A second instance with the id also takes the name, and that is noticed with the
+    /// next heartbeat and ends this instance. So the heartbeats are waited for; a second owner keeps the id. Without a name there
+    /// is no telling, and only a transaction that was open for too long is explanation enough.
     fn is_alone(&self, release: &Release) -> bool {
-        let Some(notices) = self.consumer.context().notices.filter(|_| self.doubtful) else { return false };
+        let Some(notices) = self.consumer.context().notices.filter(|_| self.may_be_ours()) else {
+            return self.transactions.overran() && self.check(release).is_ok();
+        };
         let lost = Instant::now();
         while lost.elapsed() < notices && self.check(release).is_ok() {
             std::thread::sleep(TRY_AGAIN);
         }
         self.check(release).is_ok()
+    }
+
+    /// True if the transactional id is still ours, as its coordinator says. It is asked by offsets that the group then refuses, or
+    /// that are aborted.
+    pub(super) fn owns_id(&mut self) -> bool {
+        let Some(group) = self.consumer.group_metadata() else { return false };
+        let mut offsets = TopicPartitionList::new();
+        let names = self.session.shared.names();
+        let at = names.first().map(|topic| offsets.add_partition_offset(topic, 0, KafkaOffset::Offset(0)));
+        if !matches!(at, Some(Ok(()))) {
+            return false;
+        }
+        let asked = self.transactions.begin().and_then(|()| self.transactions.send_offsets(offsets, group));
+        let taken = matches!(asked, Ok(()) | Err(Fault::Stale));
+        self.transactions.abort().is_ok() && taken
+    }
+
+    /// Takes the transactional id back.
+    fn take_back(&mut self) -> Result<(), SinkError> {
+        if self.transactions.overran() {
+            tracing::warn!("a transaction took longer than `transaction_timeout`: the broker has aborted it");
+        } else {
+            tracing::warn!("a late request of this instance has taken its transactional id: the producer is replaced");
+            self.session.meter.took_back();
+            // Once for each such request: a second owner that is not in our group keeps the id.
+            self.doubtful = false;
+        }
+        self.replace_producer()
     }
 
     /// Notes that the transaction of a release is committed.
@@ -259,6 +306,6 @@ impl From<OutputError> for SinkError {
 
 impl From<OutputError> for Fault {
     fn from(error: OutputError) -> Self {
-        Self::Fatal(error.into())
+        if error.is_passing() { Self::NoRegistry(error.into()) } else { Self::Fatal(error.into()) }
     }
 }

@@ -6,7 +6,7 @@
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::producer::BaseRecord;
 
-use super::fault::Fault;
+use super::fault::{Fault, unwritten};
 use super::output::{blocking, headers};
 use super::publisher::Publisher;
 use crate::failpoint::step;
@@ -24,10 +24,7 @@ impl Publisher {
     /// Carries the transaction of a release out, by a producer whose earlier calls have all been answered.
     pub(super) fn transact(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
-        if self.transactions.is_spent() {
-            self.replace_producer().map_err(Fault::Fatal)?;
-            self.check(release)?;
-        }
+        self.renew_producer(release)?;
         if release.lineage().replayed && !release.is_empty() {
             self.rows = Some(blocking(self.output.encoder_of(release.lineage().plan.schema))?);
         }
@@ -39,8 +36,8 @@ impl Publisher {
         let ended = self.transaction(release);
         self.session.meter.transaction_ended(match &ended {
             Ok(()) => Transaction::Committed,
-            Err(Fault::Unknown(_)) => Transaction::Unknown,
-            Err(Fault::Fenced) => Transaction::Fenced,
+            Err(Fault::Fenced) if !self.transactions.overran() => Transaction::Fenced,
+            Err(Fault::Fenced | Fault::Unknown(_)) => Transaction::Unknown,
             Err(_) => Transaction::Aborted,
         });
         ended
@@ -64,6 +61,8 @@ impl Publisher {
             Ok(()) => Ok(()),
             Err(Fault::Unknown(error)) => Err(Fault::Unknown(error)),
             Err(fault) => match (self.transactions.abort(), fault) {
+                // Whatever has failed first: the id is not ours, and must not be taken back as if it were.
+                (Err(Fault::Fenced), _) => Err(Fault::Fenced),
                 (Err(Fault::Again(error) | Fault::Unknown(error)), Fault::Again(_)) => Err(Fault::Unknown(error)),
                 (_, fault) => Err(fault),
             },
@@ -135,7 +134,7 @@ impl Publisher {
             let place = self.session.topics.place(partition);
             place.map_or((None, partition.0), |(topic, number)| (Some(topic.to_owned()), number as u64))
         };
-        let entry = serde_json::to_vec(&journal_entry(release, place)).unwrap_or_default();
+        let entry = serde_json::to_vec(&journal_entry(release, place)).map_err(unwritten)?;
         let record = BaseRecord::<(), [u8]>::to(&config.topic).payload(&entry).partition(journal::PARTITION);
         self.transactions.send(record.timestamp(release.manifest().provenance.closed_at))
     }

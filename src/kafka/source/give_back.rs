@@ -22,10 +22,16 @@ use crate::source::{GivenUp, SourceError, SourceItem};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Poller {
+    /// True if partitions should be given back by now. Then a full pipeline is waited for no longer, and their mark not sent.
+    pub(super) fn is_overdue(&self) -> bool {
+        let asked = self.consumer.context().leaving_since().or(self.giving_back.as_ref().map(|giving| giving.since));
+        asked.is_some_and(|asked| asked.elapsed() >= PATIENCE)
+    }
+
     /// Starts to give partitions back that the group takes away, and ends it when nothing of them is under way.
     pub(super) fn give_back(&mut self) -> Result<(), SourceError> {
-        if let Some(list) = self.consumer.context().take_leaving() {
-            self.start_giving_back(list)?;
+        if let Some((list, since)) = self.consumer.context().take_leaving() {
+            self.start_giving_back(list, since)?;
         }
         let Some(giving) = &self.giving_back else { return Ok(()) };
         let current = self.session.is_consuming(giving.epoch);
@@ -46,7 +52,7 @@ impl Poller {
         Ok(())
     }
 
-    fn start_giving_back(&mut self, list: TopicPartitionList) -> Result<(), SourceError> {
+    fn start_giving_back(&mut self, list: TopicPartitionList, since: Instant) -> Result<(), SourceError> {
         let partitions = self.session.shared.numbers(&list);
         self.batch.events.retain(|event| !partitions.contains(&event.position.partition));
         self.schemas.iter_mut().for_each(|schemas| schemas.give_up(&partitions));
@@ -55,7 +61,7 @@ impl Poller {
         }
         let (told, done) = sync_channel(1);
         let epoch = self.session.epoch();
-        let giving = GivingBack { list, partitions: partitions.clone(), done, epoch, since: Instant::now() };
+        let giving = GivingBack { list, partitions: partitions.clone(), done, epoch, since };
         self.giving_back = Some(giving);
         // If the pipeline is gone, or the assignment, nobody tells: both end the wait.
         self.send(SourceItem::GivenUp(GivenUp { partitions, done: told })).map(drop)

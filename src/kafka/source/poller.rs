@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::progress_topics::ProgressTopics;
 use super::schemas::Schemas;
-use crate::kafka::client::{self, KafkaSourceConfig};
+use crate::kafka::client::{self, KafkaSourceConfig, Member};
 use crate::kafka::progress::found::FoundPartition;
 use crate::kafka::progress::partition::Delivered;
 use crate::kafka::rebalance::{GroupConsumer, reader};
@@ -189,12 +189,21 @@ impl Poller {
         let polled = self.poll_until_closed();
         // From now on nobody looks after single partitions: they are fenced like all others.
         self.consumer.context().set_gives_back(false);
-        if let Some(list) = self.consumer.context().take_leaving().or(self.giving_back.take().map(|giving| giving.list))
+        if let Some(list) = self
+            .consumer
+            .context()
+            .take_leaving()
+            .map(|(list, _)| list)
+            .or(self.giving_back.take().map(|giving| giving.list))
         {
             self.session.revoke();
             self.consumer.context().release(&self.consumer, &list);
         }
         if let Err(error) = polled {
+            let tells = self.config.member.as_ref().is_some_and(|member| member.tells);
+            if tells && matches!(error, SourceError::Fenced { .. }) {
+                self.session.lose_name();
+            }
             // Without a receiver the pipeline has failed for another reason, and reports that.
             let _ = self.sender.blocking_send(Err(error));
         }
@@ -203,9 +212,8 @@ impl Poller {
         while !self.session.is_finished() {
             let _ = self.consumer.poll(POLL);
         }
-        // Closed as it is dropped here, for nobody else holds it by now: a dynamic member leaves the group, and one that the user
-        // has named stays, to find its partitions again when it restarts.
-        if self.config.member.is_some() {
+        // Closed as it is dropped here, for nobody else holds it by now: a dynamic member leaves the group.
+        if self.config.member.as_ref().is_some_and(|member| member.leaves) {
             self.leave_for_good();
         }
     }
@@ -226,7 +234,7 @@ impl Poller {
         let fenced = |code| code == RDKafkaErrorCode::FencedInstanceId;
         let last = self.consumer.client().fatal_error().map(|(code, _)| code);
         match self.config.member.clone() {
-            Some(id) if error.rdkafka_error_code().into_iter().chain(last).any(fenced) => {
+            Some(Member { name: id, .. }) if error.rdkafka_error_code().into_iter().chain(last).any(fenced) => {
                 Err(SourceError::Fenced { id })
             }
             _ => Ok(()),
@@ -289,7 +297,10 @@ impl Poller {
             Some(topics) => topics.agree(&self.session, &self.consumer)?,
             None => true,
         };
-        if shared_out && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now()) {
+        if shared_out
+            && self.session.may_join()
+            && matches!(self.group, Group::Left(join_at) if join_at <= Instant::now())
+        {
             self.join_group()?;
         }
         let reader = reader(&self.consumer);
@@ -414,6 +425,9 @@ impl Poller {
         let sent = loop {
             // Messages that were fetched before the pause took hold are still to be taken, in order.
             self.poll(POLL)?;
+            if self.is_overdue() {
+                self.session.revoke();
+            }
             if !self.is_current() {
                 break true;
             }

@@ -19,6 +19,8 @@ use crate::source::SourceError;
 
 /// The time between two looks. Larger: records of added partitions wait. Smaller: brokers are asked more often.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The same while the group is not joined yet. Larger: a start takes longer. Smaller: brokers that are away are asked all the time.
+const LOOK_SOON: Duration = Duration::from_secs(1);
 /// The time limit of one question. Larger: polling stands still for longer when a cluster is away. Smaller: a slow one counts as away.
 const ASK: Duration = Duration::from_secs(2);
 /// The time for which the cluster may make topics. Larger: polling stands still for longer. Smaller: a busy cluster counts as one
@@ -29,12 +31,16 @@ const MAKE: Duration = Duration::from_secs(30);
 pub(super) struct ProgressTopics {
     place: ProgressPlace,
     runtime: Handle,
-    /// The time of the last look at which every partition of the input had its place.
-    agreed: Option<Instant>,
+    /// True once every partition of the input had its place.
+    agreed: bool,
+    looked: Option<Instant>,
+    /// The time at which a missing topic of the input was last reported.
+    reported: Option<Instant>,
 }
 
 /// A topic of the input, and what its progress topic lacks.
 struct Lack {
+    input: String,
     progress: String,
     wanted: usize,
     there: usize,
@@ -42,14 +48,14 @@ struct Lack {
 
 impl ProgressTopics {
     pub(super) fn new(place: ProgressPlace, runtime: Handle) -> Self {
-        Self { place, runtime, agreed: None }
+        Self { place, runtime, agreed: false, looked: None, reported: None }
     }
 
     /// Makes the partitions that are missing.
     fn make(&self, lacks: &[Lack]) -> Result<(), KafkaError> {
         let admin: AdminClient<DefaultClientContext> = self.place.cluster.client(&[]).create()?;
         let options = AdminOptions::new().operation_timeout(Some(MAKE));
-        for Lack { progress, wanted, there } in lacks {
+        for Lack { progress, wanted, there, .. } in lacks {
             let made = if *there == 0 {
                 let topic = NewTopic::new(progress, *wanted as i32, TopicReplication::Fixed(-1));
                 self.runtime.block_on(admin.create_topics(&[topic], &options))?
@@ -69,17 +75,19 @@ impl ProgressTopics {
 
     /// True if the group may be joined: every partition of the input has its place in a progress topic.
     pub(super) fn agree(&mut self, session: &Session, group: &GroupConsumer) -> Result<bool, SourceError> {
-        if self.agreed.is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
-            return Ok(true);
+        let began = self.agreed;
+        let pause = if began { LOOK_AGAIN } else { LOOK_SOON };
+        if self.looked.is_some_and(|at| at.elapsed() < pause) {
+            return Ok(began);
         }
-        let began = self.agreed.is_some();
         let names = session.topics.names().into_iter().zip(session.shared.names());
         let lacks: Result<Vec<Lack>, KafkaError> =
             names.map(|(input, progress)| lack(group, input, progress)).collect();
-        // A cluster that is away is reported by the consumers, and asked again: soon, where nothing is read yet.
-        self.agreed = began.then(Instant::now);
+        self.looked = Some(Instant::now());
+        // A cluster that is away is reported by the consumers.
         let Ok(mut lacks) = lacks else { return Ok(began) };
-        if lacks.iter().any(|lack| lack.wanted == 0) {
+        if let Some(lack) = lacks.iter().find(|lack| lack.wanted == 0) {
+            self.report(&lack.input);
             return Ok(began);
         }
         lacks.retain(|lack| lack.there != lack.wanted);
@@ -96,8 +104,19 @@ impl ProgressTopics {
                 tracing::warn!("{fault}: until then records of the input wait");
             }
         }
-        self.agreed = Some(Instant::now());
+        self.agreed = true;
         Ok(true)
+    }
+
+    /// Says now and then that a topic of the input is missing.
+    fn report(&mut self, topic: &str) {
+        if self.reported.is_none_or(|at| at.elapsed() >= LOOK_AGAIN) {
+            self.reported = Some(Instant::now());
+            tracing::warn!(
+                topic,
+                "the topic is not in the input's cluster: check its name under `source.kafka.topics`"
+            );
+        }
     }
 }
 
@@ -107,5 +126,5 @@ fn lack(group: &GroupConsumer, input: &str, progress: &str) -> Result<Lack, Kafk
         Ok(found.topics().first().map_or(0, |topic| topic.partitions().len()))
     };
     let (wanted, there) = (partitions(reader(group), input)?, partitions(group, progress)?);
-    Ok(Lack { progress: progress.to_owned(), wanted, there })
+    Ok(Lack { input: input.to_owned(), progress: progress.to_owned(), wanted, there })
 }

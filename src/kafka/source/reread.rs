@@ -54,8 +54,8 @@ impl Poller {
             self.session.progress(|progress| progress.reread(*partition, &found));
             events.extend(records);
         }
-        if let Some(schemas) = &self.schemas {
-            schemas.resolve_all(&events);
+        if !self.resolve(&events)? {
+            return Ok(None);
         }
         Ok(Some(Replay { plan, events }))
     }
@@ -92,8 +92,8 @@ impl Poller {
                 let names = shown.iter().filter_map(|(p, _)| self.session.topics.place(p).map(|(name, _)| name));
                 self.missing(names.last().unwrap_or_default(), missing)?;
             }
-            if let Some(schemas) = &self.schemas {
-                schemas.resolve_all(&events);
+            if !self.resolve(&events)? {
+                return Ok(false);
             }
             let mut places = shown.finder();
             let places = events.iter().filter_map(|event| places.place(event.position));
@@ -119,6 +119,18 @@ impl Poller {
             if self.is_current() { Ok(()) } else { Err(SourceError::Reread) }
         });
         if self.is_current() { read.map(Some) } else { Ok(None) }
+    }
+
+    /// Waits until these events can be decoded: a planned release cannot be made without them. False if the assignment is gone.
+    fn resolve(&mut self, events: &[Event]) -> Result<bool, SourceError> {
+        let since = Instant::now();
+        while self.schemas.as_mut().is_some_and(|schemas| !schemas.resolve(events, since)) {
+            self.poll(POLL)?;
+            if !self.is_current() || self.is_closed() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Shown records cannot be read again, so nobody can tell any more which people they belong to.

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::kafka::client::Cluster;
+use crate::kafka::client::login::{self, TokenContext};
 use crate::kafka::connection::ASK;
 use crate::model::event::{Event, Position};
 use crate::source::BATCH;
@@ -82,28 +81,13 @@ pub fn for_each_batch<E: From<SampleError>>(
     Ok(left_out)
 }
 
-/// Tells of connections in our log. The end of a partition is no error here, and errors are returned.
-struct SampleContext;
-
-impl ClientContext for SampleContext {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        tracing::debug!(?level, facility, message, "librdkafka");
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(%error, reason, "librdkafka");
-    }
-}
-
-impl ConsumerContext for SampleContext {}
-
-fn consumer(cluster: &Cluster) -> Result<BaseConsumer<SampleContext>, SampleError> {
+fn consumer(cluster: &Cluster) -> Result<BaseConsumer<TokenContext>, SampleError> {
     let mut client = cluster.client(&[("fetch.message.max.bytes", "4194304")]);
     // A consumer needs a name for its group, also where it never joins.
     client.set("group.id", "veilstream-profile").set("enable.auto.commit", "false");
     client.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
     client.set("auto.offset.reset", "earliest");
-    Ok(client.create_with_context(SampleContext)?)
+    Ok(login::reader(&client, cluster.login.as_ref())?)
 }
 
 /// Where to read, and how far.
@@ -113,7 +97,7 @@ struct Starts {
     left_out: bool,
 }
 
-fn starts(consumer: &BaseConsumer<SampleContext>, topic: &str, most: u64) -> Result<Starts, SampleError> {
+fn starts(consumer: &BaseConsumer<TokenContext>, topic: &str, most: u64) -> Result<Starts, SampleError> {
     let metadata = consumer.fetch_metadata(Some(topic), ASK)?;
     let partitions: Vec<i32> =
         metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect();

@@ -27,6 +27,8 @@ pub(super) struct Schemas {
     runtime: Handle,
     parked: BTreeMap<Partition, Parked>,
     asked: Instant,
+    /// The time at which the registry last did not answer. Until it is asked again, nothing more is asked: each question takes seconds.
+    away: Option<Instant>,
 }
 
 struct Parked {
@@ -47,7 +49,7 @@ pub(super) struct Sorted {
 
 impl Schemas {
     pub(super) fn new(caches: Vec<Arc<SchemaCache>>, runtime: Handle) -> Self {
-        Self { caches, runtime, parked: BTreeMap::new(), asked: Instant::now() }
+        Self { caches, runtime, parked: BTreeMap::new(), asked: Instant::now(), away: None }
     }
 
     /// The partitions that wait for a schema.
@@ -81,14 +83,9 @@ impl Schemas {
         sorted
     }
 
-    /// Waits until the schemas of all these events are known or given up: a planned release cannot be made without them.
-    pub(super) fn resolve_all(&self, events: &[Event]) {
-        let since = Instant::now();
-        for event in events {
-            while !self.resolves(event, since) {
-                std::thread::sleep(ASK_AGAIN);
-            }
-        }
+    /// True if the schemas of all these events are known, or given up after they were waited for `since` then.
+    pub(super) fn resolve(&mut self, events: &[Event], since: Instant) -> bool {
+        events.iter().all(|event| self.resolves(event, since))
     }
 
     fn take(&mut self, events: Vec<Event>, since: Instant, sorted: &mut Sorted) {
@@ -106,10 +103,15 @@ impl Schemas {
     }
 
     /// True if the event can be decoded now, or never.
-    fn resolves(&self, event: &Event, since: Instant) -> bool {
+    fn resolves(&mut self, event: &Event, since: Instant) -> bool {
         let Some(cache) = self.caches.get(event.placement) else { return true };
         let Some(id) = event.payload.as_deref().and_then(|payload| cache.needs(payload)) else { return true };
-        match self.runtime.block_on(cache.resolve(id)) {
+        if self.away.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
+            return false;
+        }
+        let answer = self.runtime.block_on(cache.resolve(id));
+        self.away = matches!(answer, Err(RegistryError::Unavailable { .. })).then(Instant::now);
+        match answer {
             Ok(()) => true,
             Err(RegistryError::Unknown(_)) if since.elapsed() >= APPEARS => {
                 tracing::warn!(id, "the registry does not know this schema: its messages are rejected");
@@ -121,5 +123,50 @@ impl Schemas {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::codec::registry::Registry;
+    use crate::codec::schemas::SchemaLanguage;
+    use crate::model::event::Position;
+    use crate::model::schema::{Role, Schema};
+
+    fn event(partition: u32, schema: u8) -> Event {
+        let payload = Some(vec![0, 0, 0, 0, schema, 2].into());
+        Event { position: Position::new(partition, 0), placement: 0, timestamp: None, key: None, payload }
+    }
+
+    #[test]
+    fn a_registry_that_is_away_is_asked_once_for_all_partitions_that_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let heard = Arc::clone(&asked);
+        // Hangs up on everybody.
+        std::thread::spawn(move || {
+            listener.incoming().for_each(|caller| {
+                heard.fetch_add(1, Ordering::SeqCst);
+                drop(caller);
+            });
+        });
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let schema = Schema::new([("age", Role::Quasi)]);
+        let cache = Arc::new(SchemaCache::new(Registry::new(&url, None), SchemaLanguage::Avro, &schema));
+        let one = |ids: &[u8]| {
+            let mut schemas = Schemas::new(vec![Arc::clone(&cache)], runtime.handle().clone());
+            let events = ids.iter().zip(0..).map(|(id, partition)| event(partition, *id)).collect();
+            let before = asked.load(Ordering::SeqCst);
+            let sorted = schemas.sort(events);
+            assert!(sorted.ready.is_empty() && sorted.parked.len() == ids.len(), "each of them waits");
+            asked.load(Ordering::SeqCst) - before
+        };
+        let once = one(&[1]);
+        assert!(once > 0 && one(&[1, 2, 3, 4]) == once);
     }
 }

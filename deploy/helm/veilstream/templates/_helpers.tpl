@@ -51,7 +51,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $sink "transactional_id" $id -}}
 {{- $properties := $source.properties | default dict -}}
 {{- $session := trimSuffix "s" .Values.sessionTimeout | atoi | mul 1000 | toString -}}
-{{- $ours := dict "session.timeout.ms" $session "client.id" "${INSTANCE}" -}}
+{{- $ours := dict "client.id" "${INSTANCE}" -}}
+{{- /* By the new group protocol the brokers decide. */ -}}
+{{- if ne (default "range" $source.rebalance) "consumer" -}}{{- $_ := set $ours "session.timeout.ms" $session -}}{{- end -}}
 {{- if eq .Values.membership "static" -}}{{- $_ := set $ours "group.instance.id" "${INSTANCE}" -}}{{- end -}}
 {{- $_ := set $source "properties" (merge (dict) $properties $ours) -}}
 {{- $token := printf "${file:/run/secrets/veilstream/%s}" .Values.http.token.key -}}
