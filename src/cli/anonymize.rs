@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::shared::{
-    Batch, Failure, FileDigest, InputArgs, ReleaseReport, algorithm, is_standard, now, refuse_same_file,
+    Batch, Failure, FileDigest, InputArgs, ReleaseReport, algorithm, is_standard, now, refuse_same_file, tell,
 };
 use crate::codec::compress::Compression;
 use crate::codec::{Encode, EncodeError, Format};
@@ -115,9 +115,9 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
 
 /// Prints warnings and the outcome for people.
 fn summarize(report: &ReleaseReport) {
-    report.warnings().iter().for_each(|warning| eprintln!("{warning}"));
+    report.warnings().iter().for_each(|warning| tell!("{warning}"));
     let from = report.provenance();
-    eprintln!(
+    tell!(
         "{} of {} records published, {} suppressed, {} rejected ({} %); smallest class {}; {}",
         from.records_published,
         from.records_in,
@@ -128,7 +128,7 @@ fn summarize(report: &ReleaseReport) {
         report.words,
     );
     for bound in &from.unmet_bounds {
-        eprintln!("a bound of `search.prefer` is not met: {bound}");
+        tell!("a bound of `search.prefer` is not met: {bound}");
     }
 }
 
@@ -163,8 +163,7 @@ fn write_release(
     release: &Release,
 ) -> Result<(ReplacedFile, String), Failure> {
     let format = format.unwrap_or_else(|| batch.preamble.format());
-    let mut encoder =
-        batch.preamble.encoder(&batch.policy.schema.with_added(), format, Compression::of_path(output))?;
+    let mut encoder = batch.preamble.encoder(&batch.policy.schema.with_added(), format, output)?;
     let mut out = if is_standard(output) { ReplacedFile::stdout() } else { ReplacedFile::create(output)? };
     let written = write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
         WriteError::File(error) => error.into(),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use secrecy::SecretString;
 
-use super::shared::{Failure, rate, runtime};
+use super::shared::{Failure, rate, runtime, tell};
 use crate::codec::Format;
 use crate::codec::avro::container::ContainerWriter;
 use crate::codec::registry::Registry;
@@ -104,7 +104,7 @@ fn into_topic(args: &GenerateArgs, brokers: &str, topic: &str) -> Result<(), Fai
         GenerateError::NoTopic(_) => Failure::Usage(error.to_string()),
         GenerateError::Kafka(_) => Failure::Outside(error.to_string()),
     })?;
-    eprintln!("{written} records written to {topic}");
+    tell!("{written} records written to {topic}");
     Ok(())
 }
 

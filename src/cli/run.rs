@@ -9,13 +9,12 @@ use clap::Args;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime};
+use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime, tell};
 use crate::codec::avro::AvroDecoder;
-use crate::codec::compress::Compression;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
 use crate::codec::protobuf::ProtobufDecoder;
-use crate::codec::{Decode, RecordReader};
+use crate::codec::{Decode, Format, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
@@ -73,7 +72,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         // The summary is the last line.
         Some(failure) if rows_on_stdout => Err(Failure::NotMet(format!("{failure}\n{json}"))),
         None if rows_on_stdout => {
-            eprintln!("{json}");
+            tell!("{json}");
             Ok(())
         }
         not_met => print(&json).and(not_met.map_or(Ok(()), Err)),
@@ -90,6 +89,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
         return serve_kafka(config, source, sink, pipeline, stop).await;
     }
+    telemetry.set_ready(true);
     let opened = tokio::select! {
         opened = AnySource::open(config) => Some(opened?),
         // The header of a CSV input may not have arrived yet.
@@ -98,7 +98,6 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
     let Some((source, preamble)) = opened else { return Ok(Summary::default()) };
     let readers = vec![preamble.reader(&policy.schema, max_record_bytes(config))?];
     let Some(sink) = file_sink(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
-    telemetry.set_ready(true);
     Ok(pipeline.run(source, readers, sink, stop).await?)
 }
 
@@ -243,11 +242,12 @@ impl AnySource {
         let input = |format, delimiter, encoding| Input { format, likely: None, delimiter, encoding, max_record_bytes };
         Ok(match &config.source {
             SourceConfig::File { path, format, delimiter, encoding, .. } => {
-                let (source, preamble) = file::open(path, input(*format, *delimiter, *encoding)).await?;
+                let input = Input { likely: Format::of_path(path), ..input(*format, *delimiter, *encoding) };
+                let (source, preamble) = file::open(path, input).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Stdio { format } => {
-                let (source, preamble) = file::stdin(input(Some(*format), None, None)).await?;
+                let (source, preamble) = file::stdin(input(*format, None, None)).await?;
                 (Self::Reader(source), preamble)
             }
             SourceConfig::Generator { records, rate, seed, subjects } => {
@@ -286,10 +286,10 @@ async fn file_sink(config: &Config, preamble: &Preamble, stop: &mut Stop) -> Res
         SinkConfig::Kafka(_) => return Err(SinkError::Closed.into()),
     };
     let schema = &config.policy.schema.with_added();
-    let encoder = preamble.encoder(schema, format, Compression::of_path(&paths.rows))?;
+    let encoder = preamble.encoder(schema, format, &paths.rows)?;
     let mut audiences = Vec::new();
     for table in tables {
-        let encoder = preamble.encoder(&table.audience.schema(schema), format, Compression::of_path(&table.rows))?;
+        let encoder = preamble.encoder(&table.audience.schema(schema), format, &table.rows)?;
         audiences.push(AudienceFile { table: table.clone(), encoder, seen: table.audience.seen(schema) });
     }
     opened(stop, move || FileSink::open(&paths, encoder, audiences)).await

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::schema::reference_of;
-use super::shared::{Failure, InputArgs, print, runtime};
+use super::shared::{Failure, InputArgs, OpenArgs, print, runtime, tell};
 use crate::config::{Config, Problem, Purpose, SinkConfig, SourceConfig};
 use crate::kafka::probe::{Blame, probe};
 
@@ -17,9 +17,10 @@ use crate::kafka::probe::{Blame, probe};
 /// there is one. Settings that are valid but rarely intended are printed as "warning: FILE:LINE: MESSAGE"; they do not
 /// change the exit code. The file may be a policy for `anonymize` or a whole pipeline for `run`.
 ///
-/// With --sample the command reads up to 10,000 records and prints, per field of the policy, the share of records in which it is
-/// missing, null or out of range, and which other fields most records have. It exits with 2 if a field of the policy is in no
-/// record. It prints names of fields, never values.
+/// With --sample the command reads up to 10,000 messages and prints, per field of the policy, the share of records in which it is
+/// missing, null or out of range, the share of messages that are rejected by reason, and which other fields most records have. It exits
+/// with 2 if a field of the policy is in no record, or if every message is rejected. It prints names of fields, never values, and no name
+/// that fewer than 20 records have.
 ///
 /// With --connect the command then asks the Kafka cluster and the schema registry, with the configured settings: do the
 /// topics exist and may they be read, can transactions be started and how long may they last, and does the registry know
@@ -37,6 +38,8 @@ pub(super) struct ValidateArgs {
     /// Also read records, from a file or from a topic of the source's cluster, and compare their fields with the policy's
     #[arg(long, value_name = "FILE|TOPIC")]
     sample: Option<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
 }
 
 pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
@@ -52,10 +55,10 @@ pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
         policy.fingerprint
     ))?;
     for warning in &config.warnings {
-        eprintln!("warning: {warning}");
+        tell!("warning: {warning}");
     }
     if let Some(input) = &args.sample {
-        sample::run(&config, &InputArgs::of(&args.config, input))?;
+        sample::run(&config, &InputArgs::of(&args.config, input, args.open.clone()))?;
     }
     if args.connect { connect(&config) } else { Ok(()) }
 }

@@ -15,7 +15,7 @@ use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use super::shared::{Failure, InputArgs, check_report, is_standard, now, print, reading};
+use super::shared::{Failure, InputArgs, check_report, is_standard, now, print, reading, tell};
 use crate::config::{Config, SinkConfig};
 use crate::encode::{Encoded, Encoder};
 use crate::gate;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<(), Failure> {
             return Err(Failure::Usage("--report needs a file: standard input can be read only once".into()));
         }
         check_report(report, &args.input.input, &config.policy.fingerprint)?;
-        eprintln!("{} is about this file and this policy", report.display());
+        tell!("{} is about this file and this policy", report.display());
     }
     let rules = Rules::new(&config.policy).counting_records();
     let verdict = |(release, batch): (Option<String>, GeneralizedBatch)| ReleaseVerdict {

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use super::json::unquote;
 use super::{CodecError, Decode, Encode, EncodeError, check_size, malformed, missing_fields};
 use crate::model::event::{Reject, RejectCode};
-use crate::model::record::{Record, Value};
+use crate::model::hierarchy::Date;
+use crate::model::record::{Record, Value, canonical_number};
 use crate::model::schema::{Path, Schema};
 
 /// The delimiters that are recognised from a header.
@@ -44,10 +45,24 @@ impl CsvHeader {
         Ok(Self { columns, delimiter })
     }
 
+    /// How many columns the file has.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
     /// The delimiter of the file.
     pub fn delimiter(&self) -> u8 {
         self.delimiter
     }
+}
+
+/// True if the names look like the values of a person: a file without a header has a record in its first line.
+pub(crate) fn look_like_values(names: &[String]) -> bool {
+    let value = |name: &String| {
+        let name = name.trim_matches('"');
+        name.is_empty() || canonical_number(name).is_some() || name.contains('@') || name.parse::<Date>().is_ok()
+    };
+    names.iter().any(value)
 }
 
 /// The delimiter that occurs most often outside quotes; a comma if none does.
@@ -84,7 +99,10 @@ impl CsvDecoder {
             return Err(CodecError::NoArrays);
         }
         let columns: Vec<Path> = header.columns.iter().map(|column| Path::of(column)).collect();
-        missing_fields(schema, &columns, |path| header.columns.iter().any(|column| *column == **path.column()))?;
+        let missing =
+            missing_fields(schema, &columns, |path| header.columns.iter().any(|column| *column == **path.column()));
+        // Values are not told as names.
+        missing.map_err(|error| if look_like_values(&header.columns) { CodecError::NoHeader } else { error })?;
         let slot = |column: &String| schema.attributes().iter().position(|a| **a.path.column() == **column);
         let slots: Vec<_> = header.columns.iter().map(slot).collect();
         for (slot, attribute) in schema.attributes().iter().enumerate() {

@@ -29,7 +29,7 @@ use survey::nearest;
 
 use crate::model::event::{Reject, RejectCode};
 use crate::model::record::Record;
-use crate::model::schema::{Path, Role, Schema};
+use crate::model::schema::{Path, Schema};
 use crate::model::words;
 
 /// The default of `max_record_bytes`. Larger: one record can hold that much memory several times over while it is
@@ -67,10 +67,20 @@ impl Format {
 
     /// The format that a file name announces by its extension; of `people.csv.gz` it is CSV.
     pub fn of_path(path: &std::path::Path) -> Option<Self> {
-        let inside = Compression::of_path(path).map(|_| path.with_extension(""));
-        let path = inside.as_deref().unwrap_or(path);
-        path.extension().and_then(|extension| extension.to_str())?.to_ascii_lowercase().parse().ok()
+        extension(path)?.parse().ok()
     }
+
+    /// True if a file of this name has tabs between its fields.
+    pub fn has_tabs(path: &std::path::Path) -> bool {
+        extension(path).is_some_and(|extension| extension == "tsv")
+    }
+}
+
+/// The last extension of a name, without that of a compression, in small letters.
+fn extension(path: &std::path::Path) -> Option<String> {
+    let inside = Compression::of_path(path).map(|_| path.with_extension(""));
+    let extension = inside.as_deref().unwrap_or(path).extension()?;
+    Some(extension.to_str()?.to_ascii_lowercase())
 }
 
 impl fmt::Display for Format {
@@ -111,6 +121,9 @@ pub enum CodecError {
         .0.iter().map(|(name, what)| format!("`{name}` leads into {what}")).collect::<Vec<_>>().join(", ")
     )]
     LeadsInto(Vec<(Arc<str>, &'static str)>),
+    /// The first line of a CSV file seems to hold values, and none of the names that are needed.
+    #[error("the first line of the csv looks like a record")]
+    NoHeader,
     /// The header of a CSV file cannot be read.
     #[error("the csv header is {0}")]
     BadHeader(&'static str),
@@ -226,12 +239,10 @@ pub(crate) fn missing_fields(
     fields: &[Path],
     present: impl Fn(&Path) -> bool,
 ) -> Result<(), CodecError> {
-    let needed =
-        |role: &Role| matches!(role, Role::Quasi | Role::Sensitive | Role::Subject | Role::EventTime | Role::Label);
     let missing: Vec<_> = schema
         .attributes()
         .iter()
-        .filter(|a| a.roles.iter().any(needed) && !present(&a.path))
+        .filter(|a| a.roles.iter().any(|role| role.is_needed()) && !present(&a.path))
         .map(|a| (Arc::clone(&a.name), nearest(&a.path, fields.iter()).cloned()))
         .collect();
     if missing.is_empty() { Ok(()) } else { Err(CodecError::MissingFields(missing)) }

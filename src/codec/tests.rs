@@ -12,6 +12,7 @@ use super::message::MessageEncoder as _;
 use super::*;
 use crate::model::event::{Event, Key, Position};
 use crate::model::record::Value;
+use crate::model::schema::Role;
 
 fn schema() -> Schema {
     Schema::new([("age", Role::Quasi), ("zip", Role::Quasi), ("job", Role::Sensitive), ("score", Role::Insensitive)])

@@ -86,7 +86,7 @@ pub enum SourceConfig {
     File {
         /// Its path.
         path: PathBuf,
-        /// Its format; recognised by the first bytes if there is none.
+        /// Its format; by the first bytes, and of text by its name, if there is none.
         format: Option<Format>,
         /// The CSV delimiter; sniffed if there is none.
         delimiter: Option<u8>,
@@ -97,8 +97,8 @@ pub enum SourceConfig {
     },
     /// Standard input.
     Stdio {
-        /// The format.
-        format: Format,
+        /// The format; by the first bytes if there is none.
+        format: Option<Format>,
     },
     /// A synthetic population.
     Generator {

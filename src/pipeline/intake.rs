@@ -1,23 +1,26 @@
 //! Messages to rows: Event -> Record -> Row, with the reader of the event's placement.
 //!
 //! A message can hold several records. They are handed on one after the other, all or none of them, at the position of the message.
-//! Until the first window closes that has records of a placement, their fields are surveyed.
+//! Until a window closes with enough messages of a placement, they are surveyed: a misspelt field, or messages of another kind, stop
+//! the pipeline before anything of them is published or committed. Later ones do not: bad messages in the middle of a stream are rejected one
+//! by one.
 
 use std::sync::Arc;
 
 use crate::codec::RecordReader;
-use crate::codec::survey::Survey;
+use crate::codec::survey::{ENOUGH, Survey};
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Event, Reject, RejectCode};
 use crate::model::policy::Policy;
 use crate::model::record::Record;
-use crate::model::schema::Role;
 use crate::telemetry::Telemetry;
+
+use super::PipelineError;
 
 /// Reads messages.
 pub(super) struct RecordIntake {
     readers: Vec<RecordReader>,
-    /// The fields of the records so far, by placement, until they have been checked.
+    /// The messages so far, by placement, until they have been judged.
     surveys: Vec<Option<Survey>>,
     encoder: Encoder,
     telemetry: Arc<Telemetry>,
@@ -59,8 +62,8 @@ impl RecordIntake {
             };
             let mut refused = None;
             self.encoder.message(event.timestamp, key, read, |encoder, encoded| match encoded {
-                Encoded::Rejected(Reject { code: RejectCode::Tombstone, .. }) => {
-                    tombstone = true;
+                Encoded::Rejected(reject) if reject.code == RejectCode::Tombstone => {
+                    (tombstone, refused) = (true, Some(reject));
                     Ok(())
                 }
                 encoded => {
@@ -71,8 +74,8 @@ impl RecordIntake {
                     take(encoder, encoded)
                 }
             })?;
-            if let (Some(survey), Some(reject)) = (survey, refused) {
-                survey.reject(&reject);
+            if let Some(survey) = survey {
+                survey.message(refused.as_ref().map_or(Ok(()), Err), || reader.fields(payload));
             }
         }
         if !tombstone {
@@ -94,15 +97,32 @@ impl RecordIntake {
         read.is_ok() && encoded == Some(Encoded::Row)
     }
 
-    /// What to tell about quasi-identifiers that no record of a placement has, of which there are records for the first time.
-    pub(super) fn absent_fields(&mut self) -> Option<String> {
-        self.surveys.iter_mut().find_map(|survey| {
-            let survey = survey.take_if(|survey| survey.records() > 0)?;
+    /// Refuses the first messages of a placement if nothing useful could be published of them: a field of the policy is in none of them,
+    /// or all of them, `least` or more, are turned away.
+    pub(super) fn check(&mut self, least: u64) -> Result<(), PipelineError> {
+        for of_placement in &mut self.surveys {
+            let Some(survey) = of_placement.as_ref().filter(|survey| survey.messages() > 0) else { continue };
+            let (mistaken, later) = survey.mistaken();
+            if !mistaken.is_empty() {
+                return Err(PipelineError::NoSuchField(survey.told(&mistaken)));
+            }
+            if let Some(told) = survey.all_rejected(least) {
+                return Err(PipelineError::AllRejected(told));
+            }
+            if survey.messages() < ENOUGH {
+                continue;
+            }
             if let Some(values) = survey.troubles() {
                 tracing::warn!(values, "values of the first window that are not as the policy expects");
             }
-            let absent = survey.absent(|role| role == Role::Quasi);
-            (!absent.is_empty()).then(|| survey.told(&absent))
-        })
+            if !later.is_empty() {
+                tracing::warn!(
+                    fields = survey.told(&later),
+                    "fields of the policy that the first window does not have"
+                );
+            }
+            *of_placement = None;
+        }
+        Ok(())
     }
 }

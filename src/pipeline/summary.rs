@@ -73,9 +73,14 @@ pub enum PipelineError {
     /// The class keys are too wide.
     #[error(transparent)]
     TooWide(#[from] TooWide),
-    /// A quasi-identifier is in no record of the first window: nothing was sent.
-    #[error("{0}: nothing was published; correct the name in the policy, and see `validate --sample`")]
+    /// A field of the policy is in no record of the first window: nothing was sent.
+    #[error(
+        "{0}: nothing was published; correct the name in the policy or remove the field, and see `validate --sample`"
+    )]
     NoSuchField(String),
+    /// Every message of the first window was turned away: nothing was sent, and no offset moved past them.
+    #[error("every record is rejected: {0}; nothing was published")]
+    AllRejected(String),
     /// A stage died.
     #[error("the {0} stage ended without a reason")]
     StageLost(&'static str),

@@ -15,6 +15,7 @@ use super::intake::RecordIntake;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
 use crate::codec::RecordReader;
+use crate::codec::survey::ENOUGH;
 use crate::encode::Encoded;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -207,7 +208,7 @@ impl WindowStage {
     fn end(mut self, now: Millis) -> Result<Windowed, PipelineError> {
         self.pipeline.telemetry.set_ready(false);
         if !self.rereads {
-            self.check_fields()?;
+            self.intake.check(1)?;
         }
         while !self.rereads
             && let Some(window) = self.windows.drain(now, self.intake.encoder())?
@@ -223,7 +224,7 @@ impl WindowStage {
     /// Sends every window that is due, each with the held records of its lane.
     fn close_due(&mut self, now: Millis) -> Result<Taken, PipelineError> {
         while let Some(mut window) = self.windows.due(now, self.intake.encoder())? {
-            self.check_fields()?;
+            self.intake.check(ENOUGH)?;
             window.epoch = self.epoch;
             let (held, scope) = (&self.held, self.pipeline.scope);
             let own = |i: usize| scope.lane(held.position(i).partition) == window.lane;
@@ -235,11 +236,6 @@ impl WindowStage {
             }
         }
         Ok(Taken::Yes)
-    }
-
-    /// Before the first window is released: a quasi-identifier that no record has is a mistake in the policy.
-    fn check_fields(&mut self) -> Result<(), PipelineError> {
-        self.intake.absent_fields().map_or(Ok(()), |told| Err(PipelineError::NoSuchField(told)))
     }
 
     /// Counts the records of open windows, and the held ones, as given back to the log.

@@ -54,10 +54,11 @@ impl Intake {
     fn begin(&mut self) -> Result<(), CodecError> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut none = Schema::new([]);
-        let mut found = fields::discover(&*self.preamble.decoder(&none, self.max_record_bytes)?, &waiting);
+        let format = self.preamble.format();
+        let mut found = fields::discover(&*self.preamble.decoder(&none, self.max_record_bytes)?, format, &waiting);
         if fields::is_change_event(&found) {
             none.envelope = Envelope::Debezium;
-            found = fields::discover(&*self.preamble.decoder(&none, self.max_record_bytes)?, &waiting);
+            found = fields::discover(&*self.preamble.decoder(&none, self.max_record_bytes)?, format, &waiting);
         }
         let names: Vec<String> = found.iter().map(ToString::to_string).collect();
         let subject = match &self.subject {

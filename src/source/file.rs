@@ -41,7 +41,7 @@ pub(crate) fn for_each_batch(
 
 /// Hands out every message of an input, in order, with the reader for it, until `each` answers false. Returns the header or schema of
 /// the input.
-pub(crate) fn for_each_message(
+pub fn for_each_message(
     from: InputBytes,
     input: Input,
     schema: &Schema,

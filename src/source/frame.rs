@@ -2,6 +2,11 @@
 //!
 //! Memory is bounded: of a record that is too long, only the first `max + 1` bytes are kept, enough for the decoder to
 //! reject it, and the rest of its line is skipped.
+//!
+//! Damage costs the damaged record, never those behind it. A quote that opens a field of CSV and is not closed would swallow the lines
+//! that follow. So a record of several lines must end within `max` bytes, with as many fields as there are columns and quotes only
+//! around whole fields; otherwise its first line is a record by itself, which the decoder rejects, and the lines behind it are split
+//! anew. In a JSON array no place is safe to go on from: there the input ends as damaged.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -16,7 +21,22 @@ pub(super) enum Framing {
     Csv {
         /// Separates the fields: a quote opens only at the start of a field.
         delimiter: u8,
+        /// The number of fields; unknown in the header.
+        columns: Option<usize>,
     },
+}
+
+/// What keeps a JSON array from being split any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayDamage {
+    /// The borders of its elements cannot be told.
+    #[error(
+        "an element is damaged (a quote, a bracket or a comma is missing or too many), and where the next one begins cannot be told"
+    )]
+    Borders,
+    /// It is not closed.
+    #[error("the array is cut short")]
+    CutShort,
 }
 
 /// The position of the scan in a record.
@@ -27,8 +47,26 @@ enum ScanState {
     Quoted,
     /// After a quote inside quotes: doubled, or closing.
     QuoteInQuoted,
+    /// After text behind a closing quote: no quote of this line means anything.
+    Malformed,
     /// In the rest of a line that was too long.
     Skipping,
+}
+
+/// How far a record was scanned.
+#[derive(Debug, Clone, Copy)]
+struct Scan {
+    /// How much of the buffer.
+    at: usize,
+    state: ScanState,
+    /// How many delimiters outside quotes.
+    delimiters: usize,
+    /// The first newline, which is inside quotes.
+    line_end: Option<usize>,
+}
+
+impl Scan {
+    const START: Self = Self { at: 0, state: ScanState::FieldStart, delimiters: 0, line_end: None };
 }
 
 /// Splits bytes into records.
@@ -36,21 +74,29 @@ pub(super) struct Framer {
     framing: Framing,
     max: usize,
     buffer: BytesMut,
-    /// How much of the buffer was scanned.
-    scanned: usize,
-    state: ScanState,
+    scan: Scan,
     /// The place in a JSON array; none in other inputs, and before the first character.
     array: Option<ArrayScan>,
+    damage: Option<ArrayDamage>,
     started: bool,
+    ended: bool,
 }
 
 impl Framer {
     pub(super) fn new(framing: Framing, max_record_bytes: usize) -> Self {
-        let (buffer, state) = (BytesMut::new(), ScanState::FieldStart);
-        Self { framing, max: max_record_bytes, buffer, scanned: 0, state, array: None, started: false }
+        Self {
+            framing,
+            max: max_record_bytes,
+            buffer: BytesMut::new(),
+            scan: Scan::START,
+            array: None,
+            damage: None,
+            started: false,
+            ended: false,
+        }
     }
 
-    /// Changes the framing from the next record on: the delimiter is known only after the header.
+    /// Changes the framing from the next record on: delimiter and columns are known only after the header.
     pub(super) fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
@@ -59,42 +105,60 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Nothing follows: what is left makes the last records.
+    pub(super) fn finish(&mut self) {
+        self.ended = true;
+    }
+
+    /// True if no further record can come.
+    pub(super) fn is_over(&self) -> bool {
+        self.damage.is_some() || self.ended && self.buffer.is_empty() && self.array.is_none()
+    }
+
+    /// Why there is no further record, if that is not the end of the input.
+    pub(super) fn damage(&self) -> Option<ArrayDamage> {
+        self.damage
+    }
+
     /// The next complete record, without its line end. Blank lines are not records.
     pub(super) fn next_record(&mut self) -> Option<Bytes> {
         if !self.started {
             self.start();
         }
-        if self.array.is_some() {
+        if self.array.is_some() || self.damage.is_some() {
             let element = self.next_element();
-            if element.is_some() || self.array.is_some() {
+            if element.is_some() || self.array.is_some() || self.damage.is_some() {
                 return element;
             }
         }
         loop {
-            match self.find_end() {
+            let skipping = self.scan.state == ScanState::Skipping;
+            let line = match self.find_end() {
                 Some(end) => {
-                    let was_skipping = self.state == ScanState::Skipping;
                     let line = self.buffer.split_to(end).freeze();
                     self.buffer.advance(1);
-                    self.scanned = 0;
-                    self.state = ScanState::FieldStart;
-                    if !was_skipping && let Some(record) = self.record(line) {
-                        return Some(record);
-                    }
+                    self.scan = Scan::START;
+                    line
                 }
-                None if self.state == ScanState::Skipping => {
+                None if skipping => {
                     self.buffer.clear();
-                    self.scanned = 0;
+                    self.scan.at = 0;
                     return None;
                 }
                 // One byte more than allowed, and one for a carriage return that may belong to the line end.
                 None if self.buffer.len() > self.max + 1 => {
                     let kept = self.buffer.split_to(self.max + 1).freeze();
-                    self.scanned = 0;
-                    self.state = ScanState::Skipping;
+                    self.scan = Scan { state: ScanState::Skipping, ..Scan::START };
                     return Some(kept);
                 }
+                None if self.ended && !self.buffer.is_empty() => {
+                    self.scan = Scan::START;
+                    self.buffer.split().freeze()
+                }
                 None => return None,
+            };
+            if !skipping && let Some(record) = self.record(line) {
+                return Some(record);
             }
         }
     }
@@ -106,12 +170,13 @@ impl Framer {
         let Some(first) = text.first() else { return };
         if self.framing == Framing::Json && *first == b'[' {
             let Some(second) = text[1..].trim_ascii_start().first() else { return };
-            if *second == b'{' {
+            if matches!(*second, b'{' | b']') {
                 self.buffer.advance(self.buffer.len() - text.len() + 1);
                 self.array = Some(ArrayScan::default());
             }
         }
         self.started = true;
+        self.scan = Scan::START;
     }
 
     /// The next whole element of the array; `None` also behind the array, where lines go on. Where there should be an element and is
@@ -119,20 +184,26 @@ impl Framer {
     fn next_element(&mut self) -> Option<Bytes> {
         while let Some(array) = &mut self.array {
             let was_skipping = array.skipping;
-            let Some((at, end)) = array.find_end(&self.buffer[self.scanned..]) else {
+            let Some((at, end)) = array.find_end(&self.buffer[self.scan.at..]) else {
                 let blank = self.buffer.len() - self.buffer.trim_ascii_start().len();
                 self.buffer.advance(if array.skipping { self.buffer.len() } else { blank });
-                self.scanned = self.buffer.len();
+                self.scan.at = self.buffer.len();
+                if self.ended {
+                    return self.stop(ArrayDamage::CutShort);
+                }
                 if self.buffer.len() <= self.max {
                     return None;
                 }
                 array.skipping = true;
-                self.scanned = 0;
+                self.scan.at = 0;
                 return Some(self.buffer.split().freeze().slice(..self.max + 1));
             };
-            let element = self.buffer.split_to(self.scanned + at).freeze();
+            if end == ArrayEnd::Damaged {
+                return self.stop(ArrayDamage::Borders);
+            }
+            let element = self.buffer.split_to(self.scan.at + at).freeze();
             self.buffer.advance(1);
-            self.scanned = 0;
+            self.scan.at = 0;
             if end == ArrayEnd::Last {
                 self.array = None;
             }
@@ -148,17 +219,10 @@ impl Framer {
         None
     }
 
-    /// The last record, if the input did not end in a newline. An array that is not closed ends in one that no decoder accepts.
-    pub(super) fn finish(&mut self) -> Option<Bytes> {
-        if let Some(array) = self.array.take() {
-            return (!array.skipping).then(|| Bytes::from_static(b"["));
-        }
-        let line = self.buffer.split().freeze();
-        self.scanned = 0;
-        if std::mem::replace(&mut self.state, ScanState::FieldStart) == ScanState::Skipping {
-            return None;
-        }
-        self.record(line)
+    fn stop(&mut self, damage: ArrayDamage) -> Option<Bytes> {
+        (self.array, self.damage) = (None, Some(damage));
+        self.buffer.clear();
+        None
     }
 
     fn record(&self, line: Bytes) -> Option<Bytes> {
@@ -174,29 +238,72 @@ impl Framer {
         Some(if line.len() > self.max { line.slice(..self.max + 1) } else { line })
     }
 
-    /// The index of the newline that ends the record at the start of the buffer.
+    /// The index of the newline that ends the record at the start of the buffer. Of what looked like a record of several lines and is
+    /// none, the newline that ends its first line. A line in which such a record would begin closes the quotes of an earlier one, so
+    /// each byte is scanned once for every column at most.
     fn find_end(&mut self) -> Option<usize> {
-        let (mut at, bytes) = (self.scanned, &self.buffer[..]);
-        let end = match (self.framing, self.state) {
-            (Framing::Json, _) | (_, ScanState::Skipping) => memchr::memchr(b'\n', &bytes[at..]).map(|i| at + i),
-            (Framing::Csv { delimiter }, _) => loop {
-                let Some(&byte) = bytes.get(at) else { break None };
-                self.state = match (self.state, byte) {
-                    (ScanState::FieldStart | ScanState::Plain | ScanState::QuoteInQuoted, b'\n') => break Some(at),
-                    (ScanState::FieldStart | ScanState::QuoteInQuoted, b'"') => ScanState::Quoted,
-                    (ScanState::Quoted, b'"') => ScanState::QuoteInQuoted,
-                    (ScanState::Quoted, _) => {
-                        // Only a quote matters here.
-                        at += memchr::memchr(b'"', &bytes[at..]).unwrap_or(bytes.len() - at);
-                        continue;
-                    }
-                    (_, byte) if byte == delimiter => ScanState::FieldStart,
-                    (_, _) => ScanState::Plain,
-                };
-                at += 1;
-            },
-        };
-        self.scanned = end.unwrap_or(bytes.len());
+        let Framing::Csv { delimiter, columns } = self.framing else { return self.newline() };
+        loop {
+            let Scan { at, state, delimiters, line_end } = self.scan;
+            if matches!(state, ScanState::Skipping | ScanState::Malformed) {
+                return self.newline();
+            }
+            let byte = self.buffer.get(at).copied();
+            let over = byte == Some(b'\n') && state != ScanState::Quoted || byte.is_none() && self.ended;
+            if line_end.is_some() {
+                let fields = columns.is_none_or(|columns| delimiters < columns && (!over || delimiters + 1 == columns));
+                let open = over && state == ScanState::Quoted;
+                if at > self.max + 1 || !fields || open {
+                    return line_end;
+                }
+            }
+            let byte = byte?;
+            if over {
+                return Some(at);
+            }
+            self.scan.state = match (state, byte) {
+                (ScanState::Quoted, b'"') => ScanState::QuoteInQuoted,
+                (ScanState::Quoted, b'\n') => {
+                    self.scan.line_end = line_end.or(Some(at));
+                    ScanState::Quoted
+                }
+                (ScanState::Quoted, _) => {
+                    // Only quotes and newlines matter here.
+                    let rest = &self.buffer[at..];
+                    self.scan.at += memchr::memchr2(b'"', b'\n', rest).unwrap_or(rest.len());
+                    continue;
+                }
+                (ScanState::FieldStart | ScanState::QuoteInQuoted, b'"') => ScanState::Quoted,
+                (_, byte) if byte == delimiter => {
+                    self.scan.delimiters += 1;
+                    ScanState::FieldStart
+                }
+                // In truth it opens a field, or closes one: the quotes before it are out of step.
+                (ScanState::Plain, b'"') if line_end.is_some() => return line_end,
+                (ScanState::Plain, _) => {
+                    let rest = &self.buffer[at..];
+                    let next = match line_end {
+                        None => memchr::memchr2(delimiter, b'\n', rest),
+                        Some(_) => memchr::memchr3(delimiter, b'\n', b'"', rest),
+                    };
+                    self.scan.at += next.unwrap_or(rest.len());
+                    continue;
+                }
+                // A carriage return may belong to the line end.
+                (ScanState::QuoteInQuoted, byte) if byte != b'\r' => match line_end {
+                    None => ScanState::Malformed,
+                    first => return first,
+                },
+                (_, _) => ScanState::Plain,
+            };
+            self.scan.at += 1;
+        }
+    }
+
+    /// The index of the next newline.
+    fn newline(&mut self) -> Option<usize> {
+        let end = memchr::memchr(b'\n', &self.buffer[self.scan.at..]).map(|i| self.scan.at + i);
+        self.scan.at = end.unwrap_or(self.buffer.len());
         end
     }
 }
@@ -207,7 +314,7 @@ mod tests {
 
     use super::*;
 
-    const CSV: Framing = Framing::Csv { delimiter: b',' };
+    const CSV: Framing = Framing::Csv { delimiter: b',', columns: None };
 
     fn split(framing: Framing, max: usize, chunks: &[&[u8]]) -> Vec<Bytes> {
         let mut framer = Framer::new(framing, max);
@@ -217,8 +324,18 @@ mod tests {
             records.extend(std::iter::from_fn(|| framer.next_record()));
             assert!(framer.buffer.len() <= max + 1, "memory is bounded");
         }
-        records.extend(framer.finish());
+        framer.finish();
+        records.extend(std::iter::from_fn(|| framer.next_record()));
+        records.extend(framer.damage().map(|damage| Bytes::from(format!("{damage:?}"))));
         records
+    }
+
+    /// In pieces that end at these places.
+    fn pieces(framing: Framing, bytes: &[u8], at: Vec<usize>) -> Vec<Bytes> {
+        let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
+        at.sort_unstable();
+        let chunks: Vec<_> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
+        split(framing, 100, &chunks)
     }
 
     #[test]
@@ -234,7 +351,7 @@ mod tests {
             split(Framing::Json, 4, &[b"1234\r\n12345\n", &long, &long, b"x\nab\n", &long]),
             ["1234", "12345", "xxxxx", "ab", "xxxxx"]
         );
-        assert_eq!(split(CSV, 4, &[b"\"a\nb", &long, b"\nok\n"]), ["\"a\nbx", "ok"], "found again at the next line");
+        assert_eq!(split(CSV, 4, &[b"\"a\nb", &long, b"\nok\n"]), ["\"a", "bxxxx", "ok"], "its lines by themselves");
         assert_eq!(split(Framing::Json, 4, &[b"1234", b"\r", b"\n5"]), ["1234", "5"]);
     }
 
@@ -254,7 +371,8 @@ mod tests {
         assert_eq!(split(Framing::Json, 99, &[b"[{}]{}\n{}"]), ["{}", "{}", "{}"], "nothing is lost behind an array");
         assert_eq!(split(Framing::Json, 99, &[b"[1]\n{}\n[ ]\n"]), ["[1]", "{}", "[ ]"], "lines that are arrays");
         assert_eq!(split(Framing::Json, 99, &[b"[", b" ", b"{}]"]), ["{}"]);
-        assert_eq!(split(Framing::Json, 99, &[b"[{},{\"a\""]), ["{}", "["], "cut short");
+        assert_eq!(split(Framing::Json, 99, &[b"[ ]\n{}"]), ["{}"], "an array without elements");
+        assert_eq!(split(Framing::Json, 99, &[b"[{},{\"a\""]), ["{}", "CutShort"]);
         let long = [b'x'; 50];
         assert_eq!(split(Framing::Json, 4, &[b"[{}, \"", &long, b"],", &long, b"\" , 2 ]"]), ["{}", "\"xxxx", "2"]);
     }
@@ -265,20 +383,71 @@ mod tests {
             let bytes = b"[{\"a\": \"x]\\\\\"}, [1, [2]],\n\"\\\"\" ,{}, null ]  ";
             let whole = split(Framing::Json, 100, &[bytes]);
             prop_assert_eq!(whole.len(), 5);
-            let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
-            at.sort_unstable();
-            let chunks: Vec<_> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
-            prop_assert_eq!(split(Framing::Json, 100, &chunks), whole);
+            prop_assert_eq!(pieces(Framing::Json, bytes, at), whole);
         }
 
         #[test]
-        fn chunks_do_not_matter(bytes in "[a,\"\r\n]{0,60}", at in prop::collection::vec(0usize..60, 0..6), csv in any::<bool>()) {
-            let framing = if csv { CSV } else { Framing::Json };
+        fn chunks_do_not_matter(bytes in "[a,\"\r\n]{0,60}", at in prop::collection::vec(0usize..60, 0..6), columns in prop::option::of(0usize..3)) {
+            let framing = columns.map_or(Framing::Json, |n| Framing::Csv { delimiter: b',', columns: Some(n).filter(|n| *n > 0) });
             let whole = split(framing, 100, &[bytes.as_bytes()]);
-            let mut at: Vec<_> = at.into_iter().map(|i| i.min(bytes.len())).chain([0, bytes.len()]).collect();
-            at.sort_unstable();
-            let chunks: Vec<_> = at.windows(2).map(|w| &bytes.as_bytes()[w[0]..w[1]]).collect();
-            prop_assert_eq!(split(framing, 100, &chunks), whole);
+            prop_assert_eq!(pieces(framing, bytes.as_bytes(), at), whole);
+        }
+
+        #[test]
+        fn one_damaged_line_of_csv_costs_one_record(
+            fields in prop::collection::vec(("[a-c]{0,3}", "[a-c,]{0,4}", any::<bool>()), 1..30),
+            line in any::<prop::sample::Index>(),
+            at in any::<prop::sample::Index>(),
+            dropped in any::<bool>(),
+        ) {
+            let mut lines: Vec<String> = fields.iter().map(|(plain, quoted, first)| match first {
+                true => format!("\"{quoted}\",{plain}x"),
+                false => format!("{plain}x,\"{quoted}\""),
+            }).collect();
+            let sound = lines.clone();
+            let line = line.index(lines.len());
+            // A quote too many or too few.
+            let damaged = &mut lines[line];
+            let quotes: Vec<usize> = damaged.match_indices('"').map(|(i, _)| i).collect();
+            match dropped {
+                true => drop(damaged.remove(quotes[at.index(2)])),
+                false => damaged.insert(at.index(damaged.len() + 1), '"'),
+            }
+            let framing = Framing::Csv { delimiter: b',', columns: Some(2) };
+            let records = split(framing, 400, &[(lines.join("\n") + "\n").as_bytes()]);
+            prop_assert_eq!(records.len(), lines.len(), "{:?}", records);
+            for (i, (record, sound)) in records.iter().zip(&sound).enumerate() {
+                prop_assert!(i == line || record == sound.as_bytes(), "{:?}", records);
+            }
+        }
+
+        #[test]
+        fn damage_of_an_array_is_noticed(
+            elements in prop::collection::vec(("[a-c]{1,3}", 0u8..9, any::<bool>()), 1..9),
+            place in any::<prop::sample::Index>(),
+        ) {
+            let text = |(key, number, nested): &(String, u8, bool)| match nested {
+                true => format!("{{\"{key}\":[{{\"x\":\"{number}\"}},{number}]}}"),
+                false => format!("{{\"{key}\":{number},\"y\":\"{key}\"}}"),
+            };
+            let elements: Vec<String> = elements.iter().map(text).collect();
+            let whole = format!("[{}]", elements.join(","));
+            prop_assert_eq!(split(Framing::Json, 400, &[whole.as_bytes()]), elements);
+            let marks: Vec<usize> = whole.match_indices(['"', '{', '}', '[', ']']).map(|(i, _)| i).skip(2).collect();
+            let mut damaged = whole;
+            damaged.remove(marks[place.index(marks.len())]);
+            let records = split(Framing::Json, 400, &[damaged.as_bytes()]);
+            let told = records.last().is_some_and(|last| matches!(&last[..], b"Borders" | b"CutShort"));
+            prop_assert!(told, "{:?}", damaged);
+        }
+    }
+
+    #[test]
+    fn lines_that_each_open_a_quote_are_split_in_linear_time() {
+        let text = "a\",,\"b\n".repeat(200_000);
+        for columns in [2, 3, 9] {
+            let framing = Framing::Csv { delimiter: b',', columns: Some(columns) };
+            assert_eq!(split(framing, 1 << 20, &[text.as_bytes()]).len(), 200_000);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! nothing, so a stop never waits for input. Blocking reads happen on a thread of their own, behind a bounded channel.
 
 mod array;
-pub(crate) mod file;
+pub mod file;
 mod frame;
 pub mod generator;
 pub(crate) mod population;
@@ -13,12 +13,12 @@ mod recognise;
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-pub(crate) use reader::InputBytes;
-pub use reader::ReaderSource;
+pub use frame::ArrayDamage;
+pub use reader::{InputBytes, ReaderSource};
 pub use recognise::NotReadable;
 
 use crate::codec::avro::container::ContainerError;
@@ -142,6 +142,16 @@ pub enum SourceError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The elements of a JSON array cannot be told apart any more.
+    #[error(
+        "cannot go on after record {records}: {damage}; mend the file, or write one object per line, where damage costs its line only"
+    )]
+    Array {
+        /// How many records had been read.
+        records: i64,
+        /// What is wrong.
+        damage: ArrayDamage,
+    },
     /// The container file is broken.
     #[error("cannot go on after record {records}")]
     Container {
@@ -262,22 +272,18 @@ impl Preamble {
         }
     }
 
-    /// An encoder of published rows in `format`, with the types and the delimiter of this input where it has them, perhaps
-    /// compressed.
-    pub fn encoder(
-        &self,
-        schema: &Schema,
-        format: Format,
-        compression: Option<Compression>,
-    ) -> Result<Box<dyn Encode>, CodecError> {
+    /// An encoder of published rows in `format` for a file of this name: compressed as the name announces, with the types and the
+    /// delimiter of this input where it has them. A name that ends in .tsv announces tabs.
+    pub fn encoder(&self, schema: &Schema, format: Format, name: &Path) -> Result<Box<dyn Encode>, CodecError> {
         let encoder: Box<dyn Encode> = match (format, self) {
             (Format::Json, _) => Box::new(JsonEncoder::new(schema)),
+            (Format::Csv, _) if Format::has_tabs(name) => Box::new(CsvEncoder::new(schema, b'\t')),
             (Format::Csv, Self::Csv(header)) => Box::new(CsvEncoder::new(schema, header.delimiter())),
             (Format::Csv, _) => Box::new(CsvEncoder::new(schema, b',')),
             (Format::Avro, _) => Box::new(AvroEncoder::new(OutputSchema::derive(schema, &self.writers())?)),
             (Format::Parquet, _) => Box::new(ParquetEncoder::new(schema, &self.writers())),
         };
-        Ok(match compression {
+        Ok(match Compression::of_path(name) {
             Some(compression) => Box::new(CompressedEncoder::new(encoder, compression)),
             None => encoder,
         })

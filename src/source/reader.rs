@@ -10,10 +10,11 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::frame::{Framer, Framing};
-use super::recognise::{ByteReader, NotReadable, format, peeked, unreadable};
+use super::recognise::{ByteReader, NotReadable, check_name, format, peeked, unreadable};
 use super::{BATCH, Input, Preamble, Source, SourceError, SourceItem};
 use crate::codec::avro::Plan;
 use crate::codec::avro::container::{ContainerError, ContainerReader};
+use crate::codec::compress::Compression;
 use crate::codec::csv::CsvHeader;
 use crate::codec::parquet::ParquetReader;
 use crate::codec::{CodecError, Format};
@@ -74,7 +75,7 @@ impl Source for ReaderSource {
 }
 
 /// Where the bytes of an input come from.
-pub(crate) enum InputBytes {
+pub enum InputBytes {
     /// A file, or whatever its name leads to, and who is told of the bytes that were read.
     File(File, Option<Watch>),
     /// A pipe or standard input.
@@ -111,17 +112,17 @@ impl InputBytes {
         }
     }
 
-    /// The format of its first bytes, and the bytes from the first one on.
-    fn sniffed(self) -> io::Result<(Format, Self)> {
+    /// Its first bytes, unpacked, and the bytes from the first one on.
+    fn sniffed(self) -> io::Result<(Vec<u8>, Self)> {
         match self {
             Self::File(mut file, watch) if file.metadata()?.is_file() => {
                 let (first, _) = peeked(Box::new(file.try_clone()?))?;
                 file.rewind()?;
-                Ok((format(&first), Self::File(file, watch)))
+                Ok((first, Self::File(file, watch)))
             }
             other => {
                 let (first, read) = peeked(other.read())?;
-                Ok((format(&first), Self::Stream(Box::new(read))))
+                Ok((first, Self::Stream(Box::new(read))))
             }
         }
     }
@@ -129,7 +130,18 @@ impl InputBytes {
     /// The file that a Parquet reader can go to and fro in.
     fn seekable(self) -> io::Result<File> {
         match self {
-            Self::File(file, _) if file.metadata()?.is_file() => Ok(file),
+            Self::File(mut file, _) if file.metadata()?.is_file() => {
+                let mut first = Vec::new();
+                Read::by_ref(&mut file).take(4).read_to_end(&mut first)?;
+                file.rewind()?;
+                match Compression::of_bytes(&first) {
+                    None => Ok(file),
+                    Some(_) => Err(unreadable(NotReadable {
+                        what: "a compressed Parquet file",
+                        remedy: "unpack it first: Parquet compresses by itself",
+                    })),
+                }
+            }
             _ => Err(unreadable(NotReadable {
                 what: "a Parquet file through a pipe",
                 remedy: "it is read from its end on, so give it by its name",
@@ -150,7 +162,6 @@ enum RecordReader {
         read: ByteReader,
         framer: Framer,
         chunk: Vec<u8>,
-        ended: bool,
     },
     Container {
         reader: Box<ContainerReader<BufReader<ByteReader>>>,
@@ -173,26 +184,29 @@ impl BatchReader {
         let (format, from) = match (input.format, input.likely) {
             (Some(format), _) => (format, from),
             (None, likely) => {
-                let (sniffed, from) = from.sniffed().map_err(|error| failed(0, error))?;
-                let text = matches!(sniffed, Format::Json | Format::Csv);
-                (likely.filter(|_| text).unwrap_or(sniffed), from)
+                let (first, from) = from.sniffed().map_err(|error| failed(0, error))?;
+                let sniffed = format(&first);
+                let announced = likely.filter(|_| matches!(sniffed, Format::Json | Format::Csv));
+                check_name(&first, announced).map_err(SourceError::NotReadable)?;
+                (announced.unwrap_or(sniffed), from)
             }
         };
         let text = |from: InputBytes, framing| RecordReader::Text {
             read: ByteReader::text(from.read(), input.encoding),
             framer: Framer::new(framing, input.max_record_bytes),
             chunk: vec![0; READ_BYTES],
-            ended: false,
         };
         let (preamble, records) = match format {
             Format::Json => (Preamble::Json, text(from, Framing::Json)),
             Format::Csv => {
                 // The delimiter is unknown until the header is read; a comma serves to find the end of its line.
-                let mut records = text(from, Framing::Csv { delimiter: input.delimiter.unwrap_or(b',') });
+                let mut records =
+                    text(from, Framing::Csv { delimiter: input.delimiter.unwrap_or(b','), columns: None });
                 let line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
                 let header = CsvHeader::parse(&line, input.delimiter)?;
                 if let RecordReader::Text { framer, .. } = &mut records {
-                    framer.set_framing(Framing::Csv { delimiter: header.delimiter() });
+                    let (delimiter, columns) = (header.delimiter(), Some(header.columns()));
+                    framer.set_framing(Framing::Csv { delimiter, columns });
                 }
                 (Preamble::Csv(header), records)
             }
@@ -255,12 +269,11 @@ impl RecordReader {
                 return Ok(Some(record));
             }
             match self {
-                Self::Text { ended: true, .. } => return Ok(None),
-                Self::Text { read, framer, chunk, ended } => match read.read(chunk) {
-                    Ok(0) => {
-                        *ended = true;
-                        return Ok(framer.finish());
-                    }
+                Self::Text { framer, .. } if framer.is_over() => {
+                    return framer.damage().map_or(Ok(None), |damage| Err(SourceError::Array { records, damage }));
+                }
+                Self::Text { read, framer, chunk } => match read.read(chunk) {
+                    Ok(0) => framer.finish(),
                     Ok(size) => framer.push(&chunk[..size]),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(source) => return Err(failed(records, source)),

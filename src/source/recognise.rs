@@ -29,9 +29,11 @@ const AS_PARQUET: &str = "write it as Parquet, Avro, CSV or JSON lines";
 const AS_CSV: &str = "export the table as CSV";
 
 /// Signatures of what is not read.
-const FOREIGN: [(&[u8], &str, &str); 20] = [
+const FOREIGN: [(&[u8], &str, &str); 22] = [
     (b"ORC", "an ORC file", AS_PARQUET),
     (b"ARROW1", "an Arrow (Feather) file", AS_PARQUET),
+    (b"FEA1", "a Feather file of version 1", AS_PARQUET),
+    (b"\xff\xff\xff\xff", "an Arrow stream", AS_PARQUET),
     (b"PARE", "a Parquet file with an encrypted footer", "decrypt it first"),
     (b"%PDF-", "a PDF document", AS_CSV),
     (b"SQLite format 3\0", "an SQLite database", AS_CSV),
@@ -67,15 +69,54 @@ pub(super) fn foreign(first: &[u8]) -> Option<NotReadable> {
     known.map(|&(_, what, remedy)| NotReadable { what, remedy })
 }
 
-/// The format that the first bytes belong to. What begins like no other is CSV.
+/// The format that the first bytes belong to. What begins like no other is CSV; an empty input has no record in any.
 pub(super) fn format(first: &[u8]) -> Format {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     match text.first() {
         _ if first.starts_with(b"Obj\x01") => Format::Avro,
         _ if first.starts_with(b"PAR1") => Format::Parquet,
-        Some(b'{' | b'[') => Format::Json,
-        _ => Format::Csv,
+        Some(b'{' | b'[') | None => Format::Json,
+        Some(_) => Format::Csv,
     }
+}
+
+/// Refuses text that is of another format than its name announces, and JSON whose first object goes over several lines: each of its
+/// lines would be rejected.
+pub(super) fn check_name(first: &[u8], announced: Option<Format>) -> Result<(), NotReadable> {
+    let not = |what, remedy| Err(NotReadable { what, remedy });
+    let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
+    let objects =
+        text.starts_with(b"{") || text.strip_prefix(b"[").is_some_and(|t| t.trim_ascii_start().starts_with(b"{"));
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let line = lines.next().unwrap_or_default();
+    match announced.unwrap_or_else(|| format(first)) {
+        Format::Csv if objects => {
+            not("JSON, and its name announces CSV", "give `jsonl` as its format, or name it .jsonl")
+        }
+        Format::Json if is_header(line) => {
+            not("CSV, and its name announces JSON", "give `csv` as its format, or name it .csv")
+        }
+        Format::Json if line == b"{" && lines.next().is_some() => not(
+            "JSON with an object over several lines",
+            "write one object per line, such as with `jq -c .`, or one array of objects",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// True if a line can be the header of a CSV file: several names.
+fn is_header(line: &[u8]) -> bool {
+    let name = |name: &[u8]| {
+        let name = name.trim_ascii();
+        let inside = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
+        let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-. ".contains(byte) || !byte.is_ascii();
+        inside.first().is_some_and(u8::is_ascii_alphabetic) && inside.iter().all(letter)
+    };
+    let names = |delimiter: &u8| {
+        let fields = line.split(|byte| byte == delimiter);
+        fields.clone().count() > 1 && fields.into_iter().all(name)
+    };
+    b",;\t".iter().any(names)
 }
 
 /// Refuses bytes that are no text of the given or detected encoding.
@@ -210,7 +251,36 @@ mod tests {
         assert_eq!(format(b"\xef\xbb\xbf {\"a\":1}"), Format::Json);
         assert_eq!(format(b"\n[{\"a\":1}]"), Format::Json);
         assert_eq!(format(b"a;b\n1;2\n"), Format::Csv);
-        assert_eq!(format(b""), Format::Csv);
+        assert_eq!(format(b""), Format::Json);
+    }
+
+    #[test]
+    fn text_that_is_not_what_its_name_announces_is_named() {
+        let csv = Some(Format::Csv);
+        let json = Some(Format::Json);
+        for (first, announced, what) in [
+            (&b"{\"a\":1}\n"[..], csv, "JSON, and"),
+            (b"\xef\xbb\xbf[ {\"a\":1}", csv, "JSON, and"),
+            (b"id,\"age at start\",zip_code\n1,2,3\n", json, "CSV, and"),
+            (b"id;age", json, "CSV, and"),
+            (b"{\n  \"a\": 1,", json, "JSON with"),
+            (b"{\r\n", None, "JSON with"),
+        ] {
+            assert!(check_name(first, announced).is_err_and(|error| error.what.starts_with(what)), "{what}");
+        }
+        for (first, announced) in [
+            (&b"id,age\n"[..], csv),
+            (b"[id],[age]\n", csv),
+            (b"{\"a\":1}\n", json),
+            (b"{\"a\":", json),
+            (b"[\n{\n\"a\":1}]", json),
+            (b"what is this\n", json),
+            (b"2026-11-19 12:00,ERROR\n", json),
+            (b"", json),
+            (b"", None),
+        ] {
+            assert_eq!(check_name(first, announced), Ok(()), "{}", String::from_utf8_lossy(first));
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ metrics! {
     read: IntCounter = counter("records_read_total", "Records read from the source.");
     records: IntCounterVec = counters("records_total", "Records by outcome.", "outcome");
     rejected: IntCounterVec = counters("records_rejected_total", "Records turned away, by reason.", "reason");
+    passed_over: IntCounterVec =
+        counters("messages_passed_over_total", "Messages about no row, such as tombstones and heartbeats, by reason.", "reason");
     recurring: IntGauge = gauge(
         "recurring_subjects",
         "Subjects of the last release that were in one of the releases shortly before it."
@@ -187,7 +189,11 @@ impl Metrics {
         };
         declare(&self.records, &["published", "suppressed", "rejected"]);
         declare(&self.releases, &["published", "empty", "unmet", "refused", "skipped", "discarded"]);
-        declare(&self.rejected, &RejectCode::ALL.map(RejectCode::as_str));
+        let (passed_over, rejected): (Vec<RejectCode>, Vec<_>) =
+            RejectCode::ALL.into_iter().partition(|code| code.is_passed_over());
+        let names = |codes: Vec<RejectCode>| codes.into_iter().map(RejectCode::as_str).collect::<Vec<_>>();
+        declare(&self.rejected, &names(rejected));
+        declare(&self.passed_over, &names(passed_over));
         declare(&self.windows, &CloseReason::ALL.map(CloseReason::as_str));
         declare(&self.stops, &StopReason::ALL.map(StopReason::as_str));
         declare(&self.sets, &["scanned", "rolled_up", "cached"]);

@@ -115,9 +115,14 @@ impl Telemetry {
         self.opened.store(opened.map_or(NEVER, |at| at.0), Ordering::Relaxed);
     }
 
-    /// A record was rejected.
+    /// A message was turned away.
     pub fn rejected(&self, position: Position, reject: &Reject) {
         let code = reject.code.as_str();
+        if reject.code.is_passed_over() {
+            tracing::debug!(%position, code, "message passed over");
+            self.metrics.passed_over.with_label_values(&[code]).inc();
+            return;
+        }
         tracing::debug!(%position, code, field = reject.field, "record rejected");
         self.metrics.rejected.with_label_values(&[code]).inc();
     }
@@ -171,6 +176,16 @@ impl Telemetry {
                 rejected = from.records_rejected,
                 reason,
                 "nothing of a window could be published"
+            );
+            return;
+        }
+        if release.is_empty() {
+            tracing::info!(
+                window = from.window_id,
+                suppressed = from.records_suppressed,
+                held = from.records_held,
+                rejected = from.records_rejected,
+                "a window without rows to publish"
             );
             return;
         }

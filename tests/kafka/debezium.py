@@ -160,15 +160,15 @@ def shop(binary, cluster, database):
 
     verdict, kept_back = judge(bootstrap)
     letters = [json.loads(payload) for _, _, _, payload in oracle.read(bootstrap, f"{OUTPUT}-dead-letters")]
-    codes = {topic: Counter(letter["code"] for letter in letters if letter["topic"] == topic) for topic in TOPICS}
-    print(verdict.text(), *(f"{topic}: {dict(codes[topic])}" for topic in TOPICS), sep="\n")
+    print(verdict.text())
     assert verdict.ok, "a statement is violated"
     assert len(kept_back) >= 40, "hardly anybody was deleted who waited: that shows nothing"
     assert verdict.figures["published"] > 500, "too little was published to be a pass"
-    assert codes[people] == Counter(tombstone=320), "a delete or its tombstone is missing"
-    assert codes[visitors] == Counter(no_row=1), "the truncate is missing"
-    assert set(codes["shop.transaction"]) == {"no_row"} and codes["shop.transaction"]["no_row"] > 20
-    assert set(codes["__debezium-heartbeat.shop"]) == {"no_row"}, "no heartbeat was read"
+    # Deletes, their tombstones, the truncate, markers and heartbeats are accounted for, without a dead letter each.
+    assert not letters, f"dead letters: {letters[:3]}"
+    marks = [len(covered(bootstrap)[topic]) for topic in ("shop.transaction", "__debezium-heartbeat.shop")]
+    assert marks[0] > 20 and marks[1] > 0, "no marker or no heartbeat was read"
+    assert summary["records_rejected"] >= 320 + 1 + 20, "a delete, its tombstone or the truncate is missing"
     for topic in [OUTPUT, *(f"{OUTPUT}-{end}" for end in ("manifests", "journal", "dead-letters"))]:
         assert CANARY.encode() not in oracle.raw(bootstrap, topic), f"a canary is in {topic}"
     assert CANARY.encode() not in log.read_bytes() + out, "a canary is in the log"

@@ -106,6 +106,29 @@ def crash(step):
     return scenario
 
 
+def wrong_format(space):
+    """A topic that cannot be read is not dead-lettered: nothing of it is committed. Bad messages later in the stream stop nothing."""
+    def letters():
+        return sum(1 for _ in oracle.read(space.bootstrap, f"{space.sink}-dead-letters"))
+
+    bad = b"no record at all\n" * 60
+    space.send(bad)
+    a = c.Instance(space, BINARY, 0).start()
+    c.wait_for(lambda: not a.alive(), 60, "the stop")
+    assert a.process.returncode == 1, f"ended with {a.process.returncode}"
+    assert "100.0 % rejected as malformed" in a.said() and not letters(), "nobody was told, or they were dead-lettered"
+    assert space.lag() in (None, 60), "the offsets of what was not published moved"
+    # Good ones among them: it goes on, and a stretch of bad ones alone is a window without rows.
+    space.produce(BINARY, 1000)
+    a.start()
+    a.says("release published")
+    space.send(bad)
+    c.wait_for(lambda: letters() == 120, 60, "dead letters", lambda: [0] if a.ended_badly() else [])
+    space.produce(BINARY, 1000)
+    verdict = accept(space)
+    assert verdict.figures["rejected"] == 120, "bad messages are not counted"
+
+
 def crash_revoked(space):
     """F1: the process dies inside a rebalance."""
     first = c.Instance(space, BINARY, 0).start(VEILSTREAM_DIE_AT="revoked")
@@ -1230,7 +1253,8 @@ SPACES = [registry_away, registry_late, quick_restarts, control_random_id, zombi
           one_id_twice_while_publishing, members_come_and_go, *map(windows_stay, ["cooperative", "consumer"]), come_and_go("cooperative", "drop"),
           come_and_go("consumer", "hold"), come_and_go("cooperative", "hold", "partition"), plan_beside_open_windows,
           rebalanced_while_paused, given_back_while_full, misspelt_input_apart, rebalanced_while_rereading, topic_recreated, slow_search,
-          slow_transaction, deleted_by_retention, held_records, tombstones, *map(deletes, ["tombstones", "debezium"]), sequential, sequential_local, sliding,
+          slow_transaction, deleted_by_retention, held_records, wrong_format, tombstones, *map(deletes, ["tombstones", "debezium"]),
+          sequential, sequential_local, sliding,
           sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
           control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]

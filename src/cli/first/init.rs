@@ -16,12 +16,12 @@ use self::ask::Questions;
 use self::draft::{Ends, PolicyDraft, Readers, seen_from};
 use super::input::{FirstArgs, FirstInput};
 use super::profile::{Figures, table};
-use crate::cli::shared::{Batch, Failure, ReleaseReport, is_standard, print_bytes, refuse_same_file};
+use crate::cli::shared::{Batch, Failure, ReleaseReport, is_standard, print_bytes, refuse_same_file, tell};
 use crate::codec::Format;
 use crate::codec::compress::Compression;
 use crate::config::{Config, Purpose};
 use crate::files::ReplacedFile;
-use crate::model::policy::RecodingKind;
+use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::schema::Envelope;
 use crate::profile::hierarchies::{HierarchyProposal, Shared, fitting};
 use crate::profile::roles::percent;
@@ -76,7 +76,7 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
     let mut draft = propose(args, &input, &questions)?;
     describe(&draft);
     let trial = Trial::run(&mut draft, &input, &args.output)?;
-    eprintln!("{}", trial.table());
+    tell!("{}", trial.table());
     draft.recoding = questions.ask("Recoding: full-domain or local", trial.best().as_str(), |answer| {
         let found = trial.reports.iter().find(|(kind, _)| kind.as_str() == answer);
         found.map(|(kind, _)| *kind).ok_or_else(|| "write one that the table has".into())
@@ -90,14 +90,14 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
         _ => Err("write yes or no".into()),
     })?;
     if !go {
-        eprintln!("nothing was written");
+        tell!("nothing was written");
         return Ok(());
     }
     write(&args.output, &text)?;
-    eprintln!("{outcome}");
+    tell!("{outcome}");
     if !is_standard(&args.output) {
         let file = args.output.display();
-        eprintln!("Wrote {file}. Next: veilstream explain -c {file}, then veilstream run -c {file}");
+        tell!("Wrote {file}. Next: veilstream explain -c {file}, then veilstream run -c {file}");
     }
     Ok(())
 }
@@ -106,12 +106,12 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
 fn propose<'a>(args: &InitArgs, input: &'a FirstInput, questions: &Questions) -> Result<PolicyDraft<'a>, Failure> {
     let profile = &input.profile;
     let mut roles = Figures::roles_of(profile);
-    eprintln!("{}: {} records, {} fields\n", args.input.name(), profile.records, profile.names.len());
+    tell!("{}: {} records, {} fields\n", args.input.name(), profile.records, profile.names.len());
     if !questions.silent {
         for (name, role) in profile.names.iter().zip(&roles) {
-            eprintln!("  {name}: {}, {}", role.role.as_str(), role.reason);
+            tell!("  {name}: {}, {}", role.role.as_str(), role.reason);
         }
-        eprintln!();
+        tell!("");
     }
     let readers = match args.readers {
         Some(readers) => readers,
@@ -144,7 +144,8 @@ fn propose<'a>(args: &InitArgs, input: &'a FirstInput, questions: &Questions) ->
     }
     let hierarchies = hierarchies(args, input, &roles, readers);
     let (recoding, limit, max_records) = (RecodingKind::FullDomain, LIMITS[0], TRIED);
-    Ok(PolicyDraft { profile, roles, hierarchies, readers, recoding, limit, ends: ends(args, input), max_records })
+    let (ends, missing) = (ends(args, input), Fallback::Suppress);
+    Ok(PolicyDraft { profile, roles, hierarchies, readers, recoding, limit, missing, ends, max_records })
 }
 
 fn hierarchies(
@@ -193,11 +194,11 @@ fn describe(draft: &PolicyDraft<'_>) {
     for (field, role) in draft.roles.iter().enumerate() {
         let name = &draft.profile.names[field];
         match &draft.hierarchies[field] {
-            Some(hierarchy) => eprintln!("  {name}: {}, {}; {}", role.role.as_str(), role.reason, hierarchy.words()),
-            None => eprintln!("  {name}: {}, {}", role.role.as_str(), role.reason),
+            Some(hierarchy) => tell!("  {name}: {}, {}; {}", role.role.as_str(), role.reason, hierarchy.words()),
+            None => tell!("  {name}: {}, {}", role.role.as_str(), role.reason),
         }
     }
-    eprintln!();
+    tell!("");
 }
 
 /// What both recodings would publish of the sample.
@@ -207,11 +208,13 @@ struct Trial {
 }
 
 impl Trial {
-    /// Makes the releases with the smallest limit that works; the draft takes that limit.
+    /// Makes the releases with the smallest limit that works; the draft takes that limit. Records without a value are left out, unless
+    /// there are too many of them.
     fn run(draft: &mut PolicyDraft<'_>, input: &FirstInput, output: &Path) -> Result<Self, Failure> {
         let mut reason = String::new();
-        for limit in LIMITS {
-            draft.limit = limit;
+        let fallbacks = [Fallback::Suppress, Fallback::Top].into_iter().take(1 + usize::from(draft.lacks_values()));
+        for (missing, limit) in fallbacks.flat_map(|fallback| LIMITS.map(|limit| (fallback, limit))) {
+            (draft.missing, draft.limit) = (missing, limit);
             let config = Config::parse(&draft.yaml(&[]), output, Purpose::Pipeline)?;
             let batch = Batch::of_events(&config, &input.preamble, &input.events)?;
             let mut reports = Vec::new();

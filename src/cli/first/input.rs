@@ -8,10 +8,11 @@ use secrecy::SecretString;
 
 use crate::cli::shared::{Failure, OpenArgs, is_standard, spinning};
 use crate::codec::DEFAULT_MAX_RECORD_BYTES;
+use crate::codec::csv::look_like_values;
+use crate::codec::survey::ENOUGH;
 use crate::kafka::client::Cluster;
 use crate::kafka::source::sample::{self, SampleError};
 use crate::model::event::Event;
-use crate::profile::fields::look_like_values;
 use crate::profile::{Intake, TableProfile};
 use crate::source::{Preamble, SourceError, file};
 
@@ -67,6 +68,12 @@ impl FirstArgs {
                 0 => format!("{} has no record", self.name()),
                 _ => format!("no record of {} can be read: check --format and --delimiter", self.name()),
             }));
+        }
+        if profile.names.is_empty() {
+            return Err(Failure::Usage(format!(
+                "no field is in {ENOUGH} records of {}: names that fewer have may be people's, and are not told; give more records",
+                self.name()
+            )));
         }
         if matches!(preamble, Preamble::Csv(_)) && look_like_values(&profile.names) {
             return Err(Failure::Usage(format!(

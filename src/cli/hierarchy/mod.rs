@@ -11,11 +11,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::shared::{Failure, OpenArgs, is_standard, refuse_same_file};
+use super::shared::{Failure, OpenArgs, is_standard, refuse_same_file, tell};
 use crate::codec::DEFAULT_MAX_RECORD_BYTES;
 use crate::codec::csv::write_field;
+use crate::codec::survey::{Survey, remedy};
 use crate::files::ReplacedFile;
 use crate::model::hierarchy::Hierarchy;
+use crate::model::record::Record;
 use crate::model::schema::{Role, Schema};
 use crate::source::file;
 use groups::{Held, Paths, by_frequency, by_order, by_quantile};
@@ -96,7 +98,7 @@ pub(super) fn run(args: &HierarchyArgs) -> Result<(), Failure> {
     let mut out = if is_standard(&args.output) { ReplacedFile::stdout() } else { ReplacedFile::create(&args.output)? };
     out.write(&bytes)?;
     out.commit()?;
-    eprintln!(
+    tell!(
         "{} values on {} levels; {rare} values that fewer than {} people hold are left out: `unknown_value` decides about them",
         paths.len(),
         hierarchy.height() + 1,
@@ -114,8 +116,8 @@ fn count(args: &HierarchyArgs) -> Result<FxHashMap<String, u64>, Failure> {
     let mut held: FxHashMap<String, u64> = FxHashMap::default();
     let mut seen: FxHashSet<(String, String)> = FxHashSet::default();
     let mut many = false;
-    file::for_each_record(from, input, &schema, |_, record| {
-        let Ok(record) = record else { return };
+    let mut survey = Survey::new(&schema);
+    let mut add = |record: &Record<'_>| {
         let value = schema.quasi.first().and_then(|slot| record.values[*slot].canonical());
         let Some(value) = value.filter(|value| !value.is_empty()) else { return };
         if let Some(slot) = schema.subject {
@@ -131,12 +133,27 @@ fn count(args: &HierarchyArgs) -> Result<FxHashMap<String, u64>, Failure> {
         if !many {
             *held.entry(value.into_owned()).or_insert(0) += 1;
         }
+    };
+    file::for_each_message(from, input, &schema, |event, reader| {
+        let payload = event.payload.as_deref().unwrap_or_default();
+        let read = reader.each(payload, |record, fields| {
+            survey.add(record, fields);
+            add(record);
+        });
+        survey.message(read.as_ref().copied(), || reader.fields(payload));
+        true
     })?;
-    match many {
-        true => {
+    let absent = survey.absent();
+    match survey.all_rejected(1) {
+        Some(told) => Err(Failure::Usage(format!("every record is rejected: {told}"))),
+        None if !absent.is_empty() => Err(Failure::Usage(survey.told(&absent))),
+        None if many => {
             Err(Failure::Usage(format!("`{}` has more than {MAX_VALUES} different values: give a sample", args.field)))
         }
-        false => Ok(held),
+        None => {
+            survey.reasons().iter().for_each(|(code, told)| tell!("{told}{}", remedy(*code)));
+            Ok(held)
+        }
     }
 }
 

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, working};
+use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, tell, working};
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::codec::RecordReader;
+use crate::codec::survey::{Survey, remedy};
 use crate::config::Config;
-use crate::encode::Encoder;
+use crate::encode::{Encoded, Encoder};
 use crate::gate::Release;
 use crate::model::event::{Event, Reject, RejectCode};
 use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
+use crate::pipeline::PipelineError;
 use crate::privacy::Rules;
 use crate::search::choose::Choice;
 use crate::search::insight::Insight;
@@ -45,14 +47,17 @@ impl Batch {
     pub(in crate::cli) fn read(config: &Config, args: &InputArgs) -> Result<Self, Failure> {
         let (read, input) = args.open(config)?;
         let (progress, read) = reading(&args.input, read);
-        Self::gather(config, progress, |schema, each| {
+        let mut survey = Survey::new(&config.policy.schema);
+        let batch = Self::gather(config, progress, &mut survey, |schema, each| {
             Ok(file::for_each_message(read, input, schema, |event, reader| each(event, reader).is_ok())?)
-        })
+        })?;
+        batch.check(&survey).inspect_err(|_| batch.finish())?;
+        Ok(batch)
     }
 
     /// Takes events that are in memory already.
     pub(in crate::cli) fn of_events(config: &Config, preamble: &Preamble, events: &[Event]) -> Result<Self, Failure> {
-        Self::gather(config, spinning(), |schema, each| {
+        Self::gather(config, spinning(), &mut Survey::new(&config.policy.schema), |schema, each| {
             let mut reader = preamble.reader(schema, max_record_bytes(config))?;
             events.iter().try_for_each(|event| each(event, &mut reader))?;
             Ok(preamble.clone())
@@ -63,6 +68,7 @@ impl Batch {
     fn gather(
         config: &Config,
         progress: ProgressBar,
+        survey: &mut Survey,
         read: impl FnOnce(&Schema, &mut Take<'_>) -> Result<Preamble, Failure>,
     ) -> Result<Self, Failure> {
         let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
@@ -73,17 +79,43 @@ impl Batch {
         let mut wide = Ok(());
         let preamble = read(&policy.schema, &mut |Event { position, payload, .. }, reader| {
             let records = |each: &mut dyn FnMut(&Record<'_>)| match payload {
-                Some(payload) => reader.each(payload, |record, _| each(record)),
+                Some(payload) => reader.each(payload, |record, fields| {
+                    survey.add(record, fields);
+                    each(record);
+                }),
                 None => Err(Reject::record(RejectCode::Tombstone)),
             };
-            let add = |encoder: &Encoder, encoded| window.add(encoder, *position, at, encoded);
+            let mut refused = None;
+            let add = |encoder: &Encoder, encoded: Encoded| {
+                refused = if let Encoded::Rejected(reject) = &encoded { Some(reject.clone()) } else { None };
+                window.add(encoder, *position, at, encoded)
+            };
             wide = encoder.message(None, None, records, add);
+            survey.message(refused.as_ref().map_or(Ok(()), Err), || {
+                payload.as_deref().map_or_else(Vec::new, |payload| reader.fields(payload))
+            });
             wide
         });
         wide?;
         let preamble = preamble?;
         let window = window.close(at, CloseReason::Drained, &encoder)?;
         Ok(Self { policy, window, preamble, progress })
+    }
+
+    /// Refuses records of which nothing useful can be published.
+    fn check(&self, survey: &Survey) -> Result<(), Failure> {
+        if let Some(absent) = Some(survey.absent()).filter(|absent| !absent.is_empty()) {
+            return Err(PipelineError::NoSuchField(survey.told(&absent)).into());
+        }
+        match survey.all_rejected(1) {
+            Some(told) => Err(PipelineError::AllRejected(told).into()),
+            None if self.window.rows.is_empty() && survey.messages() == 0 => {
+                self.progress.finish_and_clear();
+                tell!("the input has no record");
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Names the work that follows the reading.
@@ -161,28 +193,11 @@ impl Batch {
             reasons.entry((reject.code, reject.field)).or_insert((0, position.offset.0 + 1)).0 += 1;
         }
         if !rejected.is_empty() {
-            eprintln!("{} records were rejected:", rejected.len());
+            tell!("{} records were rejected:", rejected.len());
         }
         for ((code, field), (count, first)) in reasons {
             let field = field.map_or(String::new(), |slot| format!(" in `{}`", self.policy.schema.name(slot)));
-            eprintln!("  {count} x {}{field}, first in record {first}{}", code.as_str(), remedy(code));
+            tell!("  {count} x {}{field}, first in record {first}{}", code.as_str(), remedy(code));
         }
-    }
-}
-
-fn remedy(code: RejectCode) -> &'static str {
-    match code {
-        RejectCode::UnknownValue => ": extend the hierarchy, or write `unknown_value: suppress` or `top`",
-        RejectCode::MissingField => ": check its name with `validate --sample FILE`",
-        RejectCode::NotAnObject => {
-            ": a path leads through objects only; keep a whole array, take it apart with `explode`, or name another field"
-        }
-        RejectCode::NotAnArray => ": `explode` names an array of objects",
-        RejectCode::NullField => ": or write `null_value: suppress` or `top`",
-        RejectCode::InvalidUtf8 => ": give the encoding of the file, such as `--encoding latin-1`",
-        RejectCode::Malformed => ": check quotes, the number of fields, and the delimiter",
-        RejectCode::TooLarge => ": or raise `limits.max_record_bytes`",
-        RejectCode::NoSubject => ": each record needs a subject to be counted",
-        _ => "",
     }
 }

@@ -8,8 +8,10 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::codec::CodecError;
+use crate::codec::survey::remedy;
 use crate::config::Problem;
 use crate::files::FileError;
+use crate::model::event::RejectCode;
 use crate::model::release::manifest::Unmet;
 use crate::pipeline::PipelineError;
 use crate::sink::SinkError;
@@ -84,10 +86,10 @@ impl From<CodecError> for Failure {
             CodecError::MissingFields(_) => {
                 ": check the names in the policy; if the columns look run together, give --delimiter"
             }
-            CodecError::BadHeader("not valid UTF-8") => {
-                ": give its encoding, such as `--encoding latin-1` (`encoding: latin-1` under `source.file`)"
+            CodecError::BadHeader("not valid UTF-8") => remedy(RejectCode::InvalidUtf8),
+            CodecError::BadHeader(_) | CodecError::NoHeader => {
+                ": the first line of a csv file must be the names of the columns; add such a line, or give --format if it is no csv"
             }
-            CodecError::BadHeader(_) => ": the first line of a csv file must name its columns",
             CodecError::AmbiguousHeader(_) => ": rename one of the columns",
             _ => "",
         };
@@ -108,6 +110,7 @@ impl From<SourceError> for Failure {
             }
             SourceError::Open { .. }
             | SourceError::Read { .. }
+            | SourceError::Array { .. }
             | SourceError::Container { .. }
             | SourceError::Parquet { .. } => Self::Outside(chain(&error)),
             _ => Self::Outside(error.to_string()),
@@ -152,7 +155,7 @@ impl From<PipelineError> for Failure {
         match error {
             PipelineError::Source(error) => error.into(),
             PipelineError::Sink(error) => error.into(),
-            PipelineError::Refused(_) => Self::NotMet(error.to_string()),
+            PipelineError::Refused(_) | PipelineError::AllRejected(_) => Self::NotMet(error.to_string()),
             PipelineError::TooWide(error) => error.into(),
             PipelineError::NoSuchField(_) => Self::Usage(error.to_string()),
             PipelineError::StageLost(_) | PipelineError::Unaccounted(_) => Self::Outside(error.to_string()),

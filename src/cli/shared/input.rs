@@ -10,7 +10,7 @@ use clap::Args;
 use super::{Failure, max_record_bytes};
 use crate::codec::Format;
 use crate::codec::encoding::TextEncoding;
-use crate::config::{Config, Purpose};
+use crate::config::{Config, Purpose, SourceConfig};
 use crate::search::Algorithm;
 use crate::source::{Input, InputBytes};
 
@@ -44,9 +44,9 @@ pub(in crate::cli) struct OpenArgs {
 }
 
 impl InputArgs {
-    /// A file whose format shows by itself.
-    pub(in crate::cli) fn of(config: &Path, input: &Path) -> Self {
-        Self { config: config.to_owned(), input: input.to_owned(), open: OpenArgs::default() }
+    /// The same arguments, gathered by another command.
+    pub(in crate::cli) fn of(config: &Path, input: &Path, open: OpenArgs) -> Self {
+        Self { config: config.to_owned(), input: input.to_owned(), open }
     }
 
     /// Loads the configuration.
@@ -76,9 +76,17 @@ impl InputArgs {
         Some(section.join("\n").trim_end().to_owned())
     }
 
-    /// Opens the file.
+    /// Opens the file. What the command line does not say of it, the source of the configuration does, if that is a file.
     pub(in crate::cli) fn open(&self, config: &Config) -> Result<(InputBytes, Input), Failure> {
-        self.open.open(&self.input, max_record_bytes(config))
+        let (from, input) = self.open.open(&self.input, max_record_bytes(config))?;
+        let SourceConfig::File { format, delimiter, encoding, .. } = &config.source else { return Ok((from, input)) };
+        let input = Input {
+            likely: input.likely.or(*format),
+            delimiter: input.delimiter.or(*delimiter),
+            encoding: input.encoding.or(*encoding),
+            ..input
+        };
+        Ok((from, input))
     }
 }
 

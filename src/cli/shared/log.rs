@@ -1,6 +1,6 @@
 //! Logs on standard error, and a panic hook that prints the place of a panic but not its message.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::Targets;
@@ -38,8 +38,11 @@ pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Fai
     let filter = parsed.ok_or_else(|| {
         Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
     })?;
-    let layer =
-        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(is_coloured(io::stderr().is_terminal()));
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(is_coloured(io::stderr().is_terminal()))
+        // They would be printed to the same closed standard error, which is a panic.
+        .log_internal_errors(false);
     let layer = match args.log_format {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().boxed(),
@@ -67,6 +70,10 @@ pub fn install_panic_hook() {
             return;
         }
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
-        eprintln!("veilstream: a defect at {place}; nothing further is published. Please report this line");
+        // A second panic, because standard error is closed, would abort.
+        let _ = writeln!(
+            io::stderr(),
+            "veilstream: a defect at {place}; nothing further is published. Please report this line"
+        );
     }));
 }

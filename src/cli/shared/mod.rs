@@ -9,6 +9,7 @@ mod log;
 mod progress;
 mod report;
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
@@ -26,6 +27,17 @@ use crate::model::event::Millis;
 use crate::pipeline::{MemoryLimit, Pipeline};
 use crate::shutdown::{self, Stop};
 use crate::telemetry::Telemetry;
+
+/// Prints a line for people to standard error. It may be closed: unlike with `eprintln!`, that is no defect.
+macro_rules! tell {
+    ($($part:tt)*) => { $crate::cli::shared::tell_people(format_args!($($part)*)) };
+}
+pub(super) use tell;
+
+/// What [`tell`] does.
+pub(super) fn tell_people(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
 
 /// Prints a result to standard output, with a newline at its end. A reader that went away is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {

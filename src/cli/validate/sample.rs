@@ -1,8 +1,8 @@
 //! `validate --sample`: which fields the records have, against those that the policy names.
 //!
-//! Prints names of fields and shares, never a value. A name is printed only if at least half of the records have it, because the
-//! keys of an object that serves as a map are data.
+//! Prints names of fields and shares, never a value, and only names that [`Survey`] tells.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use comfy_table::{Table, presets};
 use crate::cli::run::{message_readers, schemas};
 use crate::cli::shared::{Failure, InputArgs, print, runtime};
 use crate::codec::RecordReader;
-use crate::codec::survey::Survey;
+use crate::codec::survey::{Survey, remedy};
 use crate::config::{Config, SourceConfig};
+use crate::encode::{Encoded, Encoder};
 use crate::kafka::client::KafkaSourceConfig;
 use crate::kafka::probe::sample::sample;
 use crate::kafka::topics::matches;
@@ -21,13 +22,14 @@ use crate::model::policy::Policy;
 use crate::model::record::{Record, Value};
 use crate::source::file;
 
-/// The most records that are read. Larger: takes longer. Smaller: rare mistakes are not seen.
+/// The most messages that are read. Larger: takes longer. Smaller: rare mistakes are not seen.
 const MOST: usize = 10_000;
 
 /// What a sample shows.
 struct Sample<'a> {
     policy: &'a Policy,
     survey: Survey,
+    encoder: Encoder,
     /// Per quasi-identifier its values, and how many records have one outside its hierarchy.
     quasi: Vec<(Domain, u64)>,
 }
@@ -36,7 +38,8 @@ struct Sample<'a> {
 pub(super) fn run(config: &Config, args: &InputArgs) -> Result<(), Failure> {
     let policy = &config.policy;
     let quasi = policy.quasi.iter().map(|q| (Domain::new(Arc::clone(&q.hierarchy)), 0)).collect();
-    let mut sample = Sample { policy, survey: Survey::new(&policy.schema), quasi };
+    let encoder = Encoder::new(Arc::new(policy.clone()));
+    let mut sample = Sample { policy, survey: Survey::new(&policy.schema), encoder, quasi };
     match &config.source {
         SourceConfig::Kafka(source) if !is_file(&args.input) => {
             let topic = args.input.to_string_lossy();
@@ -63,7 +66,7 @@ impl Sample<'_> {
         let (read, input) = args.open(config)?;
         file::for_each_message(read, input, &self.policy.schema, |event, reader| {
             event.payload.iter().for_each(|payload| self.add(payload, reader));
-            self.survey.records() + self.survey.unread() < MOST as u64
+            self.survey.messages() < MOST as u64
         })?;
         Ok(())
     }
@@ -94,29 +97,30 @@ impl Sample<'_> {
     }
 
     fn add(&mut self, payload: &[u8], reader: &mut RecordReader) {
-        let read = reader.each(payload, |record, fields| {
-            self.look_up(record);
-            self.survey.add(record, fields);
+        let Self { policy, survey, encoder, quasi } = self;
+        let read = |each: &mut dyn FnMut(&Record<'_>)| {
+            reader.each(payload, |record, fields| {
+                look_up(policy, quasi, record);
+                survey.add(record, fields);
+                each(record);
+            })
+        };
+        let mut refused = None;
+        let Ok(()) = encoder.message(None, None, read, |_, encoded| {
+            refused = if let Encoded::Rejected(reject) = encoded { Some(reject) } else { None };
+            Ok::<(), Infallible>(())
         });
-        if let Err(reject) = read {
-            self.survey.add_unread(reject.code, || reader.fields(payload));
-        }
-    }
-
-    /// Counts the quasi values that are outside their hierarchies.
-    fn look_up(&mut self, record: &Record<'_>) {
-        for ((domain, outside), slot) in self.quasi.iter_mut().zip(&self.policy.schema.quasi) {
-            let value = &record.values[*slot];
-            let known = value.canonical().is_some_and(|text| domain.code(&text).is_some());
-            *outside += u64::from(!known && !matches!(value, Value::Missing | Value::Null));
-        }
+        survey.message(refused.as_ref().map_or(Ok(()), Err), || reader.fields(payload));
     }
 
     fn report(&self) -> Result<(), Failure> {
-        let (records, unread) = (self.survey.records(), self.survey.unread());
+        let (messages, records) = (self.survey.messages(), self.survey.records());
         let share = |count: u64| format!("{:.1} %", 100.0 * count as f64 / records.max(1) as f64);
-        let total = records + unread;
-        print(&format!("{total} records were read, {unread} of them are malformed"))?;
+        let inside = if records > messages { format!(" with {records} records") } else { String::new() };
+        print(&format!("{messages} messages were read{inside}, {} of them are rejected", self.survey.rejected()))?;
+        for (code, told) in self.survey.reasons() {
+            print(&format!("  {told}{}", remedy(code)))?;
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(["field", "missing", "null", "out of range"]);
         for (slot, counts) in self.survey.counts().iter().enumerate() {
@@ -125,17 +129,29 @@ impl Sample<'_> {
             let name = self.policy.schema.name(slot).to_string();
             table.add_row([name, share(counts.missing), share(counts.null), outside]);
         }
-        print(&table.to_string())?;
+        if records > 0 {
+            print(&table.to_string())?;
+        }
         let dropped = self.survey.present().into_iter().filter(|path| !self.survey.knows(path));
         let dropped: Vec<String> = dropped.map(|path| path.to_string()).collect();
         if !dropped.is_empty() {
             print(&format!("also there, and dropped: {}", dropped.join(", ")))?;
         }
-        let absent = self.survey.absent(|_| true);
-        match (absent.is_empty(), records) {
-            (_, 0) => Err(Failure::Usage("the sample has no record that can be read".into())),
-            (true, _) => Ok(()),
-            (false, _) => Err(Failure::Usage(self.survey.told(&absent))),
+        let absent = self.survey.absent();
+        match self.survey.all_rejected(1) {
+            _ if messages == 0 => Err(Failure::Usage("the sample has no record".into())),
+            _ if !absent.is_empty() => Err(Failure::Usage(self.survey.told(&absent))),
+            Some(told) => Err(Failure::Usage(format!("every record is rejected: {told}"))),
+            None => Ok(()),
         }
+    }
+}
+
+/// Counts the quasi values that are outside their hierarchies.
+fn look_up(policy: &Policy, quasi: &mut [(Domain, u64)], record: &Record<'_>) {
+    for ((domain, outside), slot) in quasi.iter_mut().zip(&policy.schema.quasi) {
+        let value = &record.values[*slot];
+        let known = value.canonical().is_some_and(|text| domain.code(&text).is_some());
+        *outside += u64::from(!known && !matches!(value, Value::Missing | Value::Null));
     }
 }

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::codec::avro::AvroDecoder;
-use crate::codec::{Decode as _, Encode as _, PublishedRow, Role, Schema};
+use crate::codec::{Decode as _, Encode as _, PublishedRow, Schema};
 use crate::model::record::Value;
+use crate::model::schema::Role;
 
 fn schema() -> Schema {
     Schema::new([("marital status", Role::Quasi), ("job", Role::Sensitive), ("score", Role::Insensitive)])

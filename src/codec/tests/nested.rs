@@ -5,7 +5,7 @@ use apache_avro::writer::datum::GenericDatumWriter;
 
 use super::*;
 use crate::model::event::RejectCode;
-use crate::model::schema::{Envelope, Path};
+use crate::model::schema::{Envelope, Path, Role};
 
 const FIELDS: [(&str, Role); 6] = [
     ("customer.address.zip", Role::Quasi),
@@ -211,7 +211,9 @@ fn a_change_event_is_the_row_after_it() {
         (deleted.as_str(), RejectCode::Tombstone),
         (r#"{"op":"t","ts_ms":1}"#, RejectCode::NoRow),
         (r#"{"op":"m","message":{}}"#, RejectCode::NoRow),
-        (r#"{"status":"BEGIN","id":"571"}"#, RejectCode::NoRow),
+        (r#"{"status":"BEGIN","id":"571","event_count":null}"#, RejectCode::NoRow),
+        (r#"{"status":"END","id":"571","event_count":2,"ts_ms":1}"#, RejectCode::NoRow),
+        (r#"{"id":1,"home":{"zip":"10115"}}"#, RejectCode::NotAChange),
         (r#"{"schema":{},"payload":{"ts_ms":1}}"#, RejectCode::NoRow),
         (r#"{"op":"c","after":null}"#, RejectCode::Malformed),
         (r#"{"op":"c","after":[]}"#, RejectCode::NotAnObject),

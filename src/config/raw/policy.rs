@@ -250,7 +250,7 @@ pub(crate) struct RawDateSpec {
     #[serde(default)]
     pub max: Option<String>,
     /// How dates are written in the input: strptime letters such as `%d/%m/%Y`, `iso` (ISO 8601), or a number since 1970 in
-    /// UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`. Default: `iso`. Logical dates of Avro and Parquet are `iso`.
+    /// UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`, `epoch-micros`. Default: `iso`. Logical dates of Avro and Parquet are `iso`.
     #[serde(default)]
     pub format: Option<String>,
     /// Several of them, where one field holds dates in several formats; the first that reads a value decides. Default: `format`

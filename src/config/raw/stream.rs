@@ -255,7 +255,7 @@ pub(crate) struct RawFileSource {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawStdio {
-    /// The format. Default: `jsonl`.
+    /// The format. Default: of a source by its first bytes, of a sink `jsonl`.
     pub format: Option<Format>,
 }
 

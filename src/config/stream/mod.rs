@@ -50,16 +50,15 @@ pub(super) fn source(
     around: &kafka::StreamSurroundings<'_>,
 ) -> Option<SourceConfig> {
     Some(match raw {
-        None => SourceConfig::Stdio { format: Format::Json },
+        None => SourceConfig::Stdio { format: None },
         Some(RawSource::Stdio(raw)) => {
-            let format = raw.format.unwrap_or_default();
-            if format == Format::Parquet {
+            if raw.format == Some(Format::Parquet) {
                 let at = at.key("stdio").key("format");
                 at.refuse(
                     "a Parquet file is read from its end on, which a pipe cannot do: write `file: { path: ... }`",
                 );
             }
-            SourceConfig::Stdio { format }
+            SourceConfig::Stdio { format: raw.format }
         }
         Some(RawSource::File(raw)) => file_source(raw, at.key("file"), around)?,
         Some(RawSource::Generator(raw)) => SourceConfig::Generator {
@@ -107,7 +106,8 @@ fn file_source(raw: &RawFileSource, at: At<'_>, around: &kafka::StreamSurroundin
         at.key("encoding").refuse("`encoding` means something only for text: remove it");
     }
     let placement = placement::build(&raw.fields, raw.explode.as_deref(), at, around.schema)?;
-    Some(SourceConfig::File { path: around.base.join(&raw.path), format, delimiter, encoding: raw.encoding, placement })
+    let (path, format) = (around.base.join(&raw.path), raw.format);
+    Some(SourceConfig::File { path, format, delimiter, encoding: raw.encoding, placement })
 }
 
 /// Builds the `sink` section.

@@ -119,7 +119,7 @@ fn the_documented_example_loads() {
     let event_time = None;
     let rules = CloseRules { max_records: 50_000, max_age: Duration::from_secs(30), event_time };
     assert_eq!(config.windows, WindowRules::Tumbling(rules));
-    assert!(matches!(config.source, SourceConfig::Stdio { format: Format::Json }));
+    assert!(matches!(config.source, SourceConfig::Stdio { format: None }));
     assert_eq!(config.http.unwrap().listen.to_string(), "127.0.0.1:9464");
 }
 

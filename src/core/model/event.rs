@@ -116,6 +116,15 @@ words! {
         NoSubject = "no_subject",
         /// The event time is absent or not a time.
         BadEventTime = "bad_event_time",
+        /// No change event, where the source is said to have them.
+        NotAChange = "not_a_change",
+    }
+}
+
+impl RejectCode {
+    /// True if the message is about no row that could be published. Nobody has to look at it.
+    pub fn is_passed_over(self) -> bool {
+        matches!(self, Self::Tombstone | Self::NoRow)
     }
 }
 

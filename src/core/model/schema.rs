@@ -33,6 +33,13 @@ pub enum Role {
     EventTime,
 }
 
+impl Role {
+    /// True if a record without the field cannot be protected.
+    pub fn is_needed(self) -> bool {
+        matches!(self, Self::Quasi | Self::Sensitive | Self::Subject | Self::EventTime | Self::Label)
+    }
+}
+
 /// One field of the projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {

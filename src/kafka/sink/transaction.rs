@@ -142,7 +142,8 @@ impl Publisher {
     fn produce_dead_letters(&mut self, release: &Release) -> Result<(), Fault> {
         let Some(topic) = &self.config.dead_letters else { return Ok(()) };
         let time = release.manifest().provenance.closed_at;
-        for (position, reject) in release.rejected() {
+        let wrong = release.rejected().iter().filter(|(_, reject)| !reject.code.is_passed_over());
+        for (position, reject) in wrong {
             let Some((source, partition)) = self.session.topics.place(position.partition) else { continue };
             let letter = DeadLetter {
                 topic: source,

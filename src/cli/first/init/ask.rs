@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead as _, Write as _};
 
-use crate::cli::shared::Failure;
+use crate::cli::shared::{Failure, tell};
 
 /// Asks, or takes every default.
 pub(super) struct Questions {
@@ -25,7 +25,7 @@ impl Questions {
             match read(answer) {
                 Ok(value) => return Ok(value),
                 Err(problem) if self.silent => return Err(Failure::Usage(problem)),
-                Err(problem) => eprintln!("  {problem}"),
+                Err(problem) => tell!("  {problem}"),
             }
         }
     }
@@ -50,7 +50,7 @@ impl Questions {
 
 fn prompt(question: &str, default: &str) -> Result<String, Failure> {
     let mut line = String::new();
-    eprint!("{question} [{default}]: ");
+    let _ = write!(io::stderr(), "{question} [{default}]: ");
     let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut line));
     match read {
         Ok(0) => Err(Failure::Usage("no answer: nothing was written; --yes takes every default".into())),

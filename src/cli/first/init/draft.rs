@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::codec::Format;
-use crate::model::policy::RecodingKind;
+use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::schema::Envelope;
 use crate::profile::hierarchies::HierarchyProposal;
 use crate::profile::{ProposedRole, RoleProposal, TableProfile};
@@ -80,11 +80,18 @@ pub(super) struct PolicyDraft<'a> {
     pub(super) recoding: RecodingKind,
     /// The share of records that may be left out, in percent.
     pub(super) limit: u32,
+    /// What becomes of a record without a value in a quasi-identifier.
+    pub(super) missing: Fallback,
     pub(super) ends: Ends,
     pub(super) max_records: usize,
 }
 
 impl PolicyDraft<'_> {
+    /// True if some records have no value in a quasi-identifier.
+    pub(super) fn lacks_values(&self) -> bool {
+        self.with(ProposedRole::Quasi).any(|field| self.profile.columns[field].missing > 0)
+    }
+
     /// The fields with a role, in the order of the input.
     pub(super) fn with(&self, role: ProposedRole) -> impl Iterator<Item = usize> + '_ {
         (0..self.roles.len()).filter(move |field| self.roles[*field].role == role)
@@ -123,11 +130,12 @@ impl PolicyDraft<'_> {
         );
         let _ = writeln!(out, "  recoding: {}", self.recoding.as_str());
         out.push_str("  unknown_value: top      # a value that the hierarchy does not have is published as its top\n");
-        if self.with(ProposedRole::Quasi).any(|field| self.profile.columns[field].missing > 0) {
-            out.push_str(
-                "  missing_value: top      # some records have no value in a field: it is published as its top\n",
-            );
-            out.push_str("  null_value: top\n");
+        if self.lacks_values() {
+            let (word, meaning) = match self.missing {
+                Fallback::Top => ("top", "many records have no value in a field: it is published as its top"),
+                _ => ("suppress", "some records have no value in a field: they are left out, within the limit"),
+            };
+            let _ = writeln!(out, "  missing_value: {word}      # {meaning}\n  null_value: {word}");
         }
         let left: Vec<usize> = self.with(ProposedRole::Leave).collect();
         if !left.is_empty() {

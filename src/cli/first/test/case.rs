@@ -178,7 +178,7 @@ fn criterion(report: &ReleaseReport, name: &str, wanted: f64) -> Option<String> 
 
 /// The published rows as JSON.
 fn rows(batch: &Batch, release: &Release) -> Result<Vec<Map<String, Value>>, Failure> {
-    let mut encoder = batch.preamble.encoder(&batch.policy.schema, Format::Json, None)?;
+    let mut encoder = batch.preamble.encoder(&batch.policy.schema, Format::Json, Path::new(""))?;
     let mut text = Vec::new();
     let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
     let written = release.labelled_rows(&labels, |labels, values| encoder.labelled(labels, values, &mut text));

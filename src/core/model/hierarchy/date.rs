@@ -129,7 +129,7 @@ pub struct DateSpec {
     /// The last date inside the hierarchy; without it every late date is, and losses are counted to 2099-12-31.
     pub max: Option<Date>,
     /// How values are written, instead of ISO; the first format that reads a value decides. `strptime` formats such as
-    /// `%d/%m/%Y`, `iso`, or a number since 1970 in UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`. With a year of two
+    /// `%d/%m/%Y`, `iso`, or a number since 1970 in UTC: `epoch-days`, `epoch-seconds`, `epoch-millis`, `epoch-micros`. With a year of two
     /// digits, a date after `max` is read a century earlier: 24/09/56 was 1956 if `max` is before 2056.
     pub formats: Vec<String>,
 }
@@ -186,7 +186,8 @@ impl Dates {
             if let DateFormat::Letters { .. } = read
                 && let Err(problem) = check_format(format, unit)
             {
-                let remedy = "write one such as `%d/%m/%Y`, or iso, epoch-days, epoch-seconds or epoch-millis";
+                let remedy =
+                    "write one such as `%d/%m/%Y`, or iso, epoch-days, epoch-seconds, epoch-millis or epoch-micros";
                 errors.push(None, format!("date format `{format}` {problem}; {remedy}"));
             }
         }
@@ -307,7 +308,8 @@ impl Dates {
                 Some(date) => return unit.span(date),
                 None => iso(text)?,
             },
-            DateFormat::Epoch(length) => epoch(text, *length)?,
+            DateFormat::Epoch(length) => epoch(text.parse::<i64>().ok()?.checked_mul(*length)?)?,
+            DateFormat::EpochMicros => epoch(text.parse::<i64>().ok()?.div_euclid(1000))?,
             DateFormat::Letters { format, short_year } => {
                 let date = parse(format, text, unit)?;
                 match self.max {
@@ -333,6 +335,8 @@ enum DateFormat {
         /// It has a year of two digits.
         short_year: bool,
     },
+    /// A whole number of microseconds since 1970 in UTC.
+    EpochMicros,
 }
 
 impl DateFormat {
@@ -342,14 +346,14 @@ impl DateFormat {
             "epoch-days" => Self::Epoch(86_400_000),
             "epoch-seconds" => Self::Epoch(1000),
             "epoch-millis" => Self::Epoch(1),
+            "epoch-micros" => Self::EpochMicros,
             _ => Self::Letters { format: format.to_owned(), short_year: has_short_year(format) },
         }
     }
 }
 
-/// The day of a number of steps since 1970, in UTC.
-fn epoch(text: &str, length: i64) -> Option<Date> {
-    let millis = text.parse::<i64>().ok()?.checked_mul(length)?;
+/// The day of a number of milliseconds since 1970, in UTC.
+fn epoch(millis: i64) -> Option<Date> {
     let instant = jiff::Timestamp::from_millisecond(millis).ok()?;
     Some(instant.to_zoned(TimeZone::UTC).date())
 }
@@ -513,7 +517,9 @@ mod tests {
             assert_eq!(h.canonical(text).as_deref(), Some("1956-09-24"), "{text}");
         }
         assert_eq!(h.canonical("24/09/1956"), None);
-        for (format, text) in [("epoch-days", "-4847"), ("epoch-seconds", "-418700000")] {
+        for (format, text) in
+            [("epoch-days", "-4847"), ("epoch-seconds", "-418700000"), ("epoch-micros", "-418700000000001")]
+        {
             assert_eq!(with_format(format, None).canonical(text).as_deref(), Some("1956-09-24"), "{format}");
         }
         for text in ["1.5", "", "9223372036854775807", "1956-09-24"] {

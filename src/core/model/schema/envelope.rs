@@ -1,9 +1,10 @@
 //! Messages that wrap rows: change data capture as Debezium writes it, and arrays that hold a row in each element.
 //!
 //! With Debezium the paths of the policy are those of the row. It is read from `after`, or from `payload.after` where the message carries its
-//! schema. One more slot, behind those of the policy, holds the operation, and [`Envelope::open`] takes it off: a created, read
-//! or updated row is a record, a deleted one is a tombstone of the message's key, and everything else (truncates, logical
-//! messages, transaction markers, heartbeats) is about no row. `before` is never read, so an update is one record.
+//! schema. Two more slots, behind those of the policy, hold the operation and what markers have instead, and [`Envelope::open`] takes them off: a created,
+//! read or updated row is a record, a deleted one is a tombstone of the message's key, and everything else of Debezium (truncates, logical
+//! messages, transaction markers, heartbeats) is about no row. What has no operation, no time and no count of events is no message of
+//! Debezium. `before` is never read, so an update is one record.
 //!
 //! With an array, decoders read the fields around it as ever and the whole array into one more slot, whatever the format is. The
 //! elements are read from there, by `codec`'s record reader.
@@ -31,7 +32,8 @@ impl Envelope {
     pub fn slots(self, width: usize) -> usize {
         match self {
             Self::None => width,
-            Self::Debezium | Self::Array => width + 1,
+            Self::Array => width + 1,
+            Self::Debezium => width + 2,
         }
     }
 
@@ -46,9 +48,12 @@ impl Envelope {
                 tree(fields.filter(|(_, path)| !inside(path)).chain(array))
             }
             Self::Debezium => {
-                let op = (schema.attributes().len(), Path::of("op"));
+                let width = schema.attributes().len();
+                // Transaction markers of old versions have no time.
+                let marks = ["ts_ms", "event_count"].map(|mark| (width + 1, Path::of(mark)));
+                let around = std::iter::once((width, Path::of("op"))).chain(marks);
                 let rows = fields.map(|(slot, path)| (slot, self.row_place(&path)));
-                let plain: Vec<_> = rows.chain([op]).collect();
+                let plain: Vec<_> = rows.chain(around).collect();
                 let wrapped: Vec<_> = plain.iter().map(|(slot, path)| (*slot, path.below(&["payload"]))).collect();
                 tree(plain.into_iter().chain(wrapped))
             }
@@ -81,6 +86,7 @@ impl Envelope {
             return Ok(record);
         }
         let operation = record.values.get(width).and_then(Value::canonical).map(|op| op.into_owned());
+        let marked = record.values.get(width + 1).is_some_and(|mark| !matches!(mark, Value::Missing));
         record.values.truncate(width);
         match operation.as_deref() {
             Some("c" | "r" | "u") => {
@@ -89,6 +95,7 @@ impl Envelope {
                 if empty { Err(Reject::record(RejectCode::Malformed)) } else { Ok(record) }
             }
             Some("d") => Err(Reject::record(RejectCode::Tombstone)),
+            None if !marked => Err(Reject::record(RejectCode::NotAChange)),
             _ => Err(Reject::record(RejectCode::NoRow)),
         }
     }
