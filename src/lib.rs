@@ -14,7 +14,8 @@
 //!       ─choose→ Recoding ─generalize→ GeneralizedBatch ─gate→ Release ─sink→ written, or one transaction
 //! ```
 //! [`pipeline`] is that walk, written once, with a bounded channel at three cuts: source | window, window | search,
-//! gate | sink. Only two things travel back: a stop (or a revoked partition), and the pressure of full channels.
+//! gate | sink. Batches of events in the first channel are decoded on several cores; the window thread takes them in their order and
+//! encodes them, so that codes and releases are the same on any number of cores. Only two things travel back: a stop (or a revoked partition), and the pressure of full channels.
 //!
 //! # Where to read on
 //! [`pipeline`], then [`gate`] (the only constructor of [`gate::Release`]; a sink takes nothing else), then [`search`] (how

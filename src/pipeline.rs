@@ -1,9 +1,13 @@
-//! The walk, written once: source -> window -> search -> gate -> sink, with a bounded channel at each of three cuts.
+//! The walk, written once: source -> decode -> window -> search -> gate -> sink, with a bounded channel at each of three cuts.
 //!
 //! The source and the sink are tasks. Windows ([`window_stage`]) and searches ([`search_stage`]) are CPU work on threads of
-//! their own. Data flows one way; only a stop and the pressure of full channels travel back. When a stage fails, its channel
-//! closes, the stages before it stop because their reader is gone, and the first error is the one that is reported.
+//! their own. Between source and window, batches of events are decoded on several cores ([`decode_stage`]); the window stage takes
+//! them in their order and encodes them itself, so what is published does not depend on the number of cores. Data flows one way;
+//! only a stop and the pressure of full channels travel back. When a stage fails, its channel closes, the stages before it stop
+//! because their reader is gone, and the first error is the one that is reported.
 
+mod decode_stage;
+mod decoded;
 mod intake;
 mod memory;
 mod search_stage;
@@ -27,13 +31,15 @@ use crate::source::{Source, SourceError, SourceItem};
 use crate::telemetry::Telemetry;
 use crate::window::{Scope, WindowRules};
 
+use decode_stage::{DecodeStage, Upcoming};
 use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
 pub use memory::MemoryLimit;
 pub use summary::{PipelineError, Summary};
 
-/// Batches of events on their way to the window. More only adds latency and memory; fewer lets the decoder starve.
+/// Batches of events on their way to the window, which are decoded meanwhile. More only adds latency and memory; fewer lets cores
+/// starve.
 const EVENT_BATCHES: usize = 8;
 /// Closed windows on their way to the search: one is searched while the next one fills. More would hold whole windows.
 const CLOSED_WINDOWS: usize = 1;
@@ -57,6 +63,8 @@ pub struct Pipeline {
     pub seed: u64,
     /// Bounds what is held.
     pub memory: MemoryLimit,
+    /// The cores that the process may use. On one, nothing is decoded ahead.
+    pub cores: usize,
     /// Counts and logs.
     pub telemetry: Arc<Telemetry>,
     /// The wall clock.
@@ -76,6 +84,7 @@ impl Pipeline {
             memory: self.memory.anew(),
             telemetry: Arc::clone(&self.telemetry),
             scope: self.scope,
+            cores: self.cores,
             clock: self.clock,
             seed,
         }
@@ -89,13 +98,15 @@ impl Pipeline {
         sink: K,
         stop: Stop,
     ) -> Result<Summary, PipelineError> {
-        let (to_window, events) = mpsc::channel::<SourceItem>(EVENT_BATCHES);
+        let (to_window, events) = mpsc::channel::<Upcoming>(EVENT_BATCHES);
         let (to_search, closed) = mpsc::channel::<SearchItem>(CLOSED_WINDOWS);
         let (to_sink, releases) = mpsc::channel::<SinkItem>(RELEASES);
         let this = Arc::new(self);
         let space = source.commit_space();
+        let decoding = decode_stage::Shared::new(readers.len());
+        let decode = DecodeStage::new(&readers, Arc::clone(&decoding), this.cores);
         let window = spawn("window", {
-            let stage = WindowStage::new(Arc::clone(&this), readers, to_search, S::REREADS);
+            let stage = WindowStage::new(Arc::clone(&this), readers, decoding, to_search, S::REREADS);
             move |runtime| stage.run(&runtime, events)
         });
         let search = spawn("search", {
@@ -104,7 +115,7 @@ impl Pipeline {
         });
         let (publishing, ended) = oneshot::channel::<()>();
         // A task of its own: a sink that blocks in place holds up every future of its task.
-        let source = tokio::spawn(feed(source, to_window, stop, ended));
+        let source = tokio::spawn(feed(source, decode, to_window, stop, ended));
         let (sourced, sunk) = tokio::join!(source, this.publish(sink, releases, publishing));
         let windowed: Result<Windowed, _> = joined("window", window).await;
         let searched: Result<Searched, _> = joined("search", search).await;
@@ -155,10 +166,12 @@ impl Pipeline {
     }
 }
 
-/// Hands items to the window stage until the source ends, a stop is asked for, or nothing is published any more.
+/// Hands items to the window stage by way of the decode stage, until the source ends, a stop is asked for, or nothing is
+/// published any more.
 async fn feed<S: Source>(
     mut source: S,
-    to_window: mpsc::Sender<SourceItem>,
+    decode: DecodeStage,
+    to_window: mpsc::Sender<Upcoming>,
     mut stop: Stop,
     mut ended: oneshot::Receiver<()>,
 ) -> Result<(), SourceError> {
@@ -170,7 +183,7 @@ async fn feed<S: Source>(
             _ = &mut ended => SourceItem::End,
         };
         let end = matches!(item, SourceItem::End);
-        if to_window.send(item).await.is_err() || end {
+        if to_window.send(decode.start(item)).await.is_err() || end {
             return Ok(());
         }
     }

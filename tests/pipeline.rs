@@ -58,6 +58,7 @@ async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<V
         name: "test".into(),
         seed: 1,
         memory: MemoryLimit::default(),
+        cores: 2,
         telemetry,
         clock: now,
     };

@@ -95,6 +95,7 @@ async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
         name: "test".into(),
         seed: 1,
         memory: MemoryLimit::default(),
+        cores: 2,
         telemetry: Arc::clone(&telemetry),
         clock: now,
     };

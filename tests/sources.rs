@@ -12,6 +12,7 @@ use veilstream::gate::Release;
 use veilstream::generalize::Lineage;
 use veilstream::model::event::{Event, Key, Millis, Partition, Position};
 use veilstream::model::release::manifest::Manifest;
+use veilstream::model::release::plan::ReleasePlan;
 use veilstream::model::schema::Placement;
 use veilstream::pipeline::{MemoryLimit, Pipeline, PipelineError, Summary};
 use veilstream::shutdown;
@@ -71,6 +72,15 @@ fn run(
     placements: &[Placement],
     script: Vec<SourceItem>,
 ) -> Result<(Summary, Vec<Seen>), PipelineError> {
+    run_on(2, config, placements, script)
+}
+
+fn run_on(
+    cores: usize,
+    config: &Config,
+    placements: &[Placement],
+    script: Vec<SourceItem>,
+) -> Result<(Summary, Vec<Seen>), PipelineError> {
     let policy = Arc::new(config.policy.clone());
     let pipeline = Pipeline {
         policy: Arc::clone(&policy),
@@ -82,6 +92,7 @@ fn run(
         seed: 1,
         telemetry: Arc::new(Telemetry::new(&policy).unwrap()),
         memory: MemoryLimit::default(),
+        cores,
         clock: now,
     };
     let readers = placements.iter().map(|at| RecordReader::json(&policy.schema.placed(at), 1 << 20)).collect();
@@ -231,6 +242,81 @@ proptest! {
             let from = &seen.manifest.provenance;
             let counted = from.records_published + from.records_suppressed + from.records_rejected;
             prop_assert_eq!(counted, seen.lineage.finished.count());
+        }
+    }
+}
+
+/// A batch of events, and what comes before it.
+fn after(kind: Option<&u8>, epoch: u64, batch: &[Event], replay: (&ReleasePlan, &[Event])) -> Vec<SourceItem> {
+    let assigned = NewAssignment { epoch, partitions: Some(vec![Partition(0), Partition(1)]), last: None };
+    let mut events = batch.to_vec();
+    let mut items = match kind {
+        None => vec![],
+        Some(0) => vec![SourceItem::Revoked, SourceItem::Assigned(assigned)],
+        Some(1) => vec![SourceItem::Added(assigned)],
+        Some(2) => {
+            let partitions = BTreeSet::from([Partition(1)]);
+            vec![SourceItem::GivenUp(GivenUp { partitions, done: mpsc::sync_channel(1).0 })]
+        }
+        Some(3) => vec![SourceItem::Held(events.drain(..9).map(|event| (event, None)).collect())],
+        Some(_) => vec![SourceItem::Replay(Box::new(Replay { plan: replay.0.clone(), events: replay.1.to_vec() }))],
+    };
+    items.push(SourceItem::Events(events));
+    items
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    /// One instance decodes ahead and plans, another one on a smaller machine replays.
+    #[test]
+    fn releases_are_the_same_on_any_number_of_cores(
+        messages in prop::collection::vec(
+            (0u32..100, prop::collection::vec(prop_oneof![30 => "[ab][a-c]", 1 => "x"], 1..4), 0u8..30),
+            2000,
+        ),
+        controls in prop::collection::btree_map(0usize..24, 0u8..5, 0..8),
+    ) {
+        let config = config(ORDERS);
+        let at = placements(&config);
+        let message = |(i, (age, codes, kind)): (i64, &(u32, Vec<String>, u8))| {
+            let items: Vec<(&str, i64)> = codes.iter().map(String::as_str).zip(10 * i..).collect();
+            let json = match kind {
+                0 => None,
+                1 => Some(String::new()),
+                2 => Some("{\"age\":1,".to_owned()),
+                3 => Some(format!(r#"{{"age":{age},"items":[]}}"#)),
+                _ => return Event { position: Position::new(i as u32 % 2, i), ..order(i, *age, &items) },
+            };
+            Event { position: Position::new(i as u32 % 2, i), ..event(0, i, &format!("k{}", i - 5), json) }
+        };
+        let events: Vec<Event> = (0..).zip(&messages).map(message).collect();
+        let planned: Vec<Event> = (0..60).map(|i| Event { position: Position::new(2, i), ..order(i, 30, &[("aa", i)]) }).collect();
+        let (_, first) = run_on(1, &config, &at, vec![SourceItem::Events(planned.clone())]).unwrap();
+        let replay = (&first[0].lineage.plan, &planned[..]);
+        let script = || {
+            let batches = events.chunks(80).enumerate();
+            batches.flat_map(|(i, batch)| after(controls.get(&i), i as u64 + 1, batch, replay)).collect()
+        };
+        let told = |cores| {
+            let (summary, seen) = run_on(cores, &config, &at, script()).unwrap();
+            // Names are random, and a search takes its time.
+            let release = |seen: &Seen| {
+                let mut manifest = serde_json::to_value(&seen.manifest).unwrap();
+                for key in ["release_id", "search_ms"] {
+                    manifest[key].take();
+                }
+                let plan = ReleasePlan { id: 0, ..seen.lineage.plan.clone() };
+                (manifest, plan, seen.lineage.finished.clone(), seen.rows.clone())
+            };
+            (summary, seen.iter().map(release).collect::<Vec<_>>())
+        };
+        let one = told(1);
+        prop_assert!(one.0.records_published > 600 && one.1.len() > 10, "{:?}", one.0);
+        for cores in [2, 4] {
+            let (summary, releases) = told(cores);
+            prop_assert_eq!(summary, one.0);
+            prop_assert!(releases == one.1, "{} cores", cores);
         }
     }
 }

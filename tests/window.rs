@@ -402,6 +402,38 @@ fn lenient(policy: &Policy) -> Arc<Policy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// Lanes do not ask their windows after every record; the twin does.
+    #[test]
+    fn a_lane_closes_its_windows_at_the_same_records(
+        rules in close_rules(),
+        scope in prop::sample::select(vec![Scope::Instance, Scope::Partition]),
+        records in prop::collection::vec((0u32..3, prop_oneof![6 => Just(0i64), 1 => -900i64..9000], -1500i64..1500), 1..300),
+    ) {
+        let (mut stream, line) = plain(rules.clone());
+        let counting = Arc::new(Rules::new(&stream.table.policy(&[Rule::K(2)], 0.2, Loss::Glm)).counting());
+        let mut lanes = Lanes::new(WindowRules::Tumbling(rules.clone()), scope, Arc::clone(&counting));
+        let mut twins: BTreeMap<Partition, Tumbling> = BTreeMap::new();
+        let (mut now, record) = (NOW, stream.table.record(&line));
+        for (offset, (partition, pass, time)) in (0..).zip(records) {
+            now += pass;
+            let position = Position::new(partition, offset);
+            let encoded = stream.encoder.encode(&record, Some(Millis(now + time)));
+            lanes.add(&stream.encoder, position, Millis(now), encoded.clone()).unwrap();
+            let twin = twins.entry(scope.lane(position.partition));
+            let twin = twin.or_insert_with(|| Tumbling::new(rules.clone(), Arc::clone(&counting)));
+            twin.add(&stream.encoder, position, Millis(now), encoded).unwrap();
+            let due = || lanes.due(Millis(now), &stream.encoder).unwrap();
+            let closed: Vec<_> = std::iter::from_fn(due).map(|window| (window.lane, positions(&window))).collect();
+            let mut expected = Vec::new();
+            for (lane, twin) in &mut twins {
+                while let Some(window) = twin.due(Millis(now), &stream.encoder).unwrap() {
+                    expected.push((*lane, positions(&window)));
+                }
+            }
+            prop_assert_eq!(closed, expected);
+        }
+    }
+
     #[test]
     fn every_record_is_in_exactly_one_window(table in tables(1..=2, 30), rules in close_rules(), steps in steps()) {
         let policy = lenient(&table.policy(&[Rule::K(2)], 0.2, Loss::Glm));

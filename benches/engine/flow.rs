@@ -1,6 +1,8 @@
 //! The real pipeline, from events in memory to bytes that nobody keeps; and how much memory a buffered record takes.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
@@ -45,6 +47,7 @@ pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
         name: "bench".into(),
         seed: 1,
         memory: MemoryLimit::default(),
+        cores: available_parallelism().map_or(1, NonZero::get),
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
         clock,
     }

@@ -83,6 +83,7 @@ fn sniff(line: &[u8]) -> u8 {
 }
 
 /// Decodes one CSV record per payload.
+#[derive(Clone)]
 pub(crate) struct CsvDecoder {
     /// Per column of the file the slot it fills.
     slots: Vec<Option<usize>>,
@@ -132,6 +133,10 @@ impl Decode for CsvDecoder {
 
     fn fields(&self, _payload: &[u8]) -> Vec<Path> {
         self.columns.clone()
+    }
+
+    fn another(&self) -> Box<dyn Decode> {
+        Box::new(self.clone())
     }
 }
 

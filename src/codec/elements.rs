@@ -30,6 +30,7 @@ pub struct RecordReader {
 }
 
 /// Reads the elements of an array.
+#[derive(Clone)]
 struct Elements {
     decoder: JsonDecoder,
     array: Path,
@@ -69,6 +70,12 @@ impl RecordReader {
             }
             Some(elements) => elements.each(record, &|| decoder.fields(payload), each),
         }
+    }
+
+    /// Another reader of the same payloads, for another thread.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { decoder: self.decoder.another(), schema: self.schema.clone(), elements: self.elements.clone() }
     }
 
     /// A survey of what it reads.

@@ -27,6 +27,7 @@ use crate::model::record::{Record, Value, canonical_number, write_json_string};
 use crate::model::schema::{Envelope, Path, PathTree, Schema};
 
 /// Decodes one JSON object per payload.
+#[derive(Clone)]
 pub struct JsonDecoder {
     fields: PathTree,
     envelope: Envelope,
@@ -82,6 +83,10 @@ impl Decode for JsonDecoder {
             list_fields(text.trim_start_matches('\u{feff}'), &mut Vec::new(), &mut found);
         }
         found.into_iter().filter_map(|names| self.envelope.row_path(names)).collect()
+    }
+
+    fn another(&self) -> Box<dyn Decode> {
+        Box::new(self.clone())
     }
 }
 

@@ -167,6 +167,9 @@ pub trait Decode: Send {
     /// The places of all values in the row of `payload`, whether or not the policy names them; arrays are one value. For telling
     /// an operator which fields there are; none if the payload cannot be read.
     fn fields(&self, payload: &[u8]) -> Vec<Path>;
+
+    /// Another decoder of the same payloads, for another thread.
+    fn another(&self) -> Box<dyn Decode>;
 }
 
 /// One row as it will be published, in the order of [`Schema::published`].

@@ -101,8 +101,13 @@ impl Survey {
         }
     }
 
+    /// True while it lists the fields of the records that it takes in.
+    pub fn lists_fields(&self) -> bool {
+        self.listed < LISTED
+    }
+
     fn list(&mut self, fields: impl FnOnce() -> Vec<Path>) {
-        if self.listed == LISTED {
+        if !self.lists_fields() {
             return;
         }
         self.listed += 1;

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
+use super::decoded::Decoded;
 use crate::codec::RecordReader;
 use crate::codec::survey::{ENOUGH, Survey};
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Event, Reject, RejectCode};
 use crate::model::policy::Policy;
 use crate::model::record::Record;
+use crate::model::schema::Path;
 use crate::telemetry::Telemetry;
 
 use super::PipelineError;
@@ -33,32 +35,44 @@ impl RecordIntake {
         Self { readers, surveys, encoder: Encoder::new(Arc::clone(policy)), telemetry: Arc::clone(telemetry) }
     }
 
+    /// By placement, whether its next events have to be decoded here, because their fields are surveyed.
+    pub(super) fn surveyed(&self) -> impl Iterator<Item = bool> + '_ {
+        self.surveys.iter().map(|survey| survey.as_ref().is_some_and(Survey::lists_fields))
+    }
+
     /// The dictionaries, and the row that was encoded last.
     pub(super) fn encoder(&self) -> &Encoder {
         &self.encoder
     }
 
-    /// Hands on what became of each record of a message, as the row that was encoded last.
+    /// Hands on what became of each record of a message, as the row that was encoded last. A message that is not decoded yet is
+    /// decoded here.
     pub(super) fn read<E>(
         &mut self,
         event: &Event,
+        decoded: Option<Decoded<'_, '_>>,
         mut take: impl FnMut(&Encoder, Encoded) -> Result<(), E>,
     ) -> Result<(), E> {
         let key = event.key.as_deref();
         let telemetry = &self.telemetry;
-        let mut tombstone = event.payload.is_none();
-        if let Some(payload) = &event.payload {
+        let mut tombstone = event.payload.is_none() && decoded.is_none();
+        if !tombstone {
             let known = self.readers.get_mut(event.placement).zip(self.surveys.get_mut(event.placement));
             let Some((reader, survey)) = known else {
                 return take(&self.encoder, Encoded::Rejected(Reject::record(RejectCode::Malformed)));
             };
+            let payload = event.payload.as_deref().unwrap_or_default();
             let read = |each: &mut dyn FnMut(&Record<'_>)| {
-                reader.each(payload, |record, fields| {
+                let mut surveyed = |record: &Record<'_>, fields: &dyn Fn() -> Vec<Path>| {
                     if let Some(survey) = survey {
                         survey.add(record, fields);
                     }
                     each(record);
-                })
+                };
+                match decoded {
+                    Some(decoded) => decoded.each(|record| surveyed(record, &Vec::new)),
+                    None => reader.each(payload, surveyed),
+                }
             };
             let mut refused = None;
             self.encoder.message(event.timestamp, key, read, |encoder, encoded| match encoded {

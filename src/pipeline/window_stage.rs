@@ -1,9 +1,10 @@
 //! The window stage: gathers the rows that the intake makes of messages, until a window closes.
 //!
-//! [`WindowStage::run`] takes the items of the source, with a method for each kind, and hands [`SearchItem`]s to the search
-//! stage. A new assignment drops all open windows: the log delivers their records again to their next owner. Partitions that come or
-//! go one by one leave the records of the others where they are. At the end of an
-//! input that is not read again, open windows close as they are; with Kafka their records go back to the log.
+//! [`WindowStage::run`] takes the items of the source in its order, with a method for each kind, and hands [`SearchItem`]s to the
+//! search stage. Events mostly come decoded; the others are decoded here, by the same readers. A new assignment drops all open
+//! windows: the log delivers their records again to their next owner. Partitions that come or go one by one leave the records of the
+//! others where they are. At the end of an input that is not read again, open windows close as they are; with Kafka their records go
+//! back to the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::decode_stage::{Shared, Upcoming};
+use super::decoded::Batch;
 use super::intake::RecordIntake;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
@@ -68,6 +71,7 @@ enum Taken {
 pub(super) struct WindowStage {
     pipeline: Arc<Pipeline>,
     intake: RecordIntake,
+    decoding: Arc<Shared>,
     counting: Arc<Counting>,
     windows: Lanes,
     /// Records held before a restart, until a window of their lane closes.
@@ -84,6 +88,7 @@ impl WindowStage {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
         readers: Vec<RecordReader>,
+        decoding: Arc<Shared>,
         to_search: mpsc::Sender<SearchItem>,
         rereads: bool,
     ) -> Self {
@@ -92,6 +97,7 @@ impl WindowStage {
             intake: RecordIntake::new(readers, &pipeline.policy, &pipeline.telemetry),
             windows: no_windows(&pipeline, &counting, rereads),
             held: no_rows(&pipeline),
+            decoding,
             counting,
             pipeline,
             epoch: 0,
@@ -105,23 +111,19 @@ impl WindowStage {
     pub(super) fn run(
         mut self,
         runtime: &Handle,
-        mut events: mpsc::Receiver<SourceItem>,
+        mut upcoming: mpsc::Receiver<Upcoming>,
     ) -> Result<Windowed, PipelineError> {
         loop {
-            let wait = self.windows.next_due().map_or(IDLE, |due| until(due, (self.pipeline.clock)()));
-            let item = runtime.block_on(async { tokio::time::timeout(wait, events.recv()).await });
-            let now = (self.pipeline.clock)();
-            let taken = match item {
-                Ok(Some(SourceItem::Events(batch))) => self.events(&batch, now)?,
-                Ok(Some(SourceItem::Held(batch))) => self.held_before(&batch, now)?,
-                Ok(Some(SourceItem::Revoked)) => self.revoked(),
-                Ok(Some(SourceItem::Assigned(assignment))) => self.assigned(assignment),
-                Ok(Some(SourceItem::Added(assignment))) => self.send(SearchItem::Added(assignment)),
-                Ok(Some(SourceItem::GivenUp(given_up))) => self.give_up(given_up)?,
-                Ok(Some(SourceItem::Replay(replay))) => self.replay(*replay)?,
-                Ok(Some(SourceItem::Recalled(recalled))) => self.recalled(&recalled),
-                Ok(Some(SourceItem::End) | None) => return self.end(now),
-                Err(_) => self.close_due(now)?,
+            let wait = self.windows.next_due().map_or(IDLE, |due| until(due, self.now()));
+            let next = runtime.block_on(async { tokio::time::timeout(wait, upcoming.recv()).await });
+            let taken = match next {
+                Ok(Some(Upcoming::Decoding(batch))) => {
+                    let batch = runtime.block_on(batch).map_err(|_| PipelineError::StageLost("decode"))?;
+                    self.events(batch)?
+                }
+                Ok(Some(Upcoming::Item(SourceItem::End)) | None) => return self.end(),
+                Ok(Some(Upcoming::Item(item))) => self.item(item)?,
+                Err(_) => self.close_due(self.now())?,
             };
             self.pipeline.telemetry.filling(self.windows.len(), self.windows.opened());
             if taken == Taken::No {
@@ -130,30 +132,49 @@ impl WindowStage {
         }
     }
 
+    fn item(&mut self, item: SourceItem) -> Result<Taken, PipelineError> {
+        Ok(match item {
+            SourceItem::Events(events) => self.events(Batch::undecoded(events))?,
+            SourceItem::Held(events) => self.held_before(&events)?,
+            SourceItem::Revoked => self.revoked(),
+            SourceItem::Assigned(assignment) => self.assigned(assignment),
+            SourceItem::Added(assignment) => self.send(SearchItem::Added(assignment)),
+            SourceItem::GivenUp(given_up) => self.give_up(given_up)?,
+            SourceItem::Replay(replay) => self.replay(*replay)?,
+            SourceItem::Recalled(recalled) => self.recalled(&recalled),
+            SourceItem::End => Taken::Yes,
+        })
+    }
+
     /// Puts events into windows, and closes the windows that are due.
-    fn events(&mut self, batch: &[Event], now: Millis) -> Result<Taken, PipelineError> {
+    fn events(&mut self, batch: Batch) -> Result<Taken, PipelineError> {
+        let now = self.now();
         self.pipeline.memory.wait();
         self.windowed.read += batch.len() as u64;
         let mut taken = Taken::Yes;
-        for event in batch {
+        batch.each(|event, decoded| {
             let (windows, position) = (&mut self.windows, event.position);
-            self.intake.read(event, |encoder, encoded| windows.add(encoder, position, now, encoded))?;
+            self.intake.read(event, decoded, |encoder, encoded| windows.add(encoder, position, now, encoded))?;
             if self.close_due(now)? == Taken::No {
                 taken = Taken::No;
             }
-        }
+            Ok::<_, PipelineError>(())
+        })?;
         self.pipeline.telemetry.read(batch.len());
+        self.decoding.survey(self.intake.surveyed());
+        self.decoding.give_back(batch);
         Ok(taken)
     }
 
     /// Takes records that were held before a restart. In a sliding window every record waits anyway.
-    fn held_before(&mut self, batch: &[(Event, Option<Millis>)], now: Millis) -> Result<Taken, TooWide> {
+    fn held_before(&mut self, batch: &[(Event, Option<Millis>)]) -> Result<Taken, TooWide> {
+        let now = self.now();
         self.windowed.read += batch.len() as u64;
         self.pipeline.telemetry.read(batch.len());
         let sliding = matches!(self.pipeline.windows, WindowRules::Sliding(_));
         for (event, since) in batch {
             let (windows, held, position) = (&mut self.windows, &mut self.held, event.position);
-            self.intake.read(event, |encoder, encoded| match encoded {
+            self.intake.read(event, None, |encoder, encoded| match encoded {
                 Encoded::Row if !sliding => {
                     held.push(position, waiting_since(event, *since, now), encoder.row());
                     Ok(())
@@ -205,7 +226,8 @@ impl WindowStage {
     }
 
     /// Closes the open windows as they are, or gives their records back to a log that delivers them again.
-    fn end(mut self, now: Millis) -> Result<Windowed, PipelineError> {
+    fn end(mut self) -> Result<Windowed, PipelineError> {
+        let now = self.now();
         self.pipeline.telemetry.set_ready(false);
         if !self.rereads {
             self.intake.check(1)?;
@@ -241,6 +263,10 @@ impl WindowStage {
     /// Counts the records of open windows, and the held ones, as given back to the log.
     fn return_open(&mut self) {
         self.windowed.returned += (self.windows.unclosed() + self.held.len()) as u64;
+    }
+
+    fn now(&self) -> Millis {
+        (self.pipeline.clock)()
     }
 
     fn send(&self, item: SearchItem) -> Taken {
@@ -283,7 +309,7 @@ impl WindowStage {
     /// The window of a planned release, with the rows that were held when it was planned.
     fn planned_window(&mut self, replay: Replay) -> Result<ClosedWindow, TooWide> {
         let Replay { plan, events } = replay;
-        let closed = plan.closed.unwrap_or_else(|| (self.pipeline.clock)());
+        let closed = plan.closed.unwrap_or_else(|| self.now());
         let lane = events.first().map(|event| self.pipeline.scope.lane(event.position.partition));
         let mut window = OpenWindow::new(WindowId(0), closed, self.intake.encoder(), Arc::clone(&self.counting))?;
         let mut held = no_rows(&self.pipeline);
@@ -296,7 +322,7 @@ impl WindowStage {
                 window.add(self.intake.encoder(), position, closed, refused)?;
                 continue;
             }
-            self.intake.read(event, |encoder, encoded| {
+            self.intake.read(event, None, |encoder, encoded| {
                 if encoded == Encoded::Row && plan.held.contains(position) {
                     held.push(position, closed, encoder.row());
                     return Ok(());

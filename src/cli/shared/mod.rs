@@ -11,7 +11,9 @@ mod report;
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 pub(super) use batch::Batch;
 pub(super) use failure::Failure;
@@ -76,6 +78,7 @@ pub(super) fn pipeline(config: &Config, name: String, seed: u64) -> Result<(Pipe
         name,
         seed,
         memory: MemoryLimit::new(config.limits.memory),
+        cores: available_parallelism().map_or(1, NonZero::get),
         telemetry: Arc::new(telemetry),
         clock: now,
     };

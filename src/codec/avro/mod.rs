@@ -28,8 +28,9 @@ use crate::model::record::Record;
 use crate::model::schema::{Path, Schema};
 
 /// Decodes one datum per payload, all of one writer schema.
+#[derive(Clone)]
 pub struct AvroDecoder {
-    plan: Plan,
+    plan: Arc<Plan>,
     max_record_bytes: usize,
 }
 
@@ -38,7 +39,7 @@ impl AvroDecoder {
     pub fn new(schema: &Schema, writer: &apache_avro::Schema, max_record_bytes: usize) -> Result<Self, CodecError> {
         let plan = Plan::new(schema, writer)?;
         check_fields(schema, &plan)?;
-        Ok(Self { plan, max_record_bytes })
+        Ok(Self { plan: Arc::new(plan), max_record_bytes })
     }
 }
 
@@ -49,6 +50,10 @@ impl Decode for AvroDecoder {
 
     fn fields(&self, _payload: &[u8]) -> Vec<Path> {
         self.plan.fields()
+    }
+
+    fn another(&self) -> Box<dyn Decode> {
+        Box::new(self.clone())
     }
 }
 

@@ -129,6 +129,7 @@ impl SchemaCache {
 }
 
 /// Decodes messages, each with the plan of its own writer schema.
+#[derive(Clone)]
 pub struct ConfluentDecoder {
     cache: Arc<SchemaCache>,
     /// Those of the cache that were used, without its lock.
@@ -161,6 +162,10 @@ impl Decode for ConfluentDecoder {
             Some(Settled::Known(writer)) => writer.fields(&payload[5..], &self.json),
             _ => Vec::new(),
         }
+    }
+
+    fn another(&self) -> Box<dyn Decode> {
+        Box::new(self.clone())
     }
 }
 

@@ -21,11 +21,12 @@ const MAX_KEYS: usize = 256;
 const MAX_SHAPES: usize = 16;
 
 /// The keys of the records so far, in their order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Shape {
     keys: Vec<Expected>,
 }
 
+#[derive(Clone)]
 struct Expected {
     /// With its quotes.
     quoted: Box<[u8]>,
@@ -33,6 +34,7 @@ struct Expected {
 }
 
 /// The treatment of the value of a key.
+#[derive(Clone)]
 enum Target {
     Slot(usize),
     /// Nobody asked for it, and it was no object so far.

@@ -13,6 +13,8 @@ mod types;
 mod value;
 mod wire;
 
+use std::sync::Arc;
+
 pub use file::message_of;
 pub(in crate::codec) use file::{compile, message_at};
 pub use output::ProtobufOutput;
@@ -26,8 +28,9 @@ use crate::model::record::Record;
 use crate::model::schema::{Path, Schema};
 
 /// Decodes one message per payload, all of one type.
+#[derive(Clone)]
 pub struct ProtobufDecoder {
-    plan: MessagePlan,
+    plan: Arc<MessagePlan>,
     max_record_bytes: usize,
 }
 
@@ -36,7 +39,7 @@ impl ProtobufDecoder {
     pub fn new(schema: &Schema, message: &MessageDescriptor, max_record_bytes: usize) -> Result<Self, CodecError> {
         let plan = MessagePlan::new(schema, message);
         check_message(schema, &plan)?;
-        Ok(Self { plan, max_record_bytes })
+        Ok(Self { plan: Arc::new(plan), max_record_bytes })
     }
 }
 
@@ -48,6 +51,10 @@ impl Decode for ProtobufDecoder {
 
     fn fields(&self, _payload: &[u8]) -> Vec<Path> {
         self.plan.fields()
+    }
+
+    fn another(&self) -> Box<dyn Decode> {
+        Box::new(self.clone())
     }
 }
 

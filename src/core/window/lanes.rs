@@ -45,6 +45,8 @@ pub struct Lanes {
     most_bytes: Option<usize>,
     /// Records since the last look at the bytes.
     unseen: usize,
+    /// When [`Lanes::due`] last found nothing, and how many more records leave it so at that time.
+    idle: Option<(Millis, usize)>,
 }
 
 /// Records between two looks at the bytes of open windows. Larger: they hold more than they may. Smaller: costs time for every record.
@@ -53,8 +55,8 @@ const LOOK_EVERY: usize = 256;
 impl Lanes {
     /// No window open yet.
     pub fn new(rules: WindowRules, scope: Scope, counting: SharedCounting) -> Self {
-        let (lanes, most_scattered, most_bytes) = Default::default();
-        Self { rules, scope, counting, lanes, closed: 0, most_scattered, most_bytes, unseen: 0 }
+        let (lanes, most_scattered, most_bytes, idle) = Default::default();
+        Self { rules, scope, counting, lanes, closed: 0, most_scattered, most_bytes, unseen: 0, idle }
     }
 
     /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
@@ -85,21 +87,33 @@ impl Lanes {
             }
         });
         self.unseen += 1;
+        self.idle = self.idle.and_then(|(asked, records)| Some((asked, records.checked_sub(1)?)));
         windows.add(encoder, position, now, encoded)
     }
 
     /// A window that is due at `now`; `None` when none is.
     pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        match self.first(|windows| windows.due(now, encoder))? {
+        if self.idle.is_some_and(|(asked, _)| asked == now) {
+            return Ok(None);
+        }
+        let closed = match self.first(|windows| windows.due(now, encoder))? {
             None if self.is_over_limit() => {
                 let largest = self.lanes.values().map(Windows::bytes).max();
                 self.first(|windows| match Some(windows.bytes()) == largest {
                     true => windows.relieve(now, encoder),
                     false => Ok(None),
-                })
+                })?
             }
-            closed => Ok(closed),
-        }
+            closed => closed,
+        };
+        self.idle = if closed.is_none() { self.records_until_due().map(|records| (now, records)) } else { None };
+        Ok(closed)
+    }
+
+    /// After [`Lanes::due`] found nothing: the records that leave it so at that time; `None` if the next one may change it.
+    fn records_until_due(&self) -> Option<usize> {
+        let fewest = self.lanes.values().map(Windows::records_until_due).min()??;
+        Some(if self.most_bytes.is_some() { fewest.min(LOOK_EVERY.saturating_sub(self.unseen + 1)) } else { fewest })
     }
 
     fn is_over_limit(&mut self) -> bool {

@@ -165,6 +165,14 @@ impl Windows {
         }
     }
 
+    /// After [`Windows::due`] found nothing: the records that leave it so at that time; `None` if the next one may change it.
+    fn records_until_due(&self) -> Option<usize> {
+        match self {
+            Self::Tumbling(windows) => windows.records_until_due(),
+            Self::Sliding(_) => None,
+        }
+    }
+
     /// When [`Windows::due`] should be asked again by the clock, if nothing arrives before.
     fn next_due(&self) -> Option<Millis> {
         match self {

@@ -194,6 +194,11 @@ impl Tumbling {
         self.opened().map(|opened| Millis(opened.0.saturating_add(self.rules.max_age.as_millis() as i64)))
     }
 
+    /// After [`Tumbling::due`] found nothing: the records that leave it so at that time; `None` if the next one may move the watermark.
+    pub(super) fn records_until_due(&self) -> Option<usize> {
+        self.event_time.is_none().then(|| self.rules.max_records.saturating_sub(self.len() + 1))
+    }
+
     fn close(
         &mut self,
         start: i64,
