@@ -134,22 +134,27 @@ def judge_manifests(verdict, bootstrap, output, published):
             verdict.fail("I7", f"release {name}: a loss has more than three digits")
 
 
-def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None, row=lambda record: record):
-    """`origin`: the cluster of the input, if it is another one. `row` finds the row in a message of the input."""
-    verdict = Verdict()
-    origin = origin or bootstrap
-    inputs = {}
-    offsets = defaultdict(set)
-    if opaque:
-        for partition, offset in offsets_of(origin, source):
-            offsets[partition].add(offset)
-    for partition, offset, _, payload in [] if opaque else read(origin, source):
+def records_of(bootstrap, source, row=lambda record: record, key="ts"):
+    """The records of the input by their key, and the offsets of all messages. Garbage is covered by its offset alone."""
+    inputs, offsets = {}, defaultdict(set)
+    for partition, offset, _, payload in read(bootstrap, source):
         offsets[partition].add(offset)
         try:
             record = row(json.loads(payload))
             inputs[record[key]] = record
         except (ValueError, KeyError, TypeError, RecursionError):
-            pass  # garbage is covered by its offset alone
+            pass
+    return inputs, offsets
+
+
+def judge(bootstrap, source, output, quasi, sensitive, k, l, subject="user_id", key="ts", opaque=False, origin=None, row=lambda record: record):
+    """`origin`: the cluster of the input, if it is another one. `row` finds the row in a message of the input."""
+    verdict = Verdict()
+    origin = origin or bootstrap
+    inputs, offsets = ({}, defaultdict(set)) if opaque else records_of(origin, source, row, key)
+    if opaque:
+        for partition, offset in offsets_of(origin, source):
+            offsets[partition].add(offset)
     total = sum(len(o) for o in offsets.values())
 
     published_by_release, covered, counts = outcomes(verdict, bootstrap, output)
@@ -208,10 +213,7 @@ def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, relea
                      key="ts", origin=None):
     """I3, for a reader who finds somebody in several of the last releases and intersects the values of their classes. The
     releases are in the order of their manifests: one instance at a time, one partition of manifests."""
-    who = {}
-    for _, _, _, payload in read(origin or bootstrap, source):
-        record = json.loads(payload)
-        who[record[key]] = record[subject]
+    who = {name: record[subject] for name, record in records_of(origin or bootstrap, source, key=key)[0].items()}
     classes = defaultdict(lambda: defaultdict(list))
     for _, _, headers, payload in read(bootstrap, output):
         record = json.loads(payload)
@@ -270,12 +272,7 @@ def judge_snapshots(verdict, bootstrap, source, output, quasi, sensitive, k, l, 
     """The statements for a sliding window, where a record may be in many snapshots: in each once, and if all snapshots are put side
     by side, record by record, every group that can be told apart has at least k people and l values. Snapshots are in the order of
     the journal: one instance at a time."""
-    inputs = {}
-    offsets = defaultdict(set)
-    for partition, offset, _, payload in read(origin or bootstrap, source):
-        offsets[partition].add(offset)
-        record = json.loads(payload)
-        inputs[record[key]] = record
+    inputs, offsets = records_of(origin or bootstrap, source, key=key)
     snapshots, sent, bases = defaultdict(dict), defaultdict(list), {}
     for _, _, headers, payload in read(bootstrap, output):
         record = json.loads(payload)

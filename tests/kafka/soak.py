@@ -22,6 +22,8 @@ import cut
 import oracle
 import proxy
 
+# For `--sequential`: who returns within so many releases keeps so many candidate values.
+RELEASES, CANDIDATES = 4, 6
 # In every field that may not leave: the subject, what the policy does not name, keys, headers, and records nobody can read.
 CANARY = "canary"
 K, L = 5, 2
@@ -111,6 +113,15 @@ class Reader:
         return [line.split(oracle.SEPARATOR, 2) for line in lines]
 
 
+def mode(args):
+    """What the instances are told beside action and scope."""
+    subject = f"subject: user_id\n  recoding: {args.recoding}"
+    if args.sequential:
+        subject += f"\n  sequential: {{ releases: {RELEASES}, candidates: {CANDIDATES} }}"
+    sliding = {"windows": "{ sliding: { size: 1500, slide: 300 } }"} if args.window == "sliding" else {}
+    return {"subject": subject, **sliding}
+
+
 class Soak:
     def __init__(self, args, space, between):
         self.args, self.space, self.between, self.rng = args, space, between, random.Random(args.seed)
@@ -121,7 +132,7 @@ class Soak:
         for number in range(args.instances):
             extra = SHORT + (f', group.instance.id: "veil-{number}"' if args.static else "")
             instance = c.Instance(space, args.binary, number, bootstrap=address, extra=extra, action=args.action,
-                                  scope=args.scope)
+                                  scope=args.scope, **mode(args))
             self.instances.append(instance)
             self.start(instance)
 
@@ -279,10 +290,18 @@ def percentile(times, share):
 
 
 def judge(space, soak, few, seen):
-    """I1 to I4 from the topics; I2 also from what the reader saw; I6 from those who were too few; I7 from all that left."""
-    verdict = oracle.judge(space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis", K, L)
+    """I1 to I4 from the topics; I2 also from what the reader saw; I6 from those who were too few; I7 from all that left. A window that
+    slides publishes the last few together with those before them."""
+    where = (space.bootstrap, space.source, space.sink, c.QUASI, "diagnosis")
+    if soak.args.window == "sliding":
+        verdict = oracle.Verdict()
+        oracle.judge_snapshots(verdict, *where, K, L)
+    else:
+        verdict = oracle.judge(*where, K, L)
+        oracle.judge_few(verdict, space.bootstrap, space.sink, few)
+    if soak.args.sequential:
+        oracle.judge_sequential(verdict, *where, RELEASES, CANDIDATES)
     oracle.judge_reader(verdict, space.bootstrap, space.sink, seen)
-    oracle.judge_few(verdict, space.bootstrap, space.sink, few)
     soak.collect()
     oracle.judge_leaks(verdict, soak.exits, CANARY)
     for problem in soak.problems:
@@ -318,8 +337,8 @@ def soak(args, cluster, between):
             return False
         try:
             run.look_after("the last fault")
-            # The lag shows where the oldest held record is.
-            if args.action == "drop":
+            # The lag shows where the oldest held record is, or the oldest one of a window that slides.
+            if args.action == "drop" and args.window == "tumbling":
                 space.drained(300)
             else:
                 time.sleep(args.patience)
@@ -330,13 +349,16 @@ def soak(args, cluster, between):
         time.sleep(1)
         seen = reader.end()
         verdict = judge(space, run, few, seen)
-        tail = len(few) if args.action == "drop" else flow.sent // 20
+        # A window that slides has its last records still open.
+        tail = 3000 if args.window == "sliding" else len(few) if args.action == "drop" else flow.sent // 20
         if verdict.missing > tail:
             verdict.fail("I1", f"{verdict.missing} records have no outcome")
         if verdict.figures["records"] != flow.sent:
             print(f"{flow.sent} records were sent, {verdict.figures['records']} are in the topic")
         verdict.figures |= {"minutes": round(seconds / 60, 1), "read meanwhile": len(seen), **run.faults}
         print(verdict.text(statements=7))
+        if args.window == "sliding":
+            print("I6 was not judged: a window that slides publishes the last few together with those before them")
         for what, times in (("restart to first commit", run.restarts), ("healed to next commit", run.heals)):
             if times:
                 print(f"{what}: p50 {percentile(times, 0.5):.1f} s, p99 {percentile(times, 0.99):.1f} s, "
@@ -372,11 +394,19 @@ def main():
     parser.add_argument("--patience", type=float, default=30, help="seconds after which nothing published is a violation (30)")
     parser.add_argument("--action", default="drop", choices=["drop", "hold"], help="what happens to those left out")
     parser.add_argument("--scope", default="instance", choices=["instance", "partition"], help="whose records share a window")
+    parser.add_argument("--window", default="tumbling", choices=["tumbling", "sliding"],
+                        help="sliding: snapshots that are judged side by side, by one instance")
+    parser.add_argument("--recoding", default="full-domain", choices=["full-domain", "local", "subtree"])
+    parser.add_argument("--sequential", action="store_true", help="who returns keeps candidate values; by one instance")
     parser.add_argument("--static", action="store_true", help="static group membership: a restart takes its place back")
     parser.add_argument("--controls", action="store_true", help="forge violations afterwards, which must turn red")
     parser.add_argument("--binary", type=pathlib.Path, required=True)
     args = parser.parse_args()
     args.binary = str(args.binary.resolve())
+    if args.window == "sliding" and args.controls:
+        parser.error("--controls forges rows of tumbling windows")
+    if args.window == "sliding" or args.sequential:
+        args.instances = 1  # the order of all releases is that of its journal
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing is left running
     between = None
     if args.brokers:
