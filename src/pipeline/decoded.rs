@@ -293,8 +293,8 @@ mod tests {
     #[test]
     fn a_batch_holds_so_many_bytes() {
         let long = "x".repeat(MAX_BYTES / 8);
-        let wide = format!(r#"{{"a":"{long}","items":[{}]}}"#, vec![r#"{"b":1,"c":2}"#; 5].join(","));
-        let many = format!(r#"{{"a":1,"items":[{}]}}"#, vec!["{}"; 9000].join(","));
+        let wide = format!(r#"{{"a":"{long}","items":[{}]}}"#, [r#"{"b":1,"c":2}"#; 5].join(","));
+        let many = format!(r#"{{"a":1,"items":[{}]}}"#, ["{}"; 9000].join(","));
         for large in [wide, many] {
             let events = vec![event(2, Some(&large)); 15];
             let batch = Decoder::new(&readers()).decode(events.clone());
