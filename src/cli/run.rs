@@ -49,7 +49,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ends when its input ends, or on SIGTERM or SIGINT. Then it reads no further, publishes the records that it can protect, and
 /// prints the outcome of all records: one JSON object on standard output, or, if the releases themselves go there
 /// (`sink: stdio`), the last line on standard error. The exit code is 1 if records came in but none could be published
-/// because nothing satisfies the policy.
+/// because nothing satisfies the policy, or because all of the first ones are rejected.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     /// The pipeline, in YAML
