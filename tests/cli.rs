@@ -39,9 +39,10 @@ fn demo_in_a_pipe_is_plain_lines_that_add_up() {
     let left = desk.run(&["demo", "--records", "6000", "--rate", "0"]).expect(0);
     assert!(left.out.contains("6,000 records in = "), "{}", left.out);
     assert!(left.out.contains("Recoding: full-domain."), "{}", left.out);
-    let compared = left.out.lines().find(|line| line.starts_with("with recoding: local the same windows would lose "));
-    let figures: Vec<f64> = compared.unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
-    assert!(matches!(figures[..], [local, own] if 0.0 < local && local < own), "{compared:?}");
+    let row = |name: &str| left.out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    let figures: Vec<f64> = row("mean loss").split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(matches!(figures[..], [_, own, local] if 0.0 < local && local < own), "{}", left.out);
+    assert!(row("zip").contains("12345"), "one record before and after: {}", left.out);
     assert!(!left.out.contains('\u{1b}') && left.err.is_empty(), "no colours and no progress: {:?}", left.err);
 }
 
@@ -171,7 +172,7 @@ fn a_report_can_be_a_page() {
     let mut lines = jsonl(&people(500));
     lines
         .push_str("{\"id\":\"alone\",\"age\":111,\"job\":\"cook\"}\n{\"id\":\"x\",\"age\":\"old\",\"job\":\"cook\"}\n");
-    desk.write("in.jsonl", lines);
+    desk.write("in.jsonl", lines.replace("nurse", "Nurse"));
     let arguments = ["anonymize", "-c", "policy.yaml", "in.jsonl", "-o", "out.jsonl", "--report", "report.html"];
     desk.run(&arguments).expect(0);
     let page = desk.read("report.html");
@@ -179,6 +180,9 @@ fn a_report_can_be_a_page() {
     for wanted in [
         "The policy is met: 500 of 502 records published, ",
         "in.jsonl, made 20",
+        // What is published, and what is compared; sensitive values as they are written.
+        "Published as it is; compared in steps of 10 here.",
+        "<th scope=\"row\">Nurse</th>",
         // Fifty-one ages, one of them of one person.
         "<th scope=\"row\">people alone in their class</th><td>0.2 %</td><td>0 %</td>",
         "k-anonymity: 10",
@@ -322,7 +326,9 @@ fn recodings_are_shown_side_by_side() {
         }
         let shown = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0).out;
         let mark = |name: &str| shown.lines().any(|line| line.trim_start().starts_with(&format!("{name} *")));
-        assert!(mark(own) && shown.matches(" *").count() == 1, "{shown}");
+        // Sentences, which have a colon, can have a hidden value in them.
+        let marks = shown.lines().filter(|line| !line.contains(':')).map(|line| line.matches(" *").count());
+        assert!(mark(own) && marks.sum::<usize>() == 1, "{shown}");
         let levels = shown.lines().find(|line| line.starts_with("local: age "));
         assert!(levels.is_some_and(|line| line.contains("mostly ")) && shown.contains("  loss: age "), "{shown}");
         assert!(shown.contains("with a label, its cuts are chosen by `cm`"), "{shown}");
@@ -404,10 +410,7 @@ window: { tumbling: { max_records: 0 } }
     }
     // The same messages from whatever command is given the file.
     let run = desk.run(&["run", "-c", "ten.yaml"]).expect(2);
-    // `validate` also says where the key is described.
-    let without: String =
-        lines.iter().map(|line| line.split(" (schemas/").next().unwrap_or(line).to_owned() + "\n").collect();
-    assert_eq!(run.err, without);
+    assert_eq!(run.err, left.err);
     assert!(lines[7].ends_with("(schemas/CONFIGURATION.md#policy.suppression)"), "{}", lines[7]);
     desk.write("fine.yaml", policy(""));
     desk.run(&["validate", "-c", "fine.yaml"]).expect(0);

@@ -320,6 +320,151 @@ fn init_asks_nobody_in_a_pipe_and_needs_enough_people() {
     assert!(left.out.contains("stdio") && left.out.contains("subject: visitor_id"), "{}", left.out);
 }
 
+/// A table in which people return, as hospitals have them: their numbers are not ids in name, and names are few.
+fn stays(rows: usize) -> Table {
+    let mut rng = StdRng::seed_from_u64(11);
+    let row = |i: usize| {
+        let person = rng.random_range(0..rows / 2);
+        vec![
+            format!("F{:06}", 100_000 + i),
+            format!("P{person:05}"),
+            one(&mut rng, &["Anna", "Ben", "Clara", "David"]),
+            one(&mut rng, &["Müller", "Schmidt", "Weber"]),
+            format!("{:02}.{:02}.{}", 1 + person % 28, 1 + person % 12, 1930 + person % 70),
+            one(&mut rng, &["w", "m"]),
+            format!(
+                "{:02}.{:02}.2024 {:02}:00",
+                rng.random_range(1..29),
+                rng.random_range(1..13),
+                rng.random_range(0..24)
+            ),
+            one(&mut rng, &["I10.0", "E11.9", "J45.0"]),
+            one(&mut rng, &["no", "yes"]),
+        ]
+    };
+    let names = vec![
+        "Fallnummer",
+        "Patienten-ID",
+        "Vorname",
+        "Nachname",
+        "Geburtsdatum",
+        "Geschlecht",
+        "Aufnahme",
+        "Hauptdiagnose",
+        "churn",
+    ];
+    (names, (0..rows).map(row).collect())
+}
+
+#[test]
+fn people_who_return_are_counted_and_their_names_are_not_published() {
+    let desk = Desk::new();
+    desk.write("stays.csv", csv(&stays(4000), ";"));
+    let known = ["Geburtsdatum", "Geschlecht", "Aufnahme"];
+    let policy = init_is_usable(&desk, "stays.csv", "stays-safe.csv", &known);
+    for line in [
+        "  subject: Patienten-ID ",
+        "    - Vorname ",
+        "    - Nachname ",
+        "    - Fallnummer ",
+        "format: \"%d.%m.%Y %H:%M\"",
+        "l-diversity: { field: churn, l: 2,",
+        "manifest: stays-safe-manifests.jsonl",
+        "journal: stays-safe-journal.jsonl",
+    ] {
+        assert!(policy.contains(line), "{line} in {policy}");
+    }
+    let released = desk.read("stays-safe.csv");
+    assert!(!released.contains("Weber") && !released.contains("Nachname"), "{released:.200}");
+    let said = desk.run(&["explain", "-c", "pipeline.yaml"]).expect(0).out;
+    assert!(said.contains("by day"), "a time is published as its day: {said}");
+    // The same people twice would be two releases of one file.
+    let again = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0);
+    assert!(again.err.contains("stays-safe.csv has rows already"), "{}", again.err);
+    // Nobody's number: k counts records, and that is told.
+    let table = stays(3000);
+    let anonymous: String =
+        csv(&table, ";").lines().map(|line| line.splitn(3, ';').nth(2).unwrap().to_owned() + "\n").collect();
+    desk.write("anonymous.csv", anonymous);
+    let left = desk.run(&["init", "anonymous.csv", "--yes", "-o", "anonymous.yaml"]).expect(0);
+    assert!(left.err.contains("No field says whose a record is: k counts records"), "{}", left.err);
+}
+
+#[test]
+fn a_proposal_reads_the_input_as_it_was_read() {
+    let desk = Desk::new();
+    let latin = |text: String| text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect::<Vec<u8>>();
+    desk.write("stays.csv", latin(csv(&stays(3000), "|") + "cut|short\n"));
+    let left = desk.run(&["init", "stays.csv", "--yes", "--encoding", "latin-1", "--delimiter", "|"]).expect(0);
+    assert!(left.err.contains("1 of them cannot be read"), "{}", left.err);
+    let policy = desk.read("pipeline.yaml");
+    assert!(policy.contains("delimiter: \"|\", encoding: latin-1"), "{policy}");
+    let summary = desk.run(&["run", "-c", "pipeline.yaml"]).expect(0).json();
+    assert_eq!((&summary["records_in"], &summary["records_rejected"]), (&3001.into(), &1.into()));
+    let piped = desk.pipe(&["init", "-", "--yes", "--delimiter", "|", "-o", "-"], b"a|b\n1|2\n").expect(2);
+    assert!(piped.err.contains("name a file instead of -"), "{}", piped.err);
+}
+
+/// Places, networks, codes of several lengths and times, below names that mean something else.
+#[test]
+fn proposals_fit_what_the_values_are() {
+    let desk = Desk::new();
+    let mut rng = StdRng::seed_from_u64(12);
+    let mut text = String::new();
+    for i in 0..4000 {
+        let area = one(&mut rng, &["AB", "EH", "G"]);
+        let visit = serde_json::json!({
+            "id": format!("u{}", rng.random_range(0..2500)),
+            "patient": {
+                "name": format!("N{i}"),
+                "address": {
+                    "zip": format!("{:05}", 10_000 + rng.random_range(0..300)),
+                    "postcode": format!("{area}{} {}AB", rng.random_range(1..20), rng.random_range(1..9)),
+                },
+            },
+            "ip": format!("10.{}.{}.{}", rng.random_range(0..2), rng.random_range(0..200), rng.random_range(0..200)),
+            "geohash": one(&mut rng, &["u33db2m", "u33db2k", "u33dbc1", "u33e6xz", "9q8yyk8"]),
+            "at": 1_700_000_000_000u64 + i * 1000,
+            "flag": i % 2,
+        });
+        text.push_str(&format!("{visit}\n"));
+    }
+    desk.write("visits.jsonl", text);
+    let known = ["patient.address.zip", "patient.address.postcode", "ip", "geohash", "at", "flag"];
+    let policy = init_is_usable(&desk, "visits.jsonl", "visits-safe.jsonl", &known);
+    for line in [
+        "  subject: id ",
+        "hierarchy: { ip: {} }",
+        "hierarchy: { geohash: {} }",
+        "hierarchy: { prefix: { length: 7, min_length: 5, alphabet: 36 } }",
+        "format: epoch-millis",
+        "name: flag\n      hierarchy: trivial",
+    ] {
+        assert!(policy.contains(line), "{line} in {policy}");
+    }
+}
+
+/// A date of birth that nearly identifies by itself is shown with the fields that finish it.
+#[test]
+fn a_profile_shows_zip_birth_and_sex_together() {
+    let desk = Desk::new();
+    let mut rng = StdRng::seed_from_u64(13);
+    let mut text = "zip,dob,sex,disease\n".to_owned();
+    for _ in 0..6000 {
+        let (zip, sex) = (10_000 + rng.random_range(0..300), one(&mut rng, &["f", "m"]));
+        text.push_str(&format!("{zip},{},{sex},{}\n", day(&mut rng, 1930, 2005), one(&mut rng, &["cold", "flu"])));
+    }
+    desk.write("sweeney.csv", text);
+    let shown = desk.run(&["profile", "sweeney.csv"]).expect(0).out;
+    assert!(shown.contains("zip, dob, sex"), "{shown}");
+    assert!(shown.contains("All 3 quasi-identifiers together: "), "{shown}");
+    let left = desk.run(&["profile", "sweeney.csv", "--subject", "who"]).expect(2);
+    let told = "--subject takes one of zip, dob, sex, disease";
+    assert!(left.err.contains(told) && !left.err.contains("policy"), "{}", left.err);
+    let left = desk.run(&["init", "sweeney.csv", "--yes", "-o", "none/p.yaml"]).expect(2);
+    assert!(!left.err.contains(".partial"), "{}", left.err);
+}
+
 /// One person has 60 salaries that nobody else has, and a place that nobody else lives in: neither is in a frozen hierarchy.
 #[test]
 fn a_frozen_hierarchy_has_nothing_of_few_people() {
@@ -428,6 +573,11 @@ fn cases_pass_or_tell_what_differs() {
     assert!(left.err.contains("1 of 2 cases failed"), "{}", left.err);
     let json = desk.run(&["test", "cases.yaml", "wrong.yaml", "--json"]).expect(1).json();
     assert_eq!((&json["passed"], &json["failed"]), (&1.into(), &1.into()));
+    let left = desk.run(&["test", "policy.yaml"]).expect(2);
+    assert!(left.err.contains("a file of cases has `policy: FILE`") && !left.err.contains("map"), "{}", left.err);
+    desk.write("bad.yaml", program::policy("").replace("k-anonymity: 5", "k-anonymity: none"));
+    let left = desk.run(&["explain", "-c", "bad.yaml"]).expect(2);
+    assert!(left.err.contains("(schemas/CONFIGURATION.md#policy.privacy"), "{}", left.err);
     desk.write("odd.yaml", "policy: policy.yaml\ncases: []\nmore: 1\n");
     let left = desk.run(&["test", "odd.yaml"]).expect(2);
     assert!(left.err.contains("more"), "{}", left.err);

@@ -54,6 +54,30 @@ fn bounds_that_are_not_met_are_seen() {
     assert!(service.get("/status.json", &[]).1.contains("\"unmet_bounds\":[{\""));
 }
 
+/// After windows that could not be published, one good release does not make the verdict green.
+#[test]
+fn an_outage_is_not_forgotten_with_the_next_release() {
+    let (_desk, mut service) = started(HTTP);
+    wait_until("ready", || service.get("/readyz", &[]).0 == 200);
+    let verdict = |service: &Service| {
+        let status: serde_json::Value = serde_json::from_str(&service.get("/status.json", &[]).1).unwrap();
+        let of = |key: &str| status["verdict"][key].as_str().unwrap().to_owned();
+        (of("state"), of("sentence"))
+    };
+    let one_person = "{\"id\":\"p1\",\"age\":30,\"job\":\"cook\"}\n".repeat(200);
+    service.send(one_person.as_bytes());
+    wait_until("two windows", || verdict(&service).1.contains("nothing of the last 2 windows could be published"));
+    let (state, sentence) = verdict(&service);
+    assert!(state == "failing" && sentence.contains("Raise `suppression.limit`"), "the remedy is said: {sentence}");
+    service.send(jsonl(&people(100)).as_bytes());
+    wait_until("a release", || service.metric("veilstream_releases_total{outcome=\"published\"}") == Some(1.0));
+    let (state, sentence) = verdict(&service);
+    assert!(state == "unsettled" && sentence.contains("2 of the last 3 windows could not be published"), "{sentence}");
+    assert!(service.get("/", &[]).1.contains("class=\"state warn\""));
+    service.signal("TERM");
+    service.end().expect(0);
+}
+
 #[test]
 fn figures_have_help_and_type() {
     let (_desk, service) = started(HTTP);

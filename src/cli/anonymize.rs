@@ -127,6 +127,9 @@ fn summarize(report: &ReleaseReport) {
         report.manifest.k_achieved.map_or_else(|| "none".into(), |k| k.to_string()),
         report.words,
     );
+    if report.satisfies && !report.example.is_empty() {
+        tell!("{}", report.example);
+    }
     for bound in &from.unmet_bounds {
         tell!("a bound of `search.prefer` is not met: {bound}");
     }

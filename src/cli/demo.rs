@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::shared::{Failure, max_record_bytes, pipeline, print, runtime};
+use super::shared::{Failure, for_terminal, max_record_bytes, pipeline, print, runtime};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encode as _, PublishedRow};
 use crate::config::{Config, Purpose, SourceConfig};
 use crate::gate::Release;
 use crate::model::policy::{Policy, RecodingKind};
-use crate::model::release::manifest::{Manifest, rounded};
+use crate::model::release::manifest::{AttributeLevel, Manifest, rounded};
 use crate::pipeline::Summary;
 use crate::privacy::Rules;
 use crate::sink::{Delivery, Sink, SinkError};
@@ -55,36 +56,90 @@ pub(super) struct DemoArgs {
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let config = Config::parse(demo_policy_yaml(), Path::new("demo.yaml"), Purpose::Pipeline)?;
     let started = Instant::now();
-    let (summary, releases, sample) = runtime()?.block_on(flow(args, &config))?;
+    let Shown { summary, releases, sample, recoding } = runtime()?.block_on(flow(args, &config))?;
     let elapsed = started.elapsed();
     // After a signal there is nothing to compare.
     let local = (summary.records_in == args.records && summary.not_met().is_none())
-        .then(|| loss_with_local(args, &config))
-        .transpose()?
-        .flatten();
-    let recodings = mean_loss(&config.policy, &releases).zip(local);
+        .then(|| with_local(args, &config))
+        .transpose()?;
+    let own = Side::of(&config.policy, &summary, &releases, recoding);
+    let sides = own.zip(local.flatten());
     if args.json {
         let mut object = json!(summary);
         object["seed"] = json!(args.seed);
         object["elapsed_ms"] = json!(elapsed.as_millis() as u64);
         object["recoding"] = json!(config.policy.recoding.as_str());
-        object["mean_loss"] = json!(recodings.map(|(own, _)| rounded(own)));
-        object["mean_loss_with_local"] = json!(local.map(rounded));
+        object["mean_loss"] = json!(sides.as_ref().map(|(own, _)| rounded(own.loss)));
+        object["mean_loss_with_local"] = json!(sides.as_ref().map(|(_, local)| rounded(local.loss)));
         object["per_release"] = Value::Array(releases);
         print(&object.to_string())?;
     } else {
-        print(&closing(&summary, elapsed, recodings, &sample))?;
+        let text = closing(&summary, elapsed, &config.policy, sides.as_ref(), &sample);
+        print(&for_terminal(&text, &io::stdout()))?;
     }
     summary.not_met().map_or(Ok(()), |reason| Err(Failure::not_met(reason)))
 }
 
-/// The mean loss of the same windows with `recoding: local`.
-fn loss_with_local(args: &DemoArgs, config: &Config) -> Result<Option<f64>, Failure> {
+/// What a run shows.
+struct Shown {
+    summary: Summary,
+    releases: Vec<Value>,
+    sample: Vec<String>,
+    /// The recoding of the last release that had rows.
+    recoding: Vec<AttributeLevel>,
+}
+
+/// One recoding in the comparison at the end.
+struct Side {
+    loss: f64,
+    left_out: f64,
+    recoding: Vec<AttributeLevel>,
+}
+
+impl Side {
+    /// `None` if nothing was published.
+    fn of(policy: &Policy, summary: &Summary, releases: &[Value], recoding: Vec<AttributeLevel>) -> Option<Self> {
+        let left_out = summary.records_suppressed as f64 / summary.records_in.max(1) as f64;
+        mean_loss(policy, releases).map(|loss| Self { loss, left_out, recoding })
+    }
+
+    /// What most records show of a made-up value, on the levels of this recoding.
+    fn shows(&self, policy: &Policy, at: usize, leaf: &str) -> String {
+        let level = self.recoding.get(at).map(AttributeLevel::typical);
+        let label = level.and_then(|level| policy.quasi[at].hierarchy.label(leaf, level));
+        label.map_or("-".into(), |label| label.into_owned())
+    }
+}
+
+/// The same windows with `recoding: local`.
+fn with_local(args: &DemoArgs, config: &Config) -> Result<Option<Side>, Failure> {
     let mut local = config.clone();
     local.policy.recoding = RecodingKind::Local;
     let quick = DemoArgs { rate: 0.0, json: true, ..*args };
-    let (_, releases, _) = runtime()?.block_on(flow(&quick, &local))?;
-    Ok(mean_loss(&local.policy, &releases))
+    let Shown { summary, releases, recoding, .. } = runtime()?.block_on(flow(&quick, &local))?;
+    Ok(Side::of(&local.policy, &summary, &releases, recoding))
+}
+
+/// Both recodings side by side: what they lose, and what most records of the last release show of one made-up record.
+fn side_by_side(policy: &Policy, own: &Side, local: &Side) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    let own_name = format!("recoding: {}", policy.recoding.as_str());
+    table.set_header(["", "as read", &own_name, "recoding: local, mostly"]);
+    let loss = format!("mean loss ({})", policy.loss.as_str());
+    table.add_row([loss, "0".into(), format!("{:.3}", own.loss), format!("{:.3}", local.loss)]);
+    let share = |side: &Side| format!("{:.1} %", 100.0 * side.left_out);
+    table.add_row(["left out".to_owned(), "0 %".into(), share(own), share(local)]);
+    for (at, quasi) in policy.quasi.iter().enumerate() {
+        let Some(leaf) = quasi.hierarchy.example() else { continue };
+        table.add_row([
+            quasi.name.to_string(),
+            leaf.clone(),
+            own.shows(policy, at, &leaf),
+            local.shows(policy, at, &leaf),
+        ]);
+    }
+    format!("The same windows, and one made-up record before and after in the last release:\n{table}")
 }
 
 /// The mean loss of the records of all releases; a suppressed record loses everything.
@@ -95,7 +150,7 @@ fn mean_loss(policy: &Policy, releases: &[Value]) -> Option<f64> {
     all.filter(|all| *all > 0.0).zip(lost).map(|(all, lost)| lost / all)
 }
 
-async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, Vec<String>), Failure> {
+async fn flow(args: &DemoArgs, config: &Config) -> Result<Shown, Failure> {
     let (pipeline, stop) = pipeline(config, "demo".into(), args.seed)?;
     let policy = Arc::clone(&pipeline.policy);
     let line = live_line(args.records);
@@ -113,13 +168,14 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
         subjects: Some(subjects.max(1)),
     };
     let readers = vec![Preamble::Json.reader(&policy.schema, max_record_bytes(config))?];
-    let (mut releases, mut sample) = (Vec::new(), Vec::new());
+    let (mut releases, mut sample, mut recoding) = (Vec::new(), Vec::new(), Vec::new());
     let sink = TableSink {
         policy: &policy,
         quiet: args.json,
         line: line.clone(),
         releases: &mut releases,
         sample: &mut sample,
+        recoding: &mut recoding,
         words: String::new(),
     };
     sink.title()?;
@@ -135,7 +191,7 @@ async fn flow(args: &DemoArgs, config: &Config) -> Result<(Summary, Vec<Value>, 
     let summary = pipeline.run(GeneratorSource::new(settings), readers, sink, stop).await;
     refresh.abort();
     line.finish_and_clear();
-    Ok((summary?, releases, sample))
+    Ok(Shown { summary: summary?, releases, sample, recoding })
 }
 
 /// A line of progress on a terminal, nothing in a pipe.
@@ -158,6 +214,8 @@ struct TableSink<'a> {
     line: ProgressBar,
     releases: &'a mut Vec<Value>,
     sample: &'a mut Vec<String>,
+    /// The recoding of the last release that had rows.
+    recoding: &'a mut Vec<AttributeLevel>,
     /// What was done to each attribute in the last release; printed when it changes.
     words: String,
 }
@@ -184,6 +242,9 @@ impl Sink for TableSink<'_> {
     async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
         let manifest = release.manifest();
         self.releases.push(figures(manifest));
+        if !release.is_empty() {
+            self.recoding.clone_from(&manifest.provenance.recoding);
+        }
         if self.quiet {
             return Ok(Delivery::Published);
         }
@@ -260,8 +321,14 @@ fn sample(policy: &Policy, release: &Release) -> Result<Vec<String>, SinkError> 
     Ok(rows)
 }
 
-/// The outcome for people; `recodings` are the mean losses of these releases and with `recoding: local`.
-fn closing(summary: &Summary, elapsed: Duration, recodings: Option<(f64, f64)>, sample: &[String]) -> String {
+/// The outcome for people; `sides` are these releases and the same windows with `recoding: local`.
+fn closing(
+    summary: &Summary,
+    elapsed: Duration,
+    policy: &Policy,
+    sides: Option<&(Side, Side)>,
+    sample: &[String],
+) -> String {
     let count = |n: u64| HumanCount(n).to_string();
     let mut text = format!(
         "\n{} records in = {} published + {} suppressed + {} held + {} rejected\n{} releases in {:.1} s; the gate counted every \
@@ -274,8 +341,8 @@ fn closing(summary: &Summary, elapsed: Duration, recodings: Option<(f64, f64)>, 
         summary.releases,
         elapsed.as_secs_f64(),
     );
-    if let Some((own, local)) = recodings {
-        text.push_str(&format!("\nwith recoding: local the same windows would lose {local:.3} instead of {own:.3}"));
+    if let Some((own, local)) = sides {
+        text.push_str(&format!("\n\n{}", side_by_side(policy, own, local)));
     }
     if !sample.is_empty() && io::stdout().is_terminal() {
         text.push_str("\n\nRows of the first release, as published:");

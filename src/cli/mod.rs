@@ -72,6 +72,7 @@ impl Cli {
         match shared::start_log(&self.log, default_log).and_then(|()| self.dispatch()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
+                let failure = schema::with_references(failure);
                 // Standard error may be closed.
                 let _ = writeln!(io::stderr(), "{failure}");
                 failure.exit_code()

@@ -1,7 +1,7 @@
 //! `veilstream run`: runs the service from its source to its sink, until the input ends or a signal stops it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,13 @@ pub(super) struct RunArgs {
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
     config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "a setting is valid but rarely intended"));
+    if let Some(output) = published_before(&config) {
+        tracing::warn!(
+            "{} has rows already, and the input is read from its beginning: if a run published it before, the same people are in it \
+             twice",
+            output.display()
+        );
+    }
     let summary = runtime()?.block_on(serve(&config))?;
     let json = serde_json::json!(summary).to_string();
     let not_met = summary.not_met().map(Failure::not_met);
@@ -77,6 +84,14 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
         not_met => print(&json).and(not_met.map_or(Ok(()), Err)),
     }
+}
+
+/// The output, if it has rows and the input is a file, which is read from its beginning.
+fn published_before(config: &Config) -> Option<&Path> {
+    let (SourceConfig::File { .. }, SinkConfig::File { path, .. }) = (&config.source, &config.sink) else {
+        return None;
+    };
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0).then_some(path)
 }
 
 async fn serve(config: &Config) -> Result<Summary, Failure> {

@@ -25,10 +25,18 @@ pub(super) struct SchemaArgs {
     rows: Option<PathBuf>,
 }
 
-/// The part of the configuration reference that is about a line of a configuration.
-pub(super) fn reference_of(configuration: &str, line: usize) -> Option<String> {
-    let anchor = reference::anchor(&json_schema(), configuration, line)?;
-    Some(format!("schemas/CONFIGURATION.md#{anchor}"))
+/// Adds to every problem of a configuration the part of the configuration reference that is about its line.
+pub(super) fn with_references(failure: Failure) -> Failure {
+    let Failure::Configuration(mut problems) = failure else { return failure };
+    let schema = json_schema();
+    for problem in &mut problems {
+        // The message was made from this file just now; if it is gone, the message stands alone.
+        let text = std::fs::read_to_string(&problem.file).unwrap_or_default();
+        if let Some(anchor) = problem.line.and_then(|line| reference::anchor(&schema, &text, line)) {
+            problem.message = format!("{} (schemas/CONFIGURATION.md#{anchor})", problem.message);
+        }
+    }
+    Failure::Configuration(problems)
 }
 
 pub(super) fn run(args: &SchemaArgs) -> Result<(), Failure> {

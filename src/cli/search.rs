@@ -153,6 +153,9 @@ fn table(loss: &str, reports: &[(RecodingKind, ReleaseReport)]) -> String {
     for (_, report) in reports {
         let algorithm = &report.provenance().algorithm;
         text.push_str(&format!("\n{algorithm}: {}", report.words));
+        if report.satisfies && !report.example.is_empty() {
+            text.push_str(&format!("\n{algorithm}: {}", report.example));
+        }
         report.findings.iter().for_each(|finding| text.push_str(&format!("\n{algorithm}: {finding}")));
         for bound in &report.provenance().unmet_bounds {
             text.push_str(&format!("\n{algorithm}: {bound}"));

@@ -13,7 +13,7 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use crossterm::terminal;
 use serde_json::Value;
 
-use super::shared::{Failure, is_coloured, is_dumb, print};
+use super::shared::{Failure, is_coloured, is_dumb, print, wrapped};
 use crate::plot::{count, figure};
 
 /// How often the service is asked. Figures change per window: asking more often shows nothing new.
@@ -139,11 +139,7 @@ fn leaves(key: KeyEvent) -> bool {
 fn fitted(text: &str, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
-        let letters: Vec<char> = line.trim_end().chars().collect();
-        match letters.is_empty() {
-            true => lines.push(String::new()),
-            false => lines.extend(letters.chunks(columns.max(1)).map(|part| part.iter().collect())),
-        }
+        lines.extend(wrapped(line.trim_end(), columns));
     }
     let more = "q quits; the window is too small for the rest";
     if lines.len() > rows && rows > 1 {
@@ -229,6 +225,9 @@ fn text(status: &Value) -> String {
     text.push_str(&table(["criterion", "reached", "asked", ""], criteria));
     let levels = rows("attributes").map(|a| ["attribute", "words"].map(|key| shown(&a[key])));
     text.push_str(&table(["attribute", "is published"], levels));
+    if let Some(example) = status["example"].as_str().filter(|example| !example.is_empty()) {
+        text.push_str(&format!("{example}\n"));
+    }
     let metric = loss["metric"].as_str().unwrap_or_default().to_owned();
     let releases = rows("last_releases").map(|r| {
         [

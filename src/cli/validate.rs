@@ -2,13 +2,12 @@
 
 mod sample;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use super::schema::reference_of;
 use super::shared::{Failure, InputArgs, OpenArgs, print, runtime, tell};
-use crate::config::{Config, Problem, Purpose, SinkConfig, SourceConfig};
+use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::kafka::probe::{Blame, probe};
 
 /// Checks a configuration and, with --connect, the servers that it names
@@ -43,8 +42,7 @@ pub(super) struct ValidateArgs {
 }
 
 pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
-    let config =
-        Config::load(&args.config, Purpose::Policy).map_err(|problems| with_references(problems, &args.config))?;
+    let config = Config::load(&args.config, Purpose::Policy)?;
     let policy = &config.policy;
     print(&format!(
         "{} is fine: {}, {}, {} possible generalizations, policy {}",
@@ -66,17 +64,6 @@ pub(super) fn run(args: &ValidateArgs) -> Result<(), Failure> {
 /// A number with its word.
 fn numbered(number: usize, one: &str, more: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { more })
-}
-
-/// Every problem with the part of the configuration reference that is about its line.
-fn with_references(mut problems: Vec<Problem>, path: &Path) -> Vec<Problem> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    for problem in problems.iter_mut().filter(|problem| problem.file == path) {
-        if let Some(reference) = problem.line.and_then(|line| reference_of(&text, line)) {
-            problem.message = format!("{} ({reference})", problem.message);
-        }
-    }
-    problems
 }
 
 fn connect(config: &Config) -> Result<(), Failure> {

@@ -42,6 +42,16 @@ impl TextEncoding {
         }
     }
 
+    /// Its name in a configuration.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Utf8 => "utf-8",
+            Self::Latin1 => "latin-1",
+            Self::Utf16Le => "utf-16le",
+            Self::Utf16Be => "utf-16be",
+        }
+    }
+
     /// The encoding that a byte order mark tells; UTF-8 has none that matters.
     pub(crate) fn of_mark(first: &[u8]) -> Option<Self> {
         match first {

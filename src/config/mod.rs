@@ -251,7 +251,7 @@ type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The file's text, without a byte order mark.
 fn read(path: &Path, problems: &Problems) -> Option<String> {
     match file::read(path, MAX_BYTES) {
-        Err(error) => problems.add_whole(format!("cannot be read ({}): check the path", error.kind())),
+        Err(error) => problems.add_whole(format!("cannot be read ({}): check the path", file::why(&error))),
         Ok(None) => {
             problems.add_whole(format!("larger than {MAX_BYTES} bytes: move large hierarchies into CSV files"));
         }

@@ -74,7 +74,14 @@ impl ReplacedFile {
 fn temporary(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let mut name = tempfile::Builder::new();
     name.prefix(".veilstream-").suffix(".partial").rand_bytes(12).permissions(Permissions::from_mode(mode));
-    name.tempfile_in(folder(path))
+    name.tempfile_in(folder(path)).map_err(without_path)
+}
+
+/// The error of the system alone: the path of the temporary file says nothing to the user.
+fn without_path(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(std::error::Error::source).and_then(|cause| cause.downcast_ref::<io::Error>());
+    let code = cause.and_then(io::Error::raw_os_error);
+    code.map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// Gives `new` the owner, the group and the mode of `old`. If the group cannot be kept, the new one gets no rights.

@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::distinct::DistinctCounter;
 use super::sample::hash;
-use crate::model::hierarchy::{DateSpec, DateUnit, Hierarchy};
+use crate::model::hierarchy::{DateSpec, DateUnit, GeohashSpec, Hierarchy};
 use crate::model::record::{Value, canonical_number};
 
 /// Larger: slower. Smaller: a notation that begins late is missed.
@@ -23,8 +23,26 @@ const NUMBERS: usize = 8192;
 const NEARLY_ALL: f64 = 0.98;
 
 /// Notations of dates that are recognised; the first is ISO 8601 and needs no `format`.
-pub(crate) const DATE_FORMATS: [Option<&str>; 5] =
-    [None, Some("%d.%m.%Y"), Some("%d/%m/%Y"), Some("%m/%d/%Y"), Some("%Y/%m/%d")];
+pub(crate) const DATE_FORMATS: [Option<&str>; 14] = [
+    None,
+    Some("%d.%m.%Y"),
+    Some("%d/%m/%Y"),
+    Some("%m/%d/%Y"),
+    Some("%Y/%m/%d"),
+    Some("%d.%m.%Y %H:%M"),
+    Some("%d.%m.%Y %H:%M:%S"),
+    Some("%d/%m/%Y %H:%M"),
+    Some("%d/%m/%Y %H:%M:%S"),
+    Some("%m/%d/%Y %H:%M"),
+    Some("%m/%d/%Y %H:%M:%S"),
+    Some("%Y/%m/%d %H:%M"),
+    Some("%Y/%m/%d %H:%M:%S"),
+    Some(MILLIS),
+];
+/// Milliseconds since 1970, as programs write a time.
+const MILLIS: &str = "epoch-millis";
+/// The milliseconds of the years 2000 to 2100. Other numbers of 13 digits are no times.
+const MILLIS_OF_TODAY: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
 
 static DATES: LazyLock<Vec<Hierarchy>> = LazyLock::new(|| {
     let spec = |format: &Option<&str>| DateSpec {
@@ -33,6 +51,8 @@ static DATES: LazyLock<Vec<Hierarchy>> = LazyLock::new(|| {
     };
     DATE_FORMATS.iter().filter_map(|format| Hierarchy::dates(spec(format)).ok()).collect()
 });
+
+static PLACES: LazyLock<Option<Hierarchy>> = LazyLock::new(|| Hierarchy::geohash(GeohashSpec::default()).ok());
 
 /// What most values of a field are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +75,14 @@ pub(crate) enum FieldKind {
     Uuid,
     /// Telephone numbers in international notation.
     Phone,
-    /// RowCodes of one length, in letters and digits.
+    /// Places: geohashes, or latitude and longitude in degrees.
+    Place,
+    /// Codes of letters and digits.
     Code {
-        /// Their length in characters.
+        /// Their length in characters; of several lengths the largest.
         length: u32,
+        /// The least length, if they have several. Then blanks and hyphens do not count.
+        min_length: Option<u32>,
         /// True if they have digits only.
         digits: bool,
     },
@@ -83,6 +107,7 @@ impl FieldKind {
             Self::Email => "email",
             Self::Uuid => "uuid",
             Self::Phone => "phone",
+            Self::Place => "place",
             Self::Code { .. } => "code",
             Self::FreeText => "free text",
             Self::Text => "text",
@@ -110,7 +135,10 @@ pub(crate) struct FieldValues {
     uuids: u64,
     phones: u64,
     sentences: u64,
+    places: u64,
     codes: u64,
+    spaced_codes: u64,
+    spaced_lengths: Option<(usize, usize)>,
     digit_codes: u64,
     with_digit: u64,
     lengths: HashMap<usize, u64, FxBuildHasher>,
@@ -169,9 +197,14 @@ impl FieldValues {
             self.integers += u64::from(!number.contains('.'));
             self.zero_led += u64::from(text.len() > 1 && text.starts_with('0') && !text.starts_with("0."));
         }
-        for (count, dates) in self.dates.iter_mut().zip(&*DATES) {
+        let number = text.parse::<i64>();
+        for ((count, dates), format) in self.dates.iter_mut().zip(&*DATES).zip(DATE_FORMATS) {
             // A bare number is rarely a date, though some years read as one.
-            *count += u64::from(!text.bytes().all(|b| b.is_ascii_digit()) && dates.canonical(text).is_some());
+            let likely = match &number {
+                Ok(number) => format == Some(MILLIS) && MILLIS_OF_TODAY.contains(number),
+                Err(_) => true,
+            };
+            *count += u64::from(likely && dates.canonical(text).is_some());
         }
         self.ips += u64::from(text.parse::<IpAddr>().is_ok());
         self.emails += u64::from(is_email(text));
@@ -179,6 +212,13 @@ impl FieldValues {
         self.phones += u64::from(is_phone(text));
         self.sentences += u64::from(text.split_whitespace().count() >= 5);
         let digits = text.bytes().all(|b| b.is_ascii_digit());
+        let pair = text.contains(|c: char| c == ',' || c == ';' || c.is_whitespace());
+        self.places += u64::from(pair && PLACES.as_ref().is_some_and(|places| places.canonical(text).is_some()));
+        if let Some(length) = spaced_code(text) {
+            self.spaced_codes += 1;
+            let (least, most) = self.spaced_lengths.unwrap_or((length, length));
+            self.spaced_lengths = Some((least.min(length), most.max(length)));
+        }
         self.codes += u64::from(text.bytes().all(|b| b.is_ascii_alphanumeric()));
         self.digit_codes += u64::from(digits);
         self.with_digit += u64::from(text.bytes().any(|b| b.is_ascii_digit()));
@@ -220,6 +260,7 @@ impl FieldValues {
         }
         let named = [
             (self.ips, FieldKind::Ip),
+            (self.places, FieldKind::Place),
             (self.emails, FieldKind::Email),
             (self.uuids, FieldKind::Uuid),
             (self.phones, FieldKind::Phone),
@@ -234,7 +275,11 @@ impl FieldValues {
         }
         match self.code_length() {
             Some(length) if nearly_all(self.codes) && self.with_digit * 2 > self.looked_at => {
-                FieldKind::Code { length, digits: nearly_all(self.digit_codes) }
+                FieldKind::Code { length, min_length: None, digits: nearly_all(self.digit_codes) }
+            }
+            _ if nearly_all(self.spaced_codes) && self.with_digit * 2 > self.looked_at => {
+                let (least, length) = self.spaced_lengths.map_or((2, 2), |(least, most)| (least as u32, most as u32));
+                FieldKind::Code { length, min_length: Some(least), digits: nearly_all(self.digit_codes) }
             }
             _ if self.sentences * 2 > self.looked_at => FieldKind::FreeText,
             _ => FieldKind::Text,
@@ -267,6 +312,13 @@ impl FieldValues {
         let out = (numbers.len() / 100).max(5).min(numbers.len().saturating_sub(1) / 2);
         Some((*numbers.get(out)?, *numbers.get(numbers.len() - 1 - out)?))
     }
+}
+
+/// The length of a code of capital letters and digits, without blanks and hyphens.
+fn spaced_code(text: &str) -> Option<usize> {
+    let length = text.bytes().filter(|b| b.is_ascii_uppercase() || b.is_ascii_digit()).count();
+    let gaps = text.bytes().filter(|b| matches!(b, b' ' | b'-')).count();
+    ((2..=12).contains(&length) && gaps <= 1 && length + gaps == text.len()).then_some(length)
 }
 
 fn is_email(text: &str) -> bool {
@@ -305,8 +357,13 @@ mod tests {
             (&["", " "][..], FieldKind::Empty),
             (&["12", "7", ""], FieldKind::Integer),
             (&["12", "7.5"], FieldKind::Number),
-            (&["01067", "10115"], FieldKind::Code { length: 5, digits: true }),
-            (&["SW1A", "EC1A"], FieldKind::Code { length: 4, digits: false }),
+            (&["01067", "10115"], FieldKind::Code { length: 5, min_length: None, digits: true }),
+            (&["SW1A", "EC1A"], FieldKind::Code { length: 4, min_length: None, digits: false }),
+            (&["AB2 5AB", "EH12 1AA"], FieldKind::Code { length: 7, min_length: Some(6), digits: false }),
+            (&["11.07.2024 06:42", "01.02.2024 23:59"], FieldKind::Date(Some("%d.%m.%Y %H:%M"))),
+            (&["1700000000620", "1700000001406"], FieldKind::Date(Some("epoch-millis"))),
+            (&["4917012345678", "17"], FieldKind::Integer),
+            (&["52.52,13.405", "48.1, 11.6"], FieldKind::Place),
             (&["1985-03-31", "2024-01-01T10:00:00Z"], FieldKind::Date(None)),
             (&["31/12/1985", "01/02/1990"], FieldKind::Date(Some("%d/%m/%Y"))),
             (&["12/31/1985", "01/02/1990"], FieldKind::Date(Some("%m/%d/%Y"))),

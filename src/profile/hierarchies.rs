@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::column::FieldKind;
+use super::column::{FieldKind, FieldValues};
 use super::intake::TableProfile;
 use super::names;
 use crate::model::hierarchy::Hierarchy;
@@ -19,6 +19,9 @@ const FEW: usize = 5;
 const COVERED: f64 = 0.98;
 /// From this share on, a value stands by itself among the groups.
 const FREQUENT: f64 = 0.05;
+
+/// Cells of 153 m. Longer: homes. Shorter: places lose their use before they must.
+const LONGEST_GEOHASH: u32 = 7;
 
 /// How a field generalizes, as it is written in the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,13 +39,19 @@ pub(crate) enum HierarchyProposal {
         /// The upper bound.
         max: f64,
     },
-    /// RowCodes of one length.
+    /// Codes.
     Prefix {
         /// In characters.
         length: u32,
+        /// The least length, if they have several.
+        min_length: Option<u32>,
         /// True if they have digits only.
         digits: bool,
     },
+    /// Addresses of the internet.
+    Ip,
+    /// Places, as exact as geohashes of this length.
+    Geohash(u32),
     /// Frequent values by themselves, and the others together.
     Groups {
         /// Values of which each stands for itself.
@@ -62,10 +71,18 @@ impl HierarchyProposal {
             Self::Dates(None) => "by day, month, year, decade".into(),
             Self::Dates(Some(format)) => format!("by day, month, year, decade; written as {format}"),
             Self::Intervals { widths: [a, b, c], .. } => format!("in steps of {a}, {b} and {c}"),
-            Self::Prefix { length, .. } => format!("codes of {length} characters, masked from the end"),
-            Self::Groups { frequent, others } => {
-                format!("{} frequent values by themselves, {} others together", frequent.len(), others.len())
+            Self::Prefix { length, min_length: None, .. } => {
+                format!("codes of {length} characters, masked from the end")
             }
+            Self::Prefix { length, min_length: Some(least), .. } => {
+                format!("codes of {least} to {length} characters, masked from the end")
+            }
+            Self::Ip => "by network, from small to large".into(),
+            Self::Geohash(_) => "by cells on the map, from small to large".into(),
+            Self::Groups { frequent, others } => match frequent.len() {
+                1 => format!("1 frequent value by itself, {} others together", others.len()),
+                more => format!("{more} frequent values by themselves, {} others together", others.len()),
+            },
             Self::Trivial => "the value, or nothing".into(),
         }
     }
@@ -93,10 +110,19 @@ pub(crate) fn fitting(
     }
     match column.kind() {
         FieldKind::Date(format) => HierarchyProposal::Dates(format),
-        FieldKind::Code { length, digits } => HierarchyProposal::Prefix { length, digits },
+        FieldKind::Ip => HierarchyProposal::Ip,
+        FieldKind::Place => HierarchyProposal::Geohash(LONGEST_GEOHASH),
+        FieldKind::Code { length, min_length: None, digits: false }
+            if length >= 3 && names::find(&names::words(name), "geohash").is_some() =>
+        {
+            HierarchyProposal::Geohash(length.min(LONGEST_GEOHASH))
+        }
+        FieldKind::Code { length, min_length, digits } => HierarchyProposal::Prefix { length, min_length, digits },
         FieldKind::Integer | FieldKind::Number => match column.code_length() {
             // Postal codes without leading zeros are numbers of one length.
-            Some(length) if length >= 3 && is_code(name) => HierarchyProposal::Prefix { length, digits: true },
+            Some(length) if length >= 3 && is_code(name) => {
+                HierarchyProposal::Prefix { length, min_length: None, digits: true }
+            }
             _ => intervals(profile, field).unwrap_or(HierarchyProposal::Trivial),
         },
         _ => groups(profile, field, shared).unwrap_or(HierarchyProposal::Trivial),
@@ -104,8 +130,8 @@ pub(crate) fn fitting(
 }
 
 fn is_code(name: &str) -> bool {
-    const CODES: [&str; 8] = ["zip", "zipcode", "postal", "postcode", "postalcode", "plz", "code", "cell"];
-    names::find(&names::words(name), &CODES).is_some()
+    let leaf = names::parts(name).into_iter().next().unwrap_or_default();
+    names::find(&leaf, "zip zipcode postal postcode postalcode plz code cell").is_some()
 }
 
 /// `NAME.csv`, `hierarchy_NAME.csv` or `..._hierarchy_NAME.csv`, in the folder or in `hierarchies/`, if it is a hierarchy that has
@@ -152,6 +178,10 @@ fn intervals(profile: &TableProfile, field: usize) -> Option<HierarchyProposal> 
     if words.last().is_some_and(|word| word == "age" || word == "alter") {
         return Some(HierarchyProposal::Intervals { widths: [5.0, 10.0, 20.0], min: 0.0, max: 120.0 });
     }
+    // A field of few numbers is one of kinds or small counts: 0 and 1 need no steps.
+    if alone_in_steps(column) {
+        return None;
+    }
     let (low, high) = column.bounds()?;
     let range = high - low;
     if !(range.is_finite() && range > 0.0) {
@@ -170,6 +200,11 @@ fn intervals(profile: &TableProfile, field: usize) -> Option<HierarchyProposal> 
         min,
         max: if max - min < coarsest { exact(min + coarsest) } else { max },
     })
+}
+
+/// True if steps would hold nearly everything: at most [`FEW`] different numbers.
+fn alone_in_steps(column: &FieldValues) -> bool {
+    column.listed().is_some_and(|listed| listed.len() <= FEW)
 }
 
 /// The largest of 1, 2 and 5 times a power of ten that is not above `step`.

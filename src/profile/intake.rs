@@ -18,6 +18,8 @@ const COMBINED: usize = 14;
 /// The rows that are looked at for all combinations together. Larger: slower. Smaller: combinations of large inputs are counted
 /// on fewer rows.
 const LOOKS: usize = 60_000_000;
+/// A field that this share of people are alone with says nothing about the others that it stands with.
+const EVERYBODY: f64 = 0.98;
 /// The fewest people who share a value before it may be shown.
 pub(crate) const SHARED_BY: u64 = 5;
 
@@ -41,7 +43,7 @@ impl Intake {
     /// Counts some events.
     ///
     /// # Errors
-    /// If there is no decoder for the input, or the subject is no field of it.
+    /// If there is no decoder for the input.
     pub(crate) fn take(&mut self, events: Vec<Event>) -> Result<(), CodecError> {
         if self.begun.is_some() {
             self.count(&events);
@@ -61,15 +63,7 @@ impl Intake {
             found = fields::discover(&*self.preamble.decoder(&none, self.max_record_bytes)?, format, &waiting);
         }
         let names: Vec<String> = found.iter().map(ToString::to_string).collect();
-        let subject = match &self.subject {
-            Some(name) => Some(
-                names
-                    .iter()
-                    .position(|known| known == name)
-                    .ok_or_else(|| CodecError::MissingFields(vec![(name.as_str().into(), None)]))?,
-            ),
-            None => None,
-        };
+        let subject = names.iter().position(|known| self.subject.as_ref() == Some(known));
         let mut schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Insensitive)));
         schema.envelope = none.envelope;
         let decoder = self.preamble.decoder(&schema, self.max_record_bytes)?;
@@ -153,7 +147,7 @@ pub(crate) struct TableProfile {
     pub(crate) records: u64,
     /// Those of them that could not be decoded.
     pub(crate) rejected: u64,
-    /// The field that says whose a record is.
+    /// The field that says whose a record is, if it is given and there is one of that name.
     pub(crate) subject: Option<usize>,
     /// What stands around the row in a record.
     pub(crate) envelope: Envelope,
@@ -191,11 +185,18 @@ impl TableProfile {
         (0..self.names.len()).map(one).collect()
     }
 
+    /// All these fields together.
+    pub(crate) fn together(&self, fields: &[usize]) -> SinglingOut {
+        let people = self.sample.people(self.subject);
+        let codes = fields.iter().map(|field| self.sample.codes(*field));
+        measure(&[&RowCodes::combined(self.rows(), codes)], &people, 1)
+    }
+
     /// Pairs and triples, the most telling first, and the number of rows that they were counted on. Left out are identifiers, fields
-    /// that single out most people alone or tell nobody apart, and, of many, those that separate the least.
+    /// that tell nobody or everybody apart alone, and, of many, those that separate the least.
     pub(crate) fn combinations(&self, alone: &[SinglingOut], identifiers: &[bool]) -> (Vec<Combination>, usize) {
         let useful =
-            |field: &usize| !identifiers[*field] && alone[*field].distinct > 1 && alone[*field].uniqueness <= 0.5;
+            |field: &usize| !identifiers[*field] && alone[*field].distinct > 1 && alone[*field].uniqueness < EVERYBODY;
         let mut fields: Vec<usize> = (0..self.names.len()).filter(useful).collect();
         fields.sort_by(|a, b| alone[*b].separation.total_cmp(&alone[*a].separation));
         fields.truncate(COMBINED);

@@ -5,7 +5,7 @@
 
 use super::column::FieldKind;
 use super::intake::TableProfile;
-use super::names::{self, DEVICES, FACTS, IDENTIFIERS, NUMBERS, PEOPLE, QUASI, SENSITIVE};
+use super::names::{self, CONTACTS, FACTS, IDENTIFIERS, NumberOf, QUASI, SENSITIVE};
 use super::sample::SinglingOut;
 use crate::model::schema::Envelope;
 
@@ -15,6 +15,10 @@ const IDENTIFIES: f64 = 0.5;
 const TELLS_APART: f64 = 0.05;
 /// The most values of a field of unknown meaning that is proposed as a quasi-identifier.
 const FEW_VALUES: u64 = 100;
+/// Up to this many values, a telephone or a card is told by its kind, or whether there is one.
+const KINDS: u64 = 5;
+/// Below this many values for each record, a number is that of somebody who has several records.
+const REPEATS: f64 = 0.98;
 /// The most quasi-identifiers that are proposed. More: the lattice grows, and every release loses more.
 const MOST_QUASI: usize = 10;
 
@@ -80,7 +84,7 @@ impl RoleProposal {
 pub(crate) fn propose(profile: &TableProfile, alone: &[SinglingOut]) -> Vec<RoleProposal> {
     let mut roles: Vec<RoleProposal> =
         (0..profile.names.len()).map(|field| one(profile, field, &alone[field])).collect();
-    let subject = profile.subject.or_else(|| subject(profile, &roles));
+    let subject = profile.subject.or_else(|| subject(profile, &roles, alone));
     if let Some(subject) = subject {
         let reason = match profile.subject {
             Some(_) => "given".to_owned(),
@@ -92,21 +96,26 @@ pub(crate) fn propose(profile: &TableProfile, alone: &[SinglingOut]) -> Vec<Role
     roles
 }
 
-/// The field that says whose a record is: a number of a person, else of something that a person uses.
-fn subject(profile: &TableProfile, roles: &[RoleProposal]) -> Option<usize> {
+/// The field that says whose a record is: a number of a person, else of something that a person uses, else an address or a number
+/// that several records have. Of several, one that comes back.
+fn subject(profile: &TableProfile, roles: &[RoleProposal], alone: &[SinglingOut]) -> Option<usize> {
     let rank = |field: &usize| {
-        let words = names::words(&profile.names[*field]);
-        let number = names::find(&words, NUMBERS).is_some() || words.len() == 1;
-        let person = names::find(&words, PEOPLE).is_some();
-        let device = names::find(&words, DEVICES).is_some();
-        match (number, person, device) {
-            (true, true, _) => 3,
-            (true, _, true) => 2,
-            _ if profile.columns[*field].kind() == FieldKind::Email => 1,
+        let (measure, kind) = (&alone[*field], profile.columns[*field].kind());
+        let repeats = measure.distinction < REPEATS;
+        let number = names::number_of(&names::parts(&profile.names[*field]), measure.distinct <= FEW_VALUES);
+        let rank = match number {
+            Some(NumberOf::Person) => 8,
+            Some(NumberOf::Device) => 6,
             // The key of a table, where a change is one more record of it.
-            _ if profile.envelope == Envelope::Debezium && words == ["id"] => 1,
-            _ => 0,
-        }
+            Some(NumberOf::Unsaid) if profile.envelope == Envelope::Debezium => 5,
+            _ if kind == FieldKind::Email => 4,
+            _ if kind == FieldKind::Phone && repeats => 3,
+            // Not the number of a record.
+            Some(NumberOf::Unsaid) if repeats => 2,
+            _ if names::parts(&profile.names[*field]).first().is_some_and(|leaf| names::is_somebody(leaf)) => 6,
+            _ => return 0,
+        };
+        rank * 2 + u8::from(repeats)
     };
     let candidates = (0..roles.len()).filter(|field| roles[*field].role == ProposedRole::Identifier);
     // The first of the best: `max_by_key` keeps the last.
@@ -140,45 +149,54 @@ fn one(profile: &TableProfile, field: usize, alone: &SinglingOut) -> RoleProposa
     }
 }
 
+/// By the leaf of a path; by a part around it only if the leaf says nothing.
 fn by_name(name: &str, kind: FieldKind, alone: &SinglingOut) -> Option<RoleProposal> {
-    use ProposedRole::{Identifier, Keep, Leave, Quasi, Sensitive};
-    let words = names::words(name);
-    let find = |list| names::find(&words, list);
-    let number = find(NUMBERS).is_some();
-    if number && (find(PEOPLE).is_some() || find(DEVICES).is_some()) {
-        return Some(RoleProposal::named(
-            Identifier,
-            "its name is that of a number for a person or their device".into(),
-        ));
-    }
-    if number {
-        return Some(RoleProposal::named(Identifier, "its name is that of a number for one thing".into()));
+    use ProposedRole::{Identifier, Quasi};
+    let parts = names::parts(name);
+    if kind == FieldKind::Place {
+        return Some(RoleProposal::named(Quasi, "a place on the map, such as a home".into()));
     }
     if kind == FieldKind::Ip {
         return Some(RoleProposal::named(Quasi, "an internet address leads to a household or a company".into()));
     }
     if matches!(kind, FieldKind::Date(_)) {
-        let why = match find(QUASI) {
+        let why = match parts.iter().find_map(|part| names::find(part, QUASI)) {
             Some(word) => format!("`{word}` in its name, and others may know the day"),
             None => "a day or time that others may know".into(),
         };
         return Some(RoleProposal::named(Quasi, why));
     }
-    // A name that alone stands for a person, and one whose values nearly all are one person's.
-    let person = words.len() == 1 && find(PEOPLE).is_some() || words.len() == 1 && find(DEVICES).is_some();
-    if let Some(word) = find(IDENTIFIERS).filter(|_| alone.uniqueness > TELLS_APART || alone.distinct > FEW_VALUES) {
-        return Some(RoleProposal::named(Identifier, format!("`{word}` in its name")));
+    let whose = match names::number_of(&parts, alone.distinct <= FEW_VALUES) {
+        Some(NumberOf::Person | NumberOf::Device) => Some("a person or their device"),
+        Some(_) => Some("one thing"),
+        None => None,
+    };
+    if let Some(whose) = whose {
+        return Some(RoleProposal::named(Identifier, format!("its name is that of a number for {whose}")));
     }
-    if person && alone.distinct > FEW_VALUES {
+    if parts.first().is_some_and(|leaf| names::is_somebody(leaf)) && alone.distinct > FEW_VALUES {
         return Some(RoleProposal::named(Identifier, "its name is that of a person or their device".into()));
     }
-    if let Some(word) = find(SENSITIVE) {
+    (0..parts.len()).find_map(|place| by_part(&parts[place], &parts[place + 1..], alone))
+}
+
+fn by_part(part: &[String], around: &[Vec<String>], alone: &SinglingOut) -> Option<RoleProposal> {
+    use ProposedRole::{Identifier, Keep, Leave, Quasi, Sensitive};
+    if names::is_personal_name(part, around) {
+        return Some(RoleProposal::named(Identifier, "its name is that of a person's name".into()));
+    }
+    let many = alone.uniqueness > TELLS_APART || alone.distinct > KINDS;
+    let contact = || names::find_last(part, CONTACTS, &[QUASI, SENSITIVE, FACTS]).filter(|_| many);
+    if let Some(word) = names::find_last(part, IDENTIFIERS, &[QUASI, SENSITIVE, FACTS]).or_else(contact) {
+        return Some(RoleProposal::named(Identifier, format!("`{word}` in its name")));
+    }
+    if let Some(word) = names::find(part, SENSITIVE) {
         return Some(RoleProposal::named(Sensitive, format!("`{word}` in its name: nobody would want it told")));
     }
-    if let Some(word) = find(QUASI) {
+    if let Some(word) = names::find(part, QUASI) {
         return Some(RoleProposal::named(Quasi, format!("`{word}` in its name: others may know it")));
     }
-    let word = find(FACTS)?;
+    let word = names::find(part, FACTS)?;
     Some(match alone.uniqueness <= TELLS_APART {
         true => RoleProposal::named(Keep, format!("`{word}` in its name: what happened, not who it was")),
         false => RoleProposal::named(
@@ -212,5 +230,69 @@ pub(crate) fn percent(share: f64) -> String {
         0.0 => "0 %".into(),
         share if share < 0.001 => "under 0.1 %".into(),
         share => format!("{:.1} %", 100.0 * share),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(name: &str, distinct: u64, uniqueness: f64) -> Option<ProposedRole> {
+        let alone = SinglingOut { distinct, distinction: 0.5, separation: 0.9, uniqueness };
+        by_name(name, FieldKind::Text, &alone).map(|proposal| proposal.role)
+    }
+
+    #[test]
+    fn the_leaf_of_a_path_decides() {
+        use ProposedRole::{Identifier, Keep, Quasi, Sensitive};
+        for (name, expected) in [
+            ("patient.address.zip", Some(Quasi)),
+            ("address.city", Some(Quasi)),
+            ("billing_address_city", Some(Quasi)),
+            ("address.street", Some(Identifier)),
+            ("address.line", Some(Identifier)),
+            ("home_address", Some(Identifier)),
+            ("card_type", Some(Keep)),
+            ("profile.diagnosis", Some(Sensitive)),
+            ("patient.department.id", Some(Identifier)),
+            ("patient.shoe", None),
+        ] {
+            assert_eq!(role(name, 300, 0.01), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_people_identify_whatever_their_number() {
+        use ProposedRole::Identifier;
+        let of_people = [
+            "Vorname",
+            "Nachname",
+            "first_name",
+            "last_name",
+            "FirstName",
+            "surname",
+            "name",
+            "customer.name",
+            "profile.name.first",
+            "prénom",
+            "nom",
+            "apellidos",
+            "cognome",
+            "voornaam",
+            "nazwisko",
+            "Patientenname",
+            "nombre_paciente",
+            "фамилия",
+            "mrn",
+            "ssn",
+            "姓名",
+        ];
+        for name in of_people {
+            assert_eq!(role(name, 8, 0.0), Some(Identifier), "{name}");
+        }
+        let of_things = ["city_name", "product.name", "hospitalName", "nombre_enfants", "phone_service", "filename"];
+        for name in of_things {
+            assert_ne!(role(name, 4, 0.0), Some(Identifier), "{name}");
+        }
     }
 }

@@ -142,6 +142,15 @@ pub(crate) struct RowCodes {
 }
 
 impl RowCodes {
+    /// One code for the codes of several fields together.
+    pub(crate) fn combined(rows: usize, fields: impl Iterator<Item = Self>) -> Self {
+        let none = Self { codes: vec![0; rows], distinct: 1 };
+        fields.fold(none, |all, field| {
+            let pairs = all.codes.iter().zip(&field.codes);
+            Self::of(pairs.map(|(a, b)| u64::from(*a) << 32 | u64::from(*b)))
+        })
+    }
+
     fn of(hashes: impl Iterator<Item = u64>) -> Self {
         let mut known: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
         let codes = hashes.map(|hash| {

@@ -39,6 +39,7 @@ fn header(view: &View, ask: Ask, html: &mut Html) {
     let class = match verdict.state {
         "safe" => "state good",
         "failing" => "state bad",
+        "unsettled" => "state warn",
         _ => "state",
     };
     html.raw("<header><h1>Veilstream</h1><span class=\"soft\">as of ").text("time", &time(view.now));

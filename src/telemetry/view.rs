@@ -49,7 +49,7 @@ pub struct RecordTotals {
 /// Whether the releases can be trusted, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headline {
-    /// `safe`, `waiting` or `failing`.
+    /// `safe`, `unsettled` (windows before could not be published, or more is left out than the policy allows), `waiting` or `failing`.
     pub state: &'static str,
     /// Why.
     pub sentence: String,
@@ -160,7 +160,8 @@ impl View {
             // The first window without rows after the last release.
             let since = self.moments.iter().rev().take_while(|m| m.loss.is_none()).last();
             let since = since.map_or(String::new(), |m| format!(" since {}", time(m.at)));
-            return says("failing", format!("Not publishing{since}: {unmet}."));
+            let remedy = self.unmet.map_or("", |(_, reason)| reason.remedy());
+            return says("failing", format!("Not publishing{since}: {unmet}. {}.", capital(remedy)));
         }
         if self.releases == 0 {
             let why = if self.ready { "the first window is filling" } else { "it waits for its input" };
@@ -176,10 +177,37 @@ impl View {
         if self.totals.rejected > 0 {
             left_out.push_str(&format!(" {} % rejected.", share(self.totals.rejected)));
         }
-        let words = self.policy.recoding_words(&self.recoding);
-        let state = if self.ready { "safe" } else { "waiting" };
+        let words = capital(&self.policy.recoding_words(&self.recoding));
         let waits = if self.ready { "" } else { " It waits for its input now." };
-        says(state, format!("Safe: {all} met the policy. {left_out} {}.{waits}", capital(&words)))
+        if let Some((since, lost, windows)) = self.outage() {
+            let last = if windows == 1 { "window".into() } else { format!("{windows} windows") };
+            let sentence = format!(
+                "Safe again since {}: {lost} of the last {last} could not be published. What was published met the policy ({all}). \
+                 {left_out} {words}.{waits}",
+                time(since)
+            );
+            return says("unsettled", sentence);
+        }
+        let over = self.totals.suppressed as f64 > self.policy.suppression.0 * ended as f64;
+        let state = match (self.ready, over) {
+            (false, _) => "waiting",
+            (true, true) => "unsettled",
+            (true, false) => "safe",
+        };
+        let limit = match over {
+            true => {
+                format!(" More than the {} % that one window may leave out.", figure(100.0 * self.policy.suppression.0))
+            }
+            false => String::new(),
+        };
+        says(state, format!("Safe: {all} met the policy. {left_out}{limit} {words}.{waits}"))
+    }
+
+    /// Since when windows have rows again, how many of the remembered windows had none, and how many there are; none if all had.
+    fn outage(&self) -> Option<(Millis, usize, usize)> {
+        let empty = self.moments.iter().filter(|moment| moment.rows == 0 && moment.suppressed > 0).count();
+        let since = self.moments.iter().rev().take_while(|moment| moment.rows > 0).last()?;
+        (empty > 0).then_some((since.at, empty, self.moments.len()))
     }
 
     /// For scripts and terminals.
@@ -203,6 +231,7 @@ impl View {
         json!({
             "now": self.now.0,
             "verdict": { "state": verdict.state, "sentence": verdict.sentence },
+            "example": self.policy.example_words(&self.recoding),
             "ready": self.ready,
             "unmet_windows": self.unmet.map_or(0, |(windows, _)| windows),
             "unmet_reason": self.unmet_said(),

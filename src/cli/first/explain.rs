@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::shared::{Failure, print};
+use crate::cli::shared::{Failure, for_terminal, print};
 use crate::config::{Config, Purpose};
 
 /// Tells a configuration in sentences: what is published how, which criteria hold, and what is not protected
@@ -53,5 +53,5 @@ pub(in crate::cli) fn run(args: &ExplainArgs) -> Result<(), Failure> {
         text.push_str(&format!("\n{title}\n"));
         sentences.iter().for_each(|sentence| text.push_str(&format!("  - {sentence}\n")));
     }
-    print(text.trim_end())
+    print(&for_terminal(text.trim_end(), &std::io::stdout()))
 }

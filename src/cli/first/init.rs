@@ -16,7 +16,9 @@ use self::ask::Questions;
 use self::draft::{Ends, PolicyDraft, Readers, seen_from};
 use super::input::{FirstArgs, FirstInput};
 use super::profile::{Figures, table};
-use crate::cli::shared::{Batch, Failure, ReleaseReport, is_standard, print_bytes, refuse_same_file, tell};
+use crate::cli::shared::{
+    Batch, Failure, ReleaseReport, for_terminal, is_standard, print_bytes, refuse_same_file, tell,
+};
 use crate::codec::Format;
 use crate::codec::compress::Compression;
 use crate::config::{Config, Purpose};
@@ -72,11 +74,16 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
     if input.profile.envelope == Envelope::Debezium && args.input.brokers.is_none() && is_standard(&args.input.input) {
         return Err(Failure::Usage("change events are read from a file or a topic: name one instead of -".into()));
     }
+    if is_standard(&args.input.input) && !args.input.open.keys().is_empty() {
+        let message =
+            "a pipeline that reads standard input finds delimiter and encoding by itself: name a file instead of -";
+        return Err(Failure::Usage(message.into()));
+    }
     let questions = Questions { silent };
     let mut draft = propose(args, &input, &questions)?;
     describe(&draft);
     let trial = Trial::run(&mut draft, &input, &args.output)?;
-    tell!("{}", trial.table());
+    say(&trial.table());
     draft.recoding = questions.ask("Recoding: full-domain or local", trial.best().as_str(), |answer| {
         let found = trial.reports.iter().find(|(kind, _)| kind.as_str() == answer);
         found.map(|(kind, _)| *kind).ok_or_else(|| "write one that the table has".into())
@@ -94,7 +101,7 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
         return Ok(());
     }
     write(&args.output, &text)?;
-    tell!("{outcome}");
+    say(&outcome);
     if !is_standard(&args.output) {
         let file = args.output.display();
         tell!("Wrote {file}. Next: veilstream explain -c {file}, then veilstream run -c {file}");
@@ -106,10 +113,14 @@ pub(in crate::cli) fn run(args: &InitArgs) -> Result<(), Failure> {
 fn propose<'a>(args: &InitArgs, input: &'a FirstInput, questions: &Questions) -> Result<PolicyDraft<'a>, Failure> {
     let profile = &input.profile;
     let mut roles = Figures::roles_of(profile);
-    tell!("{}: {} records, {} fields\n", args.input.name(), profile.records, profile.names.len());
+    tell!("{}: {} records, {} fields", args.input.name(), profile.records, profile.names.len());
+    if profile.rejected > 0 {
+        tell!("{} of them cannot be read: `run` will reject them, and tell why", profile.rejected);
+    }
+    tell!("");
     if !questions.silent {
         for (name, role) in profile.names.iter().zip(&roles) {
-            tell!("  {name}: {}, {}", role.role.as_str(), role.reason);
+            say(&format!("  {name}: {}, {}", role.role.as_str(), role.reason));
         }
         tell!("");
     }
@@ -186,7 +197,17 @@ fn ends(args: &InitArgs, input: &FirstInput) -> Ends {
     let stem = plain.file_stem().unwrap_or_default().to_string_lossy();
     let grown = if format == Format::Parquet { Format::Json } else { format };
     let output = format!("{stem}-safe.{}", extension.unwrap_or(grown.as_str()));
-    Ends::Files { input: seen_from(&args.output, path), output: PathBuf::from(output), format }
+    Ends::Files {
+        input: seen_from(&args.output, path),
+        output: PathBuf::from(output),
+        format,
+        reading: args.input.open.keys(),
+    }
+}
+
+/// Tells something to the user, broken at the width of the terminal.
+fn say(text: &str) {
+    tell!("{}", for_terminal(text, &io::stderr()));
 }
 
 /// Prints what was chosen, with a reason each.
@@ -194,9 +215,14 @@ fn describe(draft: &PolicyDraft<'_>) {
     for (field, role) in draft.roles.iter().enumerate() {
         let name = &draft.profile.names[field];
         match &draft.hierarchies[field] {
-            Some(hierarchy) => tell!("  {name}: {}, {}; {}", role.role.as_str(), role.reason, hierarchy.words()),
-            None => tell!("  {name}: {}, {}", role.role.as_str(), role.reason),
+            Some(hierarchy) => {
+                say(&format!("  {name}: {}, {}; {}", role.role.as_str(), role.reason, hierarchy.words()))
+            }
+            None => say(&format!("  {name}: {}, {}", role.role.as_str(), role.reason)),
         }
+    }
+    if draft.with(ProposedRole::Subject).next().is_none() {
+        tell!("  No field says whose a record is: k counts records, and one person with many can fill a class alone.");
     }
     tell!("");
 }
@@ -266,7 +292,8 @@ impl Trial {
                 share(useful.map(|useful| useful.counts_by_one)),
                 share(useful.map(|useful| useful.attack.cells)),
             ]);
-            text.push_str(&format!("\n{}: {}", kind.as_str(), report.words));
+            let name = kind.as_str();
+            text.push_str(&format!("\n{name}: {}\n{name}: {}", report.words, report.example));
         }
         format!(
             "Tried on {} records:\n{table}\n{text}\n\nloss: 0 gives everything, 1 nothing (glm); counts right: records that counts by \

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use secrecy::SecretString;
 
-use crate::cli::shared::{Failure, OpenArgs, is_standard, spinning};
+use crate::cli::shared::{Failure, OpenArgs, is_standard, reading, spinning, working};
 use crate::codec::DEFAULT_MAX_RECORD_BYTES;
 use crate::codec::csv::look_like_values;
 use crate::codec::survey::ENOUGH;
@@ -25,7 +25,7 @@ pub(super) struct FirstArgs {
     #[arg(value_name = "FILE|TOPIC")]
     pub(super) input: PathBuf,
     #[command(flatten)]
-    open: OpenArgs,
+    pub(super) open: OpenArgs,
     /// The Kafka cluster of the topic; HOST:PORT, several separated by commas
     #[arg(long, value_name = "ADDRESS")]
     pub(super) brokers: Option<String>,
@@ -55,12 +55,11 @@ pub(super) struct FirstInput {
 impl FirstArgs {
     /// Reads the input and keeps up to `raw` records in memory.
     pub(super) fn read(&self, raw: usize) -> Result<FirstInput, Failure> {
-        let progress = spinning();
-        let (intake, left_out) = match &self.brokers {
-            Some(brokers) => self.topic(brokers, raw, &progress)?,
-            None => (self.file(raw, &progress)?, false),
+        let (intake, left_out, progress) = match &self.brokers {
+            Some(brokers) => self.topic(brokers, raw)?,
+            None => self.file(raw)?,
         };
-        progress.set_message("counting");
+        working(&progress, "counting".into());
         let (profile, preamble, events) = intake.finish()?;
         progress.finish_and_clear();
         if profile.records == profile.rejected {
@@ -78,6 +77,13 @@ impl FirstArgs {
         if matches!(preamble, Preamble::Csv(_)) && look_like_values(&profile.names) {
             return Err(Failure::Usage(format!(
                 "the first line of {} looks like a record: it must name the columns, each with a word",
+                self.name()
+            )));
+        }
+        if let (Some(subject), None) = (&self.subject, profile.subject) {
+            let known = profile.names.join(", ");
+            return Err(Failure::Usage(format!(
+                "{} has no field `{subject}`: --subject takes one of {known}",
                 self.name()
             )));
         }
@@ -99,7 +105,7 @@ impl FirstArgs {
         file.then(|| self.input.parent()).flatten()
     }
 
-    fn file(&self, raw: usize, progress: &ProgressBar) -> Result<Intake, Failure> {
+    fn file(&self, raw: usize) -> Result<(Intake, bool, ProgressBar), Failure> {
         if self.brokers.is_none() && !is_standard(&self.input) && !self.input.exists() {
             return Err(Failure::Usage(format!(
                 "{} is no file: check the path, or give --brokers if it is a topic",
@@ -107,16 +113,18 @@ impl FirstArgs {
             )));
         }
         let (read, input) = self.open.open(&self.input, DEFAULT_MAX_RECORD_BYTES)?;
+        let (progress, read) = reading(&self.input, read);
         let mut intake: Option<Intake> = None;
         let preamble = file::for_each_batch(read, input, |preamble, events| {
-            progress.inc(events.len() as u64);
             let new = || Intake::new(preamble.clone(), self.subject.clone(), DEFAULT_MAX_RECORD_BYTES, raw);
             Ok::<(), SourceError>(intake.get_or_insert_with(new).take(events)?)
         })?;
-        Ok(intake.unwrap_or_else(|| Intake::new(preamble, self.subject.clone(), DEFAULT_MAX_RECORD_BYTES, raw)))
+        let none = || Intake::new(preamble, self.subject.clone(), DEFAULT_MAX_RECORD_BYTES, raw);
+        Ok((intake.unwrap_or_else(none), false, progress))
     }
 
-    fn topic(&self, brokers: &str, raw: usize, progress: &ProgressBar) -> Result<(Intake, bool), Failure> {
+    fn topic(&self, brokers: &str, raw: usize) -> Result<(Intake, bool, ProgressBar), Failure> {
+        let progress = spinning();
         let topic = self.input.to_str().ok_or_else(|| Failure::Usage("the name of the topic is not UTF-8".into()))?;
         let cluster =
             Cluster { brokers: brokers.to_owned(), properties: self.properties.iter().cloned().collect(), login: None };
@@ -125,7 +133,7 @@ impl FirstArgs {
             progress.inc(events.len() as u64);
             intake.take(events).map_err(Failure::from)
         })?;
-        Ok((intake, left_out))
+        Ok((intake, left_out, progress))
     }
 }
 

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::input::{FirstArgs, FirstInput};
-use crate::cli::shared::{Failure, print};
+use crate::cli::shared::{Failure, for_terminal, print};
 use crate::profile::roles::percent;
 use crate::profile::{Combination, ProposedRole, RoleProposal, SinglingOut, TableProfile, propose};
 
@@ -38,7 +38,7 @@ pub(in crate::cli) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let figures = Figures::of(&input.profile);
     match args.json {
         true => print(&figures.json(&input).to_string()),
-        false => print(&figures.text(&input, &args.input.name())),
+        false => print(&for_terminal(&figures.text(&input, &args.input.name()), &std::io::stdout())),
     }
 }
 
@@ -113,6 +113,7 @@ impl<'a> Figures<'a> {
             "rows_compared": self.profile.rows(),
             "rows_combined": self.combined_rows,
             "fields": (0..self.profile.names.len()).map(field).collect::<Vec<_>>(),
+            "quasi_identifiers_together": Self::measure(&self.profile.together(&self.quasi())),
             "combinations": self.combinations.iter().map(combination).collect::<Vec<_>>(),
         })
     }
@@ -139,6 +140,7 @@ impl<'a> Figures<'a> {
         }
         text.push_str(&format!("\n{}\n", self.fields()));
         text.push_str(&self.combined());
+        text.push_str(&self.together());
         text.push_str("\nWhy:\n");
         for (name, role) in self.profile.names.iter().zip(&self.roles) {
             text.push_str(&format!("  {name}: {}, {}\n", role.role.as_str(), role.reason));
@@ -175,6 +177,24 @@ impl<'a> Figures<'a> {
         }
         (2..=6).for_each(|column| align_right(&mut table, column));
         table
+    }
+
+    /// What the proposed quasi-identifiers single out together.
+    fn together(&self) -> String {
+        let quasi = self.quasi();
+        let names: Vec<&str> = quasi.iter().map(|field| self.profile.names[*field].as_str()).collect();
+        match quasi.len() {
+            0 | 1 => String::new(),
+            some => format!(
+                "\nAll {some} quasi-identifiers together: {} are alone ({})\n",
+                percent(self.profile.together(&quasi).uniqueness),
+                names.join(", ")
+            ),
+        }
+    }
+
+    fn quasi(&self) -> Vec<usize> {
+        (0..self.roles.len()).filter(|field| self.roles[*field].role == ProposedRole::Quasi).collect()
     }
 
     fn combined(&self) -> String {

@@ -179,7 +179,7 @@ impl<'a> Comparison<'a> {
             Err(reason) => return format!("{name}: left out, {reason}"),
         };
         let mut text = match &report.usefulness {
-            Some(_) => format!("{name}: {}", report.words),
+            Some(_) => format!("{name}: {}\n{name}: {}", report.words, report.example),
             None => format!("{name}: publishes nothing"),
         };
         if let Some(useful) = &report.usefulness {

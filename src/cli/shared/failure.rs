@@ -47,13 +47,7 @@ impl Failure {
 
     /// The failure of a command that published nothing although it had records; names a remedy.
     pub(in crate::cli) fn not_met(reason: Unmet) -> Self {
-        let remedy = match reason {
-            Unmet::Unplaced => "extend the hierarchies, or raise `suppression.limit`",
-            Unmet::Unsatisfied | Unmet::Unfound | Unmet::Forbidden => {
-                "raise `suppression.limit`, permit coarser levels (`max_level`), or ask less of `privacy`"
-            }
-        };
-        Self::NotMet(format!("nothing was published: the policy is not met, {}; {remedy}", reason.as_str()))
+        Self::NotMet(format!("nothing was published: the policy is not met, {}; {}", reason.as_str(), reason.remedy()))
     }
 
     /// A failed read or write of `what`. A path that does not exist is a mistake in the command; the rest is outside.

@@ -91,6 +91,13 @@ impl InputArgs {
 }
 
 impl OpenArgs {
+    /// What was said of delimiter and encoding, as further keys of `source.file`.
+    pub(in crate::cli) fn keys(&self) -> String {
+        let delimiter = self.delimiter.map(|byte| format!(", delimiter: {}", serde_json::json!(char::from(byte))));
+        let encoding = self.encoding.map(|encoding| format!(", encoding: {}", encoding.as_str()));
+        [delimiter, encoding].into_iter().flatten().collect()
+    }
+
     /// Opens a file, or standard input for `-`.
     pub(in crate::cli) fn open(&self, path: &Path, max_record_bytes: usize) -> Result<(InputBytes, Input), Failure> {
         let failed = |error: io::Error| Failure::io(&format!("cannot read {}", name(path)), &error);

@@ -8,6 +8,7 @@ mod input;
 mod log;
 mod progress;
 mod report;
+mod wrap;
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -23,6 +24,7 @@ pub use log::install_panic_hook;
 pub(super) use log::{LogArgs, is_coloured, is_dumb, start_log};
 pub(super) use progress::{reading, spinning, working};
 pub(super) use report::ReleaseReport;
+pub(super) use wrap::{for_terminal, wrapped};
 
 use crate::config::Config;
 use crate::model::event::Millis;

@@ -23,6 +23,8 @@ pub(in crate::cli) struct ReleaseReport {
     pub(in crate::cli) usefulness: Option<Usefulness>,
     /// What was done to each attribute, in one line for people.
     pub(in crate::cli) words: String,
+    /// The same on a made-up record, in a sentence; empty if no hierarchy has an example.
+    pub(in crate::cli) example: String,
     /// How far people stand out if everything is published as it is, and in the release.
     pub(in crate::cli) exposure: (Exposure, Exposure),
     /// The SHA-256 of the published bytes, once they are written.
@@ -43,6 +45,7 @@ impl ReleaseReport {
         let manifest = release.manifest().clone();
         let satisfies = !release.is_empty() || manifest.provenance.records_in == 0;
         let words = batch.policy.recoding_words(&manifest.provenance.recoding);
+        let example = batch.policy.example_words(&manifest.provenance.recoding);
         let work = &manifest.provenance.work;
         let quality = manifest
             .provenance
@@ -71,6 +74,7 @@ impl ReleaseReport {
             satisfies,
             usefulness: None,
             words,
+            example,
             exposure,
             published_sha256: None,
             findings,
@@ -113,6 +117,7 @@ impl ReleaseReport {
             "algorithm": from.algorithm,
             "recoding": recoding,
             "levels": self.words,
+            "example": self.example,
             "satisfies": self.satisfies,
             "loss": loss,
             "k_achieved": k_achieved,

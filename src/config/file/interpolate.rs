@@ -102,7 +102,7 @@ fn read_secret(path: &str, base: &Path) -> Result<String, String> {
             return Err(format!(
                 "cannot read `{}` ({}): check the path and its permissions",
                 shown(path),
-                error.kind()
+                super::why(&error)
             ));
         }
         Ok(None) => {

@@ -16,6 +16,14 @@ use std::path::Path;
 pub(super) use problem::{Problems, nearest};
 pub(super) use tree::{At, shown};
 
+/// Why a file cannot be read, in words.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".into(),
+        kind => kind.to_string(),
+    }
+}
+
 /// The bytes of a file that has at most `most` of them; `None` if it has more.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();

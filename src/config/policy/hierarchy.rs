@@ -134,7 +134,7 @@ fn read_csv(path: &Path, at: At<'_>, base: &Path) -> Option<BuiltHierarchy> {
         Err(error) => {
             at.refuse(format!(
                 "cannot read the hierarchy {shown} ({}): check the path, which is relative to this file",
-                error.kind()
+                file::why(&error)
             ));
             return None;
         }

@@ -8,7 +8,7 @@ use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
 use crate::codec::{CodecError, Decode};
-use crate::config::file::At;
+use crate::config::file::{self, At};
 use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat};
 use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
 use crate::model::schema::{Placement, Schema};
@@ -133,7 +133,7 @@ fn read(path: &Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) ->
     let read = std::fs::read(around.base.join(path));
     let told = |error: &std::io::Error| {
         let path = at.show(path.display());
-        at.refuse(format!("the {what} {path} cannot be read ({}): check the path", error.kind()));
+        at.refuse(format!("the {what} {path} cannot be read ({}): check the path", file::why(&error)));
     };
     read.inspect_err(told).ok()
 }

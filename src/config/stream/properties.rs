@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::login::{RawLogins, kerberos};
 use crate::config::file::scalar::RawProperty;
-use crate::config::file::{At, shown};
+use crate::config::file::{self, At, shown};
 use crate::config::raw::{RawMechanism, RawSasl, RawTls};
 
 /// Property names and values.
@@ -149,7 +149,7 @@ pub(super) fn tls_properties(raw: &RawTls, at: At<'_>, base: &Path) -> Propertie
             Err(error) => {
                 at.refuse(format!(
                     "{shown} in `tls.{key}` cannot be read ({}): check path and permissions",
-                    error.kind()
+                    file::why(&error)
                 ));
             }
             Ok(bytes) if !bytes.windows(11).any(|w| w == b"-----BEGIN ") => {

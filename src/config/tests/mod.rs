@@ -227,7 +227,7 @@ window:
          `any_of: [intervals: .., intervals: ..]`",
         "c.yaml:5: `policy.quasi_identifiers[1].weight` is `-1`, out of range: write 0.000001 or more",
         "c.yaml:8: `max_level` `9` of `country` is above its hierarchy: write 2 or less",
-        "c.yaml:9: cannot read the hierarchy `hierarchies/nowhere.csv` (entity not found): check the path, which is relative to \
+        "c.yaml:9: cannot read the hierarchy `hierarchies/nowhere.csv` (no such file): check the path, which is relative to \
          this file",
         "c.yaml:10: `country` is listed twice as a quasi-identifier, first on line 6: keep one",
         "c.yaml:12: `job` is a sensitive field here and a quasi-identifier on line 11: a generalized field cannot also be \

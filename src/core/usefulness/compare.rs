@@ -143,18 +143,24 @@ pub fn distributions(policy: &Policy, release: &Release, dictionaries: &Dictiona
             let counts = published.sensitive(policy, at);
             (Arc::clone(policy.schema.name(slot)), None, view.level(0), counts, 0.0)
         });
+    let spelled: Vec<FxHashMap<Code, String>> =
+        (0..policy.schema.sensitive.len()).map(|at| published.spelled(dictionaries, at)).collect();
+    let quasi_width = policy.quasi.len();
     let (before, after) = (published.batch.fresh.len().max(1) as f64, published.batch.len().max(1) as f64);
-    let distribution = |(field, level, table, counts, coarser): (Arc<str>, _, &LevelTable, Counts, f64)| {
-        let values = counts.named(floor, |code| table.label(code).to_owned());
-        let share = |(label, count): (Option<String>, Count)| ValueShare {
-            label,
-            before: count.before as f64 / before,
-            after: count.after as f64 / after,
+    let distribution =
+        |(at, (field, level, table, counts, coarser)): (usize, (Arc<str>, _, &LevelTable, Counts, f64))| {
+            let written = at.checked_sub(quasi_width).and_then(|at| spelled.get(at));
+            let label = |code: Code| written.and_then(|written| written.get(&code)).cloned();
+            let values = counts.named(floor, |code| label(code).unwrap_or_else(|| table.label(code).to_owned()));
+            let share = |(label, count): (Option<String>, Count)| ValueShare {
+                label,
+                before: count.before as f64 / before,
+                after: count.after as f64 / after,
+            };
+            let values: Vec<ValueShare> = values.into_iter().map(share).collect();
+            Distribution { field, level, values, coarser: coarser / after }
         };
-        let values: Vec<ValueShare> = values.into_iter().map(share).collect();
-        Distribution { field, level, values, coarser: coarser / after }
-    };
-    quasi.chain(sensitive).map(distribution).filter(|shown| shown.values.len() > 1).collect()
+    quasi.chain(sensitive).enumerate().map(distribution).filter(|shown| shown.values.len() > 1).collect()
 }
 
 /// A number that two rows share if they are about one person.
@@ -266,6 +272,20 @@ impl Published<'_> {
         let last = view.height().saturating_sub(1);
         let levels = || (least..=last).filter(|level| view.refines(least, *level));
         levels().find(|level| values(*level) <= MOST_VALUES).or(levels().next_back()).unwrap_or(least)
+    }
+
+    /// How the values of a sensitive field are written in the release: they are counted by another spelling.
+    fn spelled(&self, dictionaries: &Dictionaries, at: usize) -> FxHashMap<Code, String> {
+        let mut spelled = FxHashMap::default();
+        for &row in &self.batch.order {
+            let (rows, i) = self.batch.source(row);
+            let (counted, written) = (rows.sensitive(i)[at], rows.written(i)[at]);
+            spelled.entry(counted).or_insert_with(|| {
+                let json = dictionaries.written[at].level(0).label(written);
+                serde_json::from_str::<String>(json).unwrap_or_else(|_| json.to_owned())
+            });
+        }
+        spelled
     }
 
     /// The counts of a sensitive field.

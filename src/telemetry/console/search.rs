@@ -91,8 +91,12 @@ fn trade_off(view: &View, look: &Look, html: &mut Html) {
     html.text(
         "p class=\"soft\"",
         &format!(
-            "Choose a point to see what it costs and gains, and to copy it as configuration. The large one is the release of \
-             {}; hollow ones do not meet the policy.",
+            "Choose a point to see what it costs and gains, and to copy it as configuration. {} {}; hollow ones do not meet the \
+             policy.",
+            match released(front, &look.insight) {
+                Some(_) => "The large one is the release of",
+                None => "Nothing was published of the window of",
+            },
             time(look.at)
         ),
     );
@@ -120,9 +124,14 @@ fn trade_off(view: &View, look: &Look, html: &mut Html) {
     html.raw("</tbody></table></div></details></section>");
 }
 
+/// The point of the release; none if nothing of the window could be published.
+fn released(front: &Front, insight: &Insight) -> Option<usize> {
+    front.points.iter().position(|p| p.node == insight.chosen && p.evaluation.satisfies)
+}
+
 fn point(view: &View, insight: &Insight, front: &Front, at: usize, html: &mut Html) {
     let p = &front.points[at];
-    let released = front.points.iter().position(|p| p.node == insight.chosen);
+    let released = released(front, insight);
     let id = pictures::point_id(&p.node);
     // What is shown while nothing is chosen.
     let picked = released.or(front.picked) == Some(at);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Sheet, percent};
 use crate::cli::shared::ReleaseReport;
 use crate::gate::Release;
-use crate::model::policy::{Policy, QuasiIdentifier};
+use crate::model::policy::QuasiIdentifier;
 use crate::model::schema::Role;
 use crate::plot::bars::{Pair, pairs};
 use crate::plot::{Caption, figure};
@@ -109,7 +109,7 @@ pub(super) fn compared(sheet: &Sheet<'_>, html: &mut Html) {
     html.text("p class=\"note\"", &said).raw("<div class=\"cards\">");
     for (at, shown) in all.iter().enumerate() {
         html.raw("<section>");
-        distribution(at, shown, policy, html);
+        distribution(at, shown, sheet, html);
         html.raw("</section>");
     }
     html.raw("</div>");
@@ -118,10 +118,19 @@ pub(super) fn compared(sheet: &Sheet<'_>, html: &mut Html) {
     }
 }
 
-fn distribution(at: usize, shown: &Distribution, policy: &Policy, html: &mut Html) {
-    let quasi = policy.quasi.iter().find(|quasi| quasi.name == shown.field);
-    let words = quasi.zip(shown.level).map_or("as it is".into(), |(quasi, level)| quasi.hierarchy.words(level));
-    html.text("h3", &format!("{} {words}", shown.field));
+fn distribution(at: usize, shown: &Distribution, sheet: &Sheet<'_>, html: &mut Html) {
+    let quasi = sheet.batch.policy.quasi.iter().position(|quasi| quasi.name == shown.field);
+    html.text("h3", &shown.field);
+    // What is compared may be coarser than what is published.
+    let said = match (quasi, shown.level) {
+        (Some(at), Some(level)) => {
+            let quasi = &sheet.batch.policy.quasi[at];
+            let published = generalization(sheet.report, at, quasi);
+            format!("Published {published}; compared {} here.", quasi.hierarchy.words(level))
+        }
+        _ => "Published as it is.".to_owned(),
+    };
+    html.text("p class=\"note\"", &said);
     let name = |value: &ValueShare| value.label.clone().unwrap_or_else(|| "all others".into());
     let mut rows: Vec<Pair> =
         shown.values.iter().map(|value| Pair { name: name(value), before: value.before, after: value.after }).collect();

@@ -58,6 +58,8 @@ pub(super) enum Ends {
         output: PathBuf,
         /// The format of both.
         format: Format,
+        /// How the input is to be read, where that was said: more keys of the source.
+        reading: String,
     },
     /// Standard input and output.
     Stdio(Format),
@@ -175,12 +177,13 @@ impl PolicyDraft<'_> {
         );
         for field in self.with(ProposedRole::Sensitive) {
             let column = &self.profile.columns[field];
-            let values = column.distinct().0 - u64::from(column.missing > 0);
-            if l > 1 && values > l {
+            // Of two values, both.
+            let l = l.min(column.distinct().0 - u64::from(column.missing > 0));
+            if l > 1 {
                 let name = self.name(field);
                 let _ = writeln!(
                     out,
-                    "    - {{ l-diversity: {{ field: {name}, l: {l}, variant: distinct }} }}      # and to {l} different values of {name}"
+                    "    - {{ l-diversity: {{ field: {name}, l: {l}, variant: distinct }} }}      # and has at least {l} different values of {name}"
                 );
             }
         }
@@ -201,17 +204,28 @@ impl PolicyDraft<'_> {
             Ends::Stdio(format) => {
                 writeln!(out, "source: {{ stdio: {{ format: {format} }} }}\nsink: {{ stdio: {{ format: {format} }} }}")
             }
-            Ends::Files { input, output, format } => writeln!(
-                out,
-                "source: {{ file: {{ path: {}, format: {format}{envelope} }} }}\nsink: {{ file: {{ path: {}, format: {} }} }}",
-                quoted(&input.to_string_lossy()),
-                quoted(&output.to_string_lossy()),
-                // Releases cannot be appended to a Parquet file.
-                if *format == Format::Parquet { Format::Json } else { *format }
-            ),
+            Ends::Files { input, output, format, reading } => {
+                let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+                writeln!(
+                    out,
+                    "source: {{ file: {{ path: {}, format: {format}{reading}{envelope} }} }}\n\
+                     # A second run reads the file from its beginning and appends: remove the output first, or the same people are in it twice.\n\
+                     sink:\n  file:\n    path: {}\n    format: {}\n    \
+                     manifest: {}      # what each release satisfies and loses; may be handed on with the rows\n    \
+                     journal: {}      # which records each release finished, by position; for operators only\n\
+                     # http: {{ listen: 127.0.0.1:9464 }}      # metrics and the console, for a service that runs on",
+                    quoted(&input.to_string_lossy()),
+                    quoted(&output.to_string_lossy()),
+                    // Releases cannot be appended to a Parquet file.
+                    if *format == Format::Parquet { Format::Json } else { *format },
+                    quoted(&format!("{stem}-manifests.jsonl")),
+                    quoted(&format!("{stem}-journal.jsonl")),
+                )
+            }
             Ends::Topics { brokers, topic } => writeln!(
                 out,
-                "source:\n  kafka: {{ brokers: {}, topics: [{}], group: {}{envelope} }}\nsink:\n  kafka: {{ topic: {}, create_topics: true }}",
+                "source:\n  kafka: {{ brokers: {}, topics: [{}], group: {}{envelope} }}\nsink:\n  kafka: {{ topic: {}, create_topics: true }}      # and its topics of manifests and of the journal\n\
+                 http: {{ listen: 127.0.0.1:9464 }}      # metrics and the console",
                 quoted(brokers),
                 quoted(topic),
                 quoted(&format!("{topic}-veil")),
@@ -238,9 +252,16 @@ impl PolicyDraft<'_> {
             HierarchyProposal::Intervals { widths: [a, b, c], min, max } => {
                 format!("{{ intervals: {{ widths: [{a}, {b}, {c}], min: {min}, max: {max}, open: both }} }}")
             }
-            HierarchyProposal::Prefix { length, digits: true } => format!("{{ prefix: {{ length: {length} }} }}"),
-            HierarchyProposal::Prefix { length, digits: false } => {
-                format!("{{ prefix: {{ length: {length}, alphabet: 36 }} }}")
+            HierarchyProposal::Prefix { length, min_length, digits } => {
+                let least = min_length.map_or(String::new(), |least| format!(", min_length: {least}"));
+                let alphabet = if *digits { "" } else { ", alphabet: 36" };
+                format!("{{ prefix: {{ length: {length}{least}{alphabet} }} }}")
+            }
+            HierarchyProposal::Ip => "{ ip: {} }".into(),
+            HierarchyProposal::Geohash(7) => "{ geohash: {} }".into(),
+            HierarchyProposal::Geohash(length) => {
+                let lengths: Vec<String> = (2..=*length).rev().map(|length| length.to_string()).collect();
+                format!("{{ geohash: {{ lengths: [{}] }} }}", lengths.join(", "))
             }
             HierarchyProposal::Groups { frequent, others } => {
                 let leaves = |values: &[String]| {

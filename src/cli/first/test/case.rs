@@ -22,9 +22,20 @@ const SHOWN: usize = 5;
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseFile {
     /// The configuration, relative to this file.
+    #[serde(deserialize_with = "path_of_a_policy")]
     pub(super) policy: PathBuf,
     /// The cases.
     pub(super) cases: Vec<Case>,
+}
+
+/// A configuration has its policy under the same key.
+fn path_of_a_policy<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    PathBuf::deserialize(deserializer).map_err(|_| {
+        serde::de::Error::custom(
+            "`policy` is not a path: this looks like a configuration; a file of cases has `policy: FILE` and `cases` (see \
+             `veilstream test --help`)",
+        )
+    })
 }
 
 /// Records, and what must become of them.

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-use super::date::DateUnit;
 use super::{Hierarchy, Kind};
 use crate::model::lattice::Level;
 
@@ -17,7 +16,8 @@ impl Hierarchy {
         }
         let at = usize::from(level);
         match &self.0 {
-            Kind::Dates(dates) if dates.unit(level) > Some(DateUnit::Day) => {
+            // A time of day is never published.
+            Kind::Dates(dates) => {
                 dates.unit(level).map_or("hidden".into(), |unit| format!("by {}", unit.as_str()).into())
             }
             Kind::Places(places) if level == 0 => format!("in cells of {}", places.width(0)).into(),
@@ -33,7 +33,7 @@ impl Hierarchy {
                 format!("by network (/{v4}, IPv6 /{v6})").into()
             }
             Kind::Places(places) => format!("in cells of {}", places.width(level)).into(),
-            Kind::Dates(_) | Kind::Trivial => "as it is".into(),
+            Kind::Trivial => "as it is".into(),
         }
     }
 
@@ -54,7 +54,7 @@ impl Hierarchy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DateSpec, Decimal, GeohashSpec, IntervalSpec, IpSpec, Open, PrefixSpec};
+    use super::super::{DateSpec, DateUnit, Decimal, GeohashSpec, IntervalSpec, IpSpec, Open, PrefixSpec};
     use super::*;
 
     fn all(hierarchy: &Hierarchy) -> Vec<String> {
@@ -69,7 +69,7 @@ mod tests {
         let zip = Hierarchy::prefix(PrefixSpec::new(3)).unwrap();
         assert_eq!(all(&zip), ["as it is", "by its first 2 characters", "by its first character", "hidden"]);
         let born = Hierarchy::dates(DateSpec::new([DateUnit::Day, DateUnit::Year])).unwrap();
-        assert_eq!(all(&born), ["as it is", "by year", "hidden"]);
+        assert_eq!(all(&born), ["by day", "by year", "hidden"]);
         let month = Hierarchy::dates(DateSpec::new([DateUnit::Month])).unwrap();
         assert_eq!(all(&month), ["by month", "hidden"]);
         assert_eq!(all(&Hierarchy::trivial()), ["as it is", "hidden"]);

@@ -136,6 +136,18 @@ impl Unmet {
     }
 }
 
+impl Unmet {
+    /// What to change in the policy, as the end of a sentence.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Unplaced => "extend the hierarchies, or raise `suppression.limit`",
+            Self::Unsatisfied | Self::Unfound | Self::Forbidden => {
+                "raise `suppression.limit`, permit coarser levels (`max_level`), or ask less of `privacy`"
+            }
+        }
+    }
+}
+
 /// Records that share a value, of which half or more was left out of a release. Never about fewer people than the policy hides
 /// anybody among.
 #[derive(Clone, PartialEq, Eq, Serialize)]
