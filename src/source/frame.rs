@@ -243,6 +243,13 @@ impl Framer {
     /// each byte is scanned once for every column at most.
     fn find_end(&mut self) -> Option<usize> {
         let Framing::Csv { delimiter, columns } = self.framing else { return self.newline() };
+        // Most lines have no quote: then the delimiters do not matter.
+        if self.scan.at == 0
+            && let Some(end) = memchr::memchr2(b'\n', b'"', &self.buffer)
+            && self.buffer[end] == b'\n'
+        {
+            return Some(end);
+        }
         loop {
             let Scan { at, state, delimiters, line_end } = self.scan;
             if matches!(state, ScanState::Skipping | ScanState::Malformed) {
