@@ -93,6 +93,7 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         let (name, policy_text) = (args.input.file_name(), args.input.policy_text());
         let sheet = Sheet {
             report: &report,
+            config: &config,
             batch: &batch,
             release: &release,
             insight: insight.as_ref(),

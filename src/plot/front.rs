@@ -14,6 +14,8 @@ const PANEL_HEIGHT: u32 = 380;
 const LOGARITHMIC_FROM: f64 = 100.0;
 /// The room that a label takes. Larger leaves points unnamed; smaller lets names cover each other.
 const LABEL_ROOM: (i32, i32) = (26, 16);
+/// Half the width of a marker. Larger leaves points unnamed; smaller lets names touch markers.
+const MARKER: i32 = 5;
 
 /// A trade-off to draw. The first axis is the horizontal one of every panel; each other axis has a panel of its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,22 +123,29 @@ fn draw(plot: &Plot, vertical: usize, area: &Area<'_>) -> Result<Vec<Link>, Plot
     Ok(order.iter().filter_map(link).collect())
 }
 
-/// The points that have room for their names, the picked one first, and where each name stands beside its point.
+/// The points that have room for their names, the picked one first, and where each name stands beside its point: where it covers
+/// no marker and no other name. The picked one is named whatever it covers.
 fn named<'p>(order: &[&'p PlotPoint], place: impl Fn(&PlotPoint) -> (i32, i32)) -> Vec<(&'p PlotPoint, (i32, i32))> {
-    let (mut taken, mut named) = (Vec::new(), Vec::new());
+    let markers: Vec<(i32, i32)> = order.iter().map(|point| place(point)).collect();
+    let (mut taken, mut named): (Vec<(i32, i32)>, _) = (Vec::new(), Vec::new());
     for &point in order.iter().rev() {
         let (px, py) = place(point);
-        let near = |(tx, ty): &(i32, i32)| (tx - px).abs() < LABEL_ROOM.0 && (ty - py).abs() < LABEL_ROOM.1;
-        if taken.iter().any(near) {
-            continue;
-        }
-        taken.push((px, py));
-        let beside = match (point.picked, point.on_front) {
-            // Larger than the others.
-            (true, _) => (11, -22),
-            (false, true) => (8, -18),
-            (false, false) => (9, 0),
+        let is_free = |beside: &(i32, i32)| {
+            let (left, top) = (px + beside.0, py + beside.1);
+            let covers = |(x, y): &(i32, i32)| {
+                (left - MARKER..left + LABEL_ROOM.0).contains(x) && (top - MARKER..top + LABEL_ROOM.1).contains(y)
+            };
+            let near = |(l, t): &(i32, i32)| (l - left).abs() < LABEL_ROOM.0 && (t - top).abs() < LABEL_ROOM.1;
+            !markers.iter().any(|marker| *marker != (px, py) && covers(marker)) && !taken.iter().any(near)
         };
+        let sides = match (point.picked, point.on_front) {
+            // Larger than the others.
+            (true, _) => [(11, -22), (11, 6), (-30, -22), (-30, 6)],
+            (false, true) => [(8, -18), (8, 4), (-26, -18), (-26, 4)],
+            (false, false) => [(9, 0), (9, -18), (-27, 0), (-27, -18)],
+        };
+        let Some(beside) = sides.into_iter().find(is_free).or(point.picked.then_some(sides[0])) else { continue };
+        taken.push((px + beside.0, py + beside.1));
         named.push((point, beside));
     }
     named
@@ -223,6 +232,28 @@ mod tests {
         // Each point, and where it can be hit.
         assert_eq!(text.matches("<circle").count(), 10);
         assert_eq!(text.matches("<a href=\"#point-").count(), 5);
+    }
+
+    #[test]
+    fn no_name_covers_a_marker() {
+        let points = plot(2, 3).points;
+        let order: Vec<&PlotPoint> = points.iter().collect();
+        // The second stands where the name of the first would.
+        let at = |point: &PlotPoint| match &*point.label {
+            "#0" => (100, 100),
+            "#1" => (115, 90),
+            _ => (300, 300),
+        };
+        let names = named(&order, at);
+        assert_eq!(names.len(), 3);
+        for (point, beside) in names {
+            let (left, top) = (at(point).0 + beside.0, at(point).1 + beside.1);
+            for other in order.iter().filter(|other| other.label != point.label) {
+                let (x, y) = at(other);
+                let covered = (left..left + LABEL_ROOM.0).contains(&x) && (top..top + LABEL_ROOM.1).contains(&y);
+                assert!(!covered, "{} on {}", point.label, other.label);
+            }
+        }
     }
 
     #[test]

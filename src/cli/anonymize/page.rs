@@ -10,10 +10,12 @@ mod risk;
 use std::collections::BTreeMap;
 
 use super::advice::Advice;
+use crate::cli::first::explain::{Section, policy_sections};
 use crate::cli::shared::{Batch, POLICY, PUBLISHED, ReleaseReport};
+use crate::config::Config;
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::policy::{Fallback, Policy};
+use crate::model::policy::Policy;
 use crate::model::release::manifest::Provenance;
 use crate::plot::{count, escape, figure};
 use crate::privacy::{Rule, Rules};
@@ -25,6 +27,7 @@ use crate::telemetry::pictures;
 #[derive(Clone, Copy)]
 pub(super) struct Sheet<'a> {
     pub(super) report: &'a ReleaseReport,
+    pub(super) config: &'a Config,
     pub(super) batch: &'a Batch,
     pub(super) release: &'a Release,
     pub(super) insight: Option<&'a Insight>,
@@ -185,42 +188,13 @@ fn records(from: &Provenance, batch: &Batch, html: &mut Html) {
 
 /// The policy in sentences, and as it is written.
 fn policy(sheet: &Sheet<'_>, html: &mut Html) {
-    html.list(sentences(&sheet.batch.policy).into_iter());
+    for Section { title, sentences } in policy_sections(sheet.config) {
+        html.text("h3", title).list(sentences.into_iter());
+    }
     if let Some(text) = sheet.policy_text {
         html.raw("<details id=\"policy-text\" open><summary>As it is written</summary><pre tabindex=\"0\">");
         html.raw(&escape(text)).raw("</pre></details>");
     }
-}
-
-/// What the policy asks and does, field by field.
-fn sentences(policy: &Policy) -> Vec<String> {
-    let schema = &policy.schema;
-    let names =
-        |slots: &[usize]| slots.iter().map(|&slot| schema.name(slot).to_string()).collect::<Vec<_>>().join(", ");
-    let quasi = policy.quasi.iter().map(|quasi| quasi.name.to_string()).collect::<Vec<_>>().join(", ");
-    let (k, who) = (policy.k().0, if schema.subject.is_some() { "people" } else { "records" });
-    let mut said = vec![format!("Generalized as far as needed: {quasi}.")];
-    if k > 1 {
-        said.push(format!("Whoever knows all of these about somebody finds at least {k} {who} that look alike."));
-    }
-    if !schema.sensitive.is_empty() {
-        said.push(format!("Published as it is, and protected by the criteria: {}.", names(&schema.sensitive)));
-    }
-    if !schema.keep.is_empty() {
-        said.push(format!("Passed through unchanged, unless it identifies people: {}.", names(&schema.keep)));
-    }
-    if let Some(subject) = schema.subject {
-        said.push(format!("People are told apart by {}, which is never published.", schema.name(subject)));
-    }
-    said.push("Every field that is not named is dropped.".into());
-    said.push(format!("At most {} of the records may be left out.", percent(policy.suppression.0)));
-    let fallback = match policy.unknown_value {
-        Fallback::Reject => "is rejected",
-        Fallback::Suppress => "is left out",
-        Fallback::Top => "is published with that value hidden",
-    };
-    said.push(format!("A record with a value that its hierarchy does not know {fallback}."));
-    said
 }
 
 /// The bytes and the policy that the report is about, and a line to sign.

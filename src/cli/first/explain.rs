@@ -28,21 +28,29 @@ pub(in crate::cli) struct ExplainArgs {
 }
 
 /// A title and the sentences below it.
-struct Section {
-    title: &'static str,
-    sentences: Vec<String>,
+pub(in crate::cli) struct Section {
+    /// The title.
+    pub(in crate::cli) title: &'static str,
+    /// The sentences, each with its period.
+    pub(in crate::cli) sentences: Vec<String>,
 }
 
-pub(in crate::cli) fn run(args: &ExplainArgs) -> Result<(), Failure> {
-    let config = Config::load(&args.config, Purpose::Policy)?;
-    let sections = [
+/// What the policy of a configuration does for one release, and what it does not protect.
+pub(in crate::cli) fn policy_sections(config: &Config) -> [Section; 5] {
+    [
         Section { title: "Who is counted", sentences: said::counted(&config.policy) },
         Section { title: "What is published, and how", sentences: said::published(&config.policy) },
         Section { title: "What every release satisfies", sentences: said::criteria(&config.policy) },
         Section { title: "What is left out", sentences: said::left_out(&config.policy) },
-        Section { title: "Releases and people who return", sentences: said::releases(&config) },
-        Section { title: "What this does not protect", sentences: limits::limits(&config) },
-    ];
+        Section { title: "What this does not protect", sentences: limits::limits(config) },
+    ]
+}
+
+pub(in crate::cli) fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    let config = Config::load(&args.config, Purpose::Policy)?;
+    let mut sections = Vec::from(policy_sections(&config));
+    let releases = Section { title: "Releases and people who return", sentences: said::releases(&config) };
+    sections.insert(sections.len() - 1, releases);
     if args.json {
         let one = |section: &Section| json!({ "title": section.title, "sentences": section.sentences });
         let sections: Vec<_> = sections.iter().map(one).collect();

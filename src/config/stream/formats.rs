@@ -133,7 +133,7 @@ fn read(path: &Path, what: &str, at: At<'_>, around: &StreamSurroundings<'_>) ->
     let read = std::fs::read(around.base.join(path));
     let told = |error: &std::io::Error| {
         let path = at.show(path.display());
-        at.refuse(format!("the {what} {path} cannot be read ({}): check the path", file::why(&error)));
+        at.refuse(format!("the {what} {path} cannot be read ({}): check the path", file::why(error)));
     };
     read.inspect_err(told).ok()
 }
