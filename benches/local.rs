@@ -31,6 +31,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How many past windows a schedule is learnt from. More take longer to learn; fewer meet tuples that they have not seen.
 const PAST: usize = 8;
+/// The most steps of a schedule for these attributes that a Kafka commit has space for.
+const KAFKA_STEPS: usize = 133;
 
 fn main() {
     let Some(folder) = folder() else {
@@ -56,6 +58,7 @@ fn main() {
     let census = Census::read(&folder, "", vec![Criterion::KAnonymity(K(5))]);
     for (size, target, time) in [(1_000, 0.190, 1.5), (5_000, 0.108, 4.0), (10_000, 0.083, 7.0)] {
         windows(&census, size, &streaming, (target, time));
+        windows(&census, size, &Effort { max_steps: KAFKA_STEPS, ..streaming.clone() }, (target, time));
     }
 }
 
@@ -102,7 +105,10 @@ fn windows(census: &Census, size: usize, effort: &Effort, (target, time): (f64, 
     let (mean, n) = (|sum: f64| sum / judged as f64, judged);
     println!(
         "  {:<22} {:>7.4} {target:>7.4}       - {:>7} {:>8}         - {:>9.2} {time:>7} {:>9.0}",
-        format!("windows of {size}"),
+        match effort.max_steps {
+            usize::MAX => format!("windows of {size}"),
+            steps => format!("{size}, {steps} steps"),
+        },
         mean(loss),
         steps / n,
         classes / n,

@@ -375,7 +375,11 @@ fn reports_tell_what_a_release_is_still_good_for() {
         "loss of the record in the middle",
         "counts by two attributes",
         "classifier of the label",
-        "With recoding: local.",
+        "local (this release)",
+        "full-domain",
+        "subtree",
+        "records left out",
+        "loss of age",
         "mostly ",
         "narrowed",
     ] {

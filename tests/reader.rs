@@ -151,3 +151,33 @@ fn no_figure_moves_with_a_value_that_is_not_published() {
         assert!(digits.trim_matches('0').len() <= 3, "{loss}");
     }
 }
+
+#[test]
+fn the_loss_of_a_report_is_that_of_the_published_labels() {
+    let desk = Desk::new();
+    desk.write("in.csv", desk.run(&["generate", "--records", "2000", "--format", "csv", "--seed", "3"]).expect(0).out);
+    desk.write("age.csv", (0..120).map(|age| format!("{age};of {};to {};*\n", age / 5, age / 20)).collect::<String>());
+    desk.write("sex.csv", "male;*\nfemale;*\nother;*\n");
+    for (recoding, limit) in [("full-domain", "5%"), ("subtree", "5%"), ("local", "0"), ("local", "5%")] {
+        desk.write(
+            "policy.yaml",
+            format!(
+                "policy:\n  quasi_identifiers:\n    - {{ name: age, hierarchy: {{ csv: age.csv }} }}\n    - {{ name: sex, hierarchy: {{ csv: \
+                 sex.csv }} }}\n  privacy: [{{ k-anonymity: 20 }}]\n  recoding: {recoding}\n  suppression: {{ limit: {limit} }}\n"
+            ),
+        );
+        desk.run(&["anonymize", "-c", "policy.yaml", "in.csv", "-o", "out.csv", "--report", "report.json"]).expect(0);
+        let report: Value = serde_json::from_str(&desk.read("report.json")).unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/audit/glm.py");
+        let mut counted = std::process::Command::new("python3");
+        counted.args([script, "--read", "2000"]);
+        for name in ["age", "sex"] {
+            counted.args(["--hierarchy".into(), format!("{name}={}", desk.path(&format!("{name}.csv")).display())]);
+        }
+        let counted = counted.arg(desk.path("out.csv")).output().unwrap();
+        let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
+        assert_eq!(counted["published"], report["records_published"]);
+        let (told, counted) = (report["loss"]["glm"].as_f64().unwrap(), counted["glm"].as_f64().unwrap());
+        assert!((told - counted).abs() < 0.001 && counted > 0.0, "{recoding}: {told}, and {counted} by the labels");
+    }
+}

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use common::{Rule, Table, cases, flat};
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use slides::{NOW, Reader, Seen, Stream, by_records, by_time, choice, policy, released, town};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::gate::{Release, verify_next};
@@ -125,6 +127,8 @@ fn snapshots_of(table: &Table, policy: &Arc<Policy>, window: &SlideRules, levels
         }
         let release = released(anonymizer.release(window).expect("narrow enough"));
         snapshots.extend(reader.seen(&release, 1));
+        // As the service does while a release is on its way.
+        anonymizer.learn();
     }
     snapshots
 }
@@ -155,27 +159,79 @@ fn subtracting_snapshots_finds_people_without_the_check_and_none_with_it() {
 fn subtracting_local_snapshots_finds_people_without_the_check_and_none_with_it() {
     let rules = [Rule::K(3), Rule::Distinct(0, 2)];
     let window = by_records(300, 60);
-    for seed in 0..4 {
+    for (seed, levels) in (0..).zip([Levels::Fixed(None), Levels::Sticky, Levels::Free, Levels::Monotone]) {
         let table = town(2400, 400, seed);
         let node = policy(&table, &rules, 0.2);
         let local = Arc::new(Policy { recoding: RecodingKind::Local, ..(*node).clone() });
-        let safe = snapshots_of(&table, &local, &window, &Levels::Fixed(None), true);
-        assert_eq!(attack(&table, &safe, &rules), <[Found; 3]>::default());
-        assert_eq!(safe.len(), 40);
-        // A record has the same labels for as long as it stays.
-        for pair in safe.windows(2) {
-            let both = pair[0].rows.iter().filter_map(|(row, labels)| Some((labels, pair[1].rows.get(row)?)));
-            assert!(both.clone().count() > 0);
-            assert!(both.into_iter().all(|(before, after)| before == after));
+        // Newcomers wait for longer where slides are small.
+        let slides = if levels == Levels::Sticky { vec![60, 30] } else { vec![60] };
+        for slide in slides {
+            let safe = snapshots_of(&table, &local, &by_records(300, slide), &levels, true);
+            assert_eq!(attack(&table, &safe, &rules), <[Found; 3]>::default(), "{levels:?}");
+            assert_eq!(safe.len(), 2400 / slide);
+            // A record has the same labels for as long as it stays.
+            for pair in safe.windows(2) {
+                let both = pair[0].rows.iter().filter_map(|(row, labels)| Some((labels, pair[1].rows.get(row)?)));
+                assert!(both.clone().count() > 0);
+                assert!(both.into_iter().all(|(before, after)| before == after));
+            }
+            let published: BTreeSet<usize> = safe.iter().flat_map(|seen| seen.rows.keys().copied()).collect();
+            assert!(published.len() > 2_300, "{} published", published.len());
         }
-        let published: BTreeSet<usize> = safe.iter().flat_map(|seen| seen.rows.keys().copied()).collect();
-        let mean = |all: &[Seen]| all.iter().map(|seen| seen.glm).sum::<f64>() / all.len() as f64;
-        let full_domain = mean(&snapshots(&table, &rules, &window, &Levels::Fixed(None), true));
-        println!("{} published, mean loss {:.3}, full-domain {full_domain:.3}", published.len(), mean(&safe));
-        assert!(published.len() > 2_300, "{} published", published.len());
-        let without = attack(&table, &snapshots_of(&table, &local, &window, &Levels::Fixed(None), false), &rules);
+        let without = attack(&table, &snapshots_of(&table, &local, &window, &levels, false), &rules);
         assert!(without.iter().all(|found| found.others > 50), "the attack finds only {without:?}");
     }
+}
+
+/// What the records of full windows lose on average, from the labels; who waits loses everything.
+fn loss_with_waiting(table: &Table, snapshots: &[Seen], size: usize, slide: usize) -> f64 {
+    let leaves_below = |attribute: usize| {
+        let mut below: BTreeMap<&str, usize> = BTreeMap::new();
+        for path in &table.attributes[attribute].paths {
+            path.iter().collect::<BTreeSet<_>>().into_iter().for_each(|label| *below.entry(label).or_default() += 1);
+        }
+        below
+    };
+    let below: Vec<BTreeMap<&str, usize>> = (0..table.attributes.len()).map(leaves_below).collect();
+    let lost = |labels: &Vec<String>| {
+        let cell = |(label, below): (&String, &BTreeMap<&str, usize>)| {
+            (below[label.as_str()] - 1) as f64 / (below["*"] - 1) as f64
+        };
+        labels.iter().zip(&below).map(cell).sum::<f64>() / below.len() as f64
+    };
+    let (mut sum, mut count) = (0.0, 0);
+    for (end, seen) in (1..).map(|at| at * slide).zip(snapshots).filter(|(end, _)| *end >= size) {
+        sum += (end - size..end).map(|line| seen.rows.get(&line).map_or(1.0, lost)).sum::<f64>();
+        count += size;
+    }
+    sum / f64::from(count as u32)
+}
+
+#[test]
+fn local_snapshots_lose_less_than_full_domain_at_small_slides() {
+    const SIZE: usize = 1000;
+    let mut table = town(4000, 4000, 1);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for (attribute, (leaves, group)) in table.attributes.iter_mut().zip([(40, 5), (32, 4)]) {
+        attribute.paths =
+            (0..leaves).map(|leaf| vec![format!("v{leaf}"), format!("g{}", leaf / group), "*".to_string()]).collect();
+    }
+    for (number, line) in table.lines.iter_mut().enumerate() {
+        let mut leaf = |leaves: usize| (0..3).map(|_| rng.random_range(0..leaves)).min().unwrap();
+        (line.leaves, line.subject) = (vec![leaf(40), leaf(32)], number as u16);
+    }
+    let node = policy(&table, &[Rule::K(5)], 0.05);
+    let local = Arc::new(Policy { recoding: RecodingKind::Local, ..(*node).clone() });
+    // Few newcomers share fine labels, so a slide of a fiftieth of the window is where waiting matters most.
+    let slide = SIZE / 50;
+    let of = |policy: &Arc<Policy>| {
+        let snapshots = snapshots_of(&table, policy, &by_records(SIZE, slide), &Levels::Sticky, true);
+        assert_eq!(snapshots.len(), 4000 / slide);
+        loss_with_waiting(&table, &snapshots, SIZE, slide)
+    };
+    let (full_domain, local) = (of(&node), of(&local));
+    println!("slides of {slide} in {SIZE}: local {local:.3}, full-domain {full_domain:.3}");
+    assert!(local < full_domain, "slides of {slide}: {local} and {full_domain}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use veilstream::search::choose::{Choice, Levels};
 use veilstream::search::{Algorithm, Tuning};
 
 /// A field: its values with what they generalize to, and how often each occurs.
+#[derive(Clone)]
 struct Field {
     name: &'static str,
     values: Vec<(String, String, u32)>,
@@ -141,6 +142,12 @@ impl Case {
             cases.push(adult);
         }
         cases
+    }
+
+    /// The same people under the same policy with `recoding: local`.
+    pub(crate) fn local(&self) -> Self {
+        let policy = Policy { recoding: RecodingKind::Local, ..(*self.policy).clone() };
+        Self { name: self.name, policy: Arc::new(policy), fields: self.fields.clone(), rows: self.rows.clone() }
     }
 
     fn new(name: &'static str, others: &[(&str, Role)], criteria: Vec<Criterion>) -> Self {

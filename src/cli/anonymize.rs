@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::search::recodings::others;
 use super::shared::{
     Batch, Failure, FileDigest, InputArgs, ReleaseReport, algorithm, is_standard, now, refuse_same_file, tell,
 };
@@ -82,6 +83,7 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
         None => ReleaseReport::new(&batch, &release),
     };
     let advice = if page { advice::advice(&batch, &choice, seed, &report) } else { Vec::new() };
+    let others = if page { others(&config, &batch, &choice, seed)? } else { Vec::new() };
     batch.finish();
     let mut report_file = args.report.as_deref().map(ReplacedFile::create).transpose()?;
     let mut published = None;
@@ -98,6 +100,7 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
             release: &release,
             insight: insight.as_ref(),
             advice: &advice,
+            others: &others,
             file: &name,
             policy_text: policy_text.as_deref(),
             at: now(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
+use crate::model::policy::Policy;
 use crate::model::release::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
 use crate::model::release::spread::Spread;
 use crate::model::schedule::Schedule;
@@ -101,7 +102,7 @@ pub(super) struct History {
 
 impl History {
     /// Remembers a release; true if it misses other bounds than the one before.
-    pub(super) fn released(&mut self, release: &Release, loss: &str, read: u64, lag: u64, now: Millis) -> bool {
+    pub(super) fn released(&mut self, release: &Release, policy: &Policy, read: u64, lag: u64, now: Millis) -> bool {
         let manifest = release.manifest();
         let from = &manifest.provenance;
         if self.moments.len() == MOMENTS {
@@ -113,7 +114,7 @@ impl History {
             rows: manifest.rows,
             suppressed: from.records_suppressed,
             k: manifest.k_achieved,
-            loss: from.loss(loss),
+            loss: from.loss(policy.loss.as_str()),
             achieved: manifest.criteria.iter().map(|c| c.achieved).collect(),
             read,
             lag,
@@ -135,7 +136,7 @@ impl History {
         self.unmet = None;
         self.recoding.clone_from(&from.recoding);
         let levels = from.schedule.as_ref().map(|_| &release.lineage().plan.levels);
-        self.schedule = levels.and_then(|levels| Schedule::from_levels(levels, from.recoding.len()));
+        self.schedule = levels.and_then(|levels| Some(Schedule::from_plan(levels, &policy.lattice())?.0));
         let names = |bounds: &[UnmetBound]| bounds.iter().map(|bound| bound.objective.clone()).collect::<Vec<_>>();
         let changed = names(&self.unmet_bounds) != names(&from.unmet_bounds);
         self.unmet_bounds.clone_from(&from.unmet_bounds);

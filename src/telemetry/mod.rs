@@ -145,7 +145,7 @@ impl Telemetry {
         self.tell(release);
         self.metrics.released(release, now);
         let (read, lag) = (self.records_read(), self.meter.lag());
-        let changed = self.history().released(release, self.policy.loss.as_str(), read, lag, now);
+        let changed = self.history().released(release, &self.policy, read, lag, now);
         let from = &release.manifest().provenance;
         for bound in from.unmet_bounds.iter().filter(|_| changed) {
             tracing::warn!(release = from.release_id, %bound, "a bound of `search.prefer` cannot be met");

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use super::advice::Advice;
 use crate::cli::first::explain::{Section, policy_sections};
+use crate::cli::search::recodings::Made;
 use crate::cli::shared::{Batch, POLICY, PUBLISHED, ReleaseReport};
 use crate::config::Config;
 use crate::gate::Release;
@@ -32,6 +33,8 @@ pub(super) struct Sheet<'a> {
     pub(super) release: &'a Release,
     pub(super) insight: Option<&'a Insight>,
     pub(super) advice: &'a [Advice],
+    /// The releases by the recodings that the policy does not ask for.
+    pub(super) others: &'a [Made],
     /// The name of the file that was read.
     pub(super) file: &'a str,
     /// The section `policy` of the configuration as it is written, where it can be told from the rest.
@@ -64,7 +67,7 @@ pub(super) fn page(sheet: &Sheet<'_>) -> String {
     }
     html.raw("<div class=\"cards\">");
     if let Some(useful) = &report.usefulness {
-        html.card("What the release is still good for", |html| cost::usefulness(useful, &batch.policy, html));
+        html.card("What the release is still good for", |html| cost::usefulness(useful, sheet, html));
     }
     html.card("What became of the records", |html| records(from, batch, html));
     html.raw("</div>");

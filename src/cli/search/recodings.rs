@@ -18,6 +18,7 @@ use crate::plot::figure;
 use crate::search::choose::{Choice, Levels};
 use crate::search::{Algorithm, StopReason};
 use crate::usefulness::Accuracy;
+use crate::window::WindowRules;
 
 /// The time limit of a recoding that the policy does not ask for. Longer: people wait for figures that they did not ask for.
 /// Shorter: cuts of large files come out worse than they are.
@@ -29,30 +30,55 @@ const RECODINGS: [RecodingKind; 3] = [RecodingKind::FullDomain, RecodingKind::Su
 pub(super) struct Comparison<'a> {
     policy: &'a Policy,
     own: ReleaseReport,
-    others: Vec<(RecodingKind, Result<ReleaseReport, String>)>,
+    others: Vec<Made>,
+    /// The records of a window as it is configured, where it has fewer than the file.
+    window: Option<usize>,
+}
+
+/// The release by a recoding, or why there is none.
+pub(in crate::cli) type Made = (RecodingKind, Result<ReleaseReport, String>);
+
+/// The releases of the recodings that the policy does not ask for; `own` is how its own is searched.
+pub(in crate::cli) fn others(config: &Config, batch: &Batch, own: &Choice, seed: u64) -> Result<Vec<Made>, Failure> {
+    let mut others = Vec::new();
+    for kind in RECODINGS.into_iter().filter(|kind| *kind != config.policy.recoding) {
+        let made = match ruled_out(kind, config) {
+            Some(reason) => Err(reason),
+            None => match measured(batch, kind, choice_of_other(kind, own), seed) {
+                Err(Failure::NotMet(reason)) => Err(reason),
+                made => Ok(made?),
+            },
+        };
+        others.push((kind, made));
+    }
+    Ok(others)
+}
+
+fn measured(batch: &Batch, kind: RecodingKind, choice: Choice, seed: u64) -> Result<ReleaseReport, Failure> {
+    batch.working(format!("recoding, {}", kind.as_str()));
+    batch.release_as(kind, choice, seed).map(|release| ReleaseReport::measured(batch, &release))
+}
+
+/// The records of a configured window, if the file has more.
+fn smaller_window(config: &Config, batch: &Batch) -> Option<usize> {
+    let records = match &config.windows {
+        WindowRules::Tumbling(rules) => rules.max_records,
+        WindowRules::Sliding(rules) => rules.size,
+    };
+    (records < batch.window.rows.len()).then_some(records)
 }
 
 impl<'a> Comparison<'a> {
     /// Makes a release by each recoding. Fails if the policy's own cannot be made.
     pub(super) fn make(config: &'a Config, batch: &Batch, seed: u64) -> Result<Self, Failure> {
         let policy = &config.policy;
-        let release = |kind: RecodingKind, choice: Choice| {
-            batch.working(format!("recoding, {}", kind.as_str()));
-            batch.release_as(kind, choice, seed).map(|release| ReleaseReport::measured(batch, &release))
-        };
-        let own = release(policy.recoding, config.choice.clone())?;
-        let mut others = Vec::new();
-        for kind in RECODINGS.into_iter().filter(|kind| *kind != policy.recoding) {
-            let made = match ruled_out(kind, config) {
-                Some(reason) => Err(reason),
-                None => match release(kind, choice_of_other(kind, &config.choice)) {
-                    Err(Failure::NotMet(reason)) => Err(reason),
-                    made => Ok(made?),
-                },
-            };
-            others.push((kind, made));
-        }
-        Ok(Self { policy, own, others })
+        let own = measured(batch, policy.recoding, config.choice.clone(), seed)?;
+        Ok(Self {
+            policy,
+            own,
+            others: others(config, batch, &config.choice, seed)?,
+            window: smaller_window(config, batch),
+        })
     }
 
     /// The release by the policy's own recoding.
@@ -86,6 +112,7 @@ impl<'a> Comparison<'a> {
         };
         let mut object = self.own.exact_json();
         object["recodings"] = self.all().into_iter().map(one).collect();
+        object["smaller_window"] = json!(self.window);
         object
     }
 
@@ -114,6 +141,11 @@ impl<'a> Comparison<'a> {
              p95\ncounts: the share of records that counts by one and by two attributes put in the right place\nnarrowed: the share \
              of cells of which a reader who knows the levels of every step can exclude a value; each class keeps its k people",
         );
+        if let Some(records) = self.window {
+            text.push_str(&format!(
+                "\nThe whole file is one window here. With windows of {records} records, as configured, each recoding loses more."
+            ));
+        }
         if let Some((raw, majority)) = self.baselines() {
             text.push_str(&format!(
                 "\nlabel: the share of labels that a classifier gets right; from the raw values {}, by always saying the most \

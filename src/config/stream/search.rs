@@ -77,8 +77,25 @@ pub(in crate::config) fn check_recoding(raw: &RawConfig, at: At<'_>) {
                 )),
                 Loss::Glm | Loss::Precision => {}
             }
+            warn_unused(raw, at);
         }
         _ => {}
+    }
+}
+
+/// Warns of settings of a search, which `recoding: local` does not make.
+fn warn_unused(raw: &RawConfig, at: At<'_>) {
+    let unused = |at: At<'_>, name: &str, instead: &str| {
+        at.warn(format!(
+            "`recoding: local` follows a schedule and searches no levels, so `{name}` has no effect: {instead}"
+        ));
+    };
+    for key in ["time_budget", "max_checks"].into_iter().filter(|key| at.key("search").key(key).is_present()) {
+        unused(at.key("search").key(key), key, "remove it");
+    }
+    let quasi = at.key("policy").key("quasi_identifiers");
+    for i in (0..raw.policy.quasi_identifiers.len()).filter(|&i| quasi.index(i).key("priority").is_present()) {
+        unused(quasi.index(i).key("priority"), "priority", "write `weight`, which its losses have");
     }
 }
 

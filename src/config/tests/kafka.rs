@@ -427,6 +427,9 @@ fn cuts_and_local_snapshots_go_through_kafka() {
     assert!(warnings("local", "levels: fixed").is_empty());
     // After a restart the cuts themselves are not known.
     assert_eq!(warnings("subtree", "levels: monotone").len(), 1);
+    // Settings of a search, and with `local` there is none.
+    let search = |recoding: &str| with(recoding, "levels: sticky") + "search: { time_budget: 1s, max_checks: 9 }\n";
+    assert_eq!(["local", "full-domain"].map(|recoding| load(&search(recoding)).unwrap().warnings.len()), [2, 0]);
     one(&with("local", "sliding: { size: 400000, slide: 100 }"), 10, "write a smaller window");
     for recoding in ["local", "subtree"] {
         assert!(load(&with(recoding, "sliding: { size: 1000, slide: 100 }")).is_ok());

@@ -21,7 +21,7 @@ use crate::encode::Dictionaries;
 use crate::failpoint::defect;
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
-use crate::local::{Effort, Regions, Table, Terms, apply, learn};
+use crate::local::{Effort, Regions, Table, Terms, apply, apply_admitting, learn};
 use crate::loss;
 use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::recoding::Recoding;
@@ -35,6 +35,8 @@ use crate::search::{Algorithm, StopReason};
 const WINDOWS: usize = 8;
 /// Rows of all of them together; the newest window is kept in any case. Larger: learning takes seconds. Smaller: as fewer windows.
 const ROWS: usize = 60_000;
+/// So many newcomers of slides count as a window. More: a schedule from few records stays for longer. Fewer: chance starts learning.
+const NEWCOMERS: usize = 1_000;
 /// Learning is tried after 2, 4, 8 ... windows, and then every so often. More: a drift of the stream goes unnoticed for longer.
 /// Fewer: learning takes more of the processor than releases do.
 const MOST_WINDOWS_BETWEEN: u64 = 256;
@@ -59,21 +61,49 @@ pub(super) struct Learning {
     /// What the schedule lost in the window of the last attempt.
     expected: Option<f64>,
     drifted: bool,
+    /// With slides, the newcomers since the last time that they were as many as a window, and what they lost in all.
+    newcomers: Option<(f64, f64)>,
     /// The schedule that the last manifest named.
     introduced: Option<Schedule>,
 }
 
 impl Learning {
     fn remember(&mut self, table: Table, dictionaries: &Dictionaries, loss: f64) {
-        self.windows += 1;
-        let expected = *self.expected.get_or_insert(loss);
-        self.drifted = loss > expected * DRIFT;
+        self.keep(table, dictionaries, 0);
+        self.note(loss);
+    }
+
+    /// The same for the newcomers of a slide, who may be few: their losses tell of a drift only many slides together.
+    pub(super) fn remember_slide(&mut self, table: Table, dictionaries: &Dictionaries, loss: f64) {
+        let records = table.records() as f64;
+        if table.is_empty() {
+            return;
+        }
+        self.keep(table, dictionaries, WINDOWS * NEWCOMERS);
+        let (so_far, lost) = self.newcomers.unwrap_or_default();
+        let (so_far, lost) = (so_far + records, lost + loss * records);
+        let are_enough = so_far >= NEWCOMERS as f64;
+        self.newcomers = Some(if are_enough { (0.0, 0.0) } else { (so_far, lost) });
+        if are_enough {
+            self.note(lost / so_far);
+        }
+    }
+
+    /// Keeps the table, and of the earlier ones as many as learning takes, or as it takes to have `least` rows.
+    fn keep(&mut self, table: Table, dictionaries: &Dictionaries, least: usize) {
         self.dictionaries = Some(dictionaries.clone());
         self.tables.push_back(table);
         let rows = |tables: &VecDeque<Table>| tables.iter().map(Table::records).sum::<usize>();
-        while self.tables.len() > WINDOWS || self.tables.len() > 1 && rows(&self.tables) > ROWS {
+        let are_many = |tables: &VecDeque<Table>| tables.len() > WINDOWS && rows(tables) > least;
+        while are_many(&self.tables) || self.tables.len() > 1 && rows(&self.tables) > ROWS {
             self.tables.pop_front();
         }
+    }
+
+    fn note(&mut self, loss: f64) {
+        self.windows += 1;
+        let expected = *self.expected.get_or_insert(loss);
+        self.drifted = loss > expected * DRIFT;
     }
 
     fn is_due(&self) -> bool {
@@ -101,8 +131,16 @@ impl Anonymizer {
         draft.introduces_schedule = draft.planned.is_some() || !self.is_introduced(&schedule);
         loop {
             draft.first_step = first;
-            let regions = apply(&terms, &table, &schedule, first.unwrap_or(0), self.spare(allowed));
-            let chosen = self.chosen_locally(Recoding::Local(schedule.clone()), &regions, allowed, started);
+            let (mut regions, mut allowed) =
+                (apply(&terms, &table, &schedule, first.unwrap_or(0), self.spare(allowed)), allowed);
+            let loss = regions.loss();
+            let is_met = regions.left() as u64 <= allowed && draft.planned.is_none();
+            if let Some(mut returning) = self.returning(&draft).filter(|_| is_met) {
+                // The limit is about who is too rare. Those who return and find no class do not count.
+                regions = apply_admitting(&terms, &table, &schedule, (first.unwrap_or(0), 0), &mut returning);
+                allowed = u64::MAX;
+            }
+            let chosen = self.chosen_locally(&schedule, &regions, allowed, started);
             if draft.recode_locally(chosen, &regions) {
                 match draft.planned_to_show().cloned() {
                     Some(shown) => draft.show(&shown),
@@ -113,7 +151,7 @@ impl Anonymizer {
                 if matches!(closing, Closing::Release(_)) {
                     if draft.planned.is_none() && !draft.outcomes.published.is_empty() {
                         self.learning.introduced = Some(schedule);
-                        self.learning.remember(table, &draft.window.dictionaries, regions.loss());
+                        self.learning.remember(table, &draft.window.dictionaries, loss);
                     }
                     return closing;
                 }
@@ -132,7 +170,7 @@ impl Anonymizer {
     }
 
     /// Releases nothing of a window for which even the coarsest levels do not satisfy every rule together.
-    fn publish_none(&mut self, mut draft: Draft) -> Closing {
+    pub(super) fn publish_none(&mut self, mut draft: Draft) -> Closing {
         draft.outcomes = Outcomes::none_published(self.policy.action, draft.rows.len());
         self.release_unsearched(draft)
     }
@@ -168,7 +206,8 @@ impl Anonymizer {
         let learning = &mut self.learning;
         learning.patience = (2 * learning.patience).clamp(1, MOST_WINDOWS_BETWEEN);
         (learning.windows, learning.drifted) = (0, false);
-        learning.expected = Some(if replace { new_loss } else { old_loss });
+        // Newcomers who wait lose otherwise than whole tables: the next ones tell what to expect.
+        learning.expected = learning.newcomers.is_none().then_some(if replace { new_loss } else { old_loss });
         if replace {
             self.last = Some(Recoding::Local(new));
         }
@@ -204,25 +243,31 @@ impl Anonymizer {
     /// The schedule and its regions as the choice of a search. It satisfies if no more is left over than may be.
     pub(super) fn chosen_locally(
         &self,
-        recoding: Recoding,
+        schedule: &Schedule,
         regions: &Regions,
         allowed: u64,
         started: Instant,
     ) -> Chosen {
         let (left, loss) = (regions.left() as u64, regions.loss());
         let satisfies = left <= allowed && !regions.is_empty();
+        let evaluation = Evaluation {
+            satisfies,
+            loss: if satisfies { loss } else { f64::INFINITY },
+            penalised: loss,
+            bound_above: 0.0,
+            suppressed: left,
+            classes: regions.len() as u64,
+            k: (0..regions.len() as u32).map(|class| regions.size(class)).min().unwrap_or(0),
+            security: 1.0,
+        };
+        self.followed(schedule.clone(), evaluation, started)
+    }
+
+    /// A schedule as the choice of a search.
+    pub(super) fn followed(&self, schedule: Schedule, evaluation: Evaluation, started: Instant) -> Chosen {
         Chosen {
-            recoding,
-            evaluation: Evaluation {
-                satisfies,
-                loss: if satisfies { loss } else { f64::INFINITY },
-                penalised: loss,
-                bound_above: 0.0,
-                suppressed: left,
-                classes: regions.len() as u64,
-                k: (0..regions.len() as u32).map(|class| regions.size(class)).min().unwrap_or(0),
-                security: 1.0,
-            },
+            recoding: Recoding::Local(schedule),
+            evaluation,
             algorithm: Algorithm::Auto,
             stop: StopReason::Exhausted,
             bound: 0.0,

@@ -2,18 +2,23 @@
 //!
 //! The plan has the levels, and where earlier releases decide too it lists the shown records, so nothing is searched and the
 //! release has the bytes that it would have had. A plan that was made by another policy, or whose cuts do not fit the records that
-//! are still in the log, cannot be repeated: its records are suppressed, because other bytes must not stand in for a release that
-//! readers may have.
+//! are still in the log, or whose schedule does not fit the lattice, cannot be repeated: its records are suppressed, because other bytes
+//! must not stand in for a release that readers may have.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::draft::{Draft, Outcomes};
+use super::draft::{Draft, Grouping, Outcomes};
 use super::{Anonymizer, Closing};
 use crate::failpoint::defect;
+use crate::model::batch::Rows;
 use crate::model::policy::RecodingKind;
 use crate::model::release::plan::ReleasePlan;
+use crate::model::release::row_levels::RowLevels;
+use crate::model::release::spans::Spans;
+use crate::model::schedule::Schedule;
 use crate::search::choose::{Chosen, Levels};
-use crate::search::evaluator::Evaluator;
+use crate::search::evaluator::{Evaluation, Evaluator};
 use crate::window::{ClosedWindow, Replayed, TooWide};
 
 impl Anonymizer {
@@ -23,9 +28,9 @@ impl Anonymizer {
         let (aside, ours) = (self.waiting.put_aside(), self.last.clone());
         let closing = self.repeat(window, replayed);
         self.waiting.take_back(&aside);
-        if self.choice.levels == Levels::Monotone {
+        if matches!(self.choice.levels, Levels::Monotone | Levels::Fixed(_)) {
             let theirs = self.last.take();
-            self.last = self.follow(theirs, ours);
+            self.last = self.follow(ours, theirs);
         }
         closing
     }
@@ -42,8 +47,8 @@ impl Anonymizer {
             self.leave_planned_out(&mut draft, obsolete);
             return Ok(self.release_unsearched(draft));
         }
-        if self.policy.recoding == RecodingKind::Local {
-            return Ok(self.release_locally(draft));
+        if let (RecodingKind::Local, Some(planned)) = (self.policy.recoding, draft.planned_schedule()) {
+            return Ok(self.repeat_locally(draft, planned));
         }
         let Some(recoding) = draft.planned_recoding() else {
             self.leave_planned_out(&mut draft, true);
@@ -62,6 +67,26 @@ impl Anonymizer {
             }
         }
         Ok(self.finish(draft, &evaluator, &rules))
+    }
+
+    /// Makes a planned release of a schedule again: by the levels of each record where the plan has them, because they follow from
+    /// earlier releases too.
+    fn repeat_locally(&mut self, mut draft: Draft, (schedule, first): (Schedule, Option<usize>)) -> Closing {
+        let plan = draft.planned.as_ref().and_then(|plan| Some((plan.shown.clone()?, plan.row_levels.clone()?)));
+        let Some((shown, levels)) = plan else { return self.release_locally(draft) };
+        let Some(grouping) = draft.grouped_as_planned(&shown, &levels) else {
+            self.leave_planned_out(&mut draft, true);
+            return self.release_unsearched(draft);
+        };
+        (draft.introduces_schedule, draft.first_step) = (true, first);
+        let evaluation = Evaluation { satisfies: true, ..Evaluation::default() };
+        draft.recode_grouped(self.followed(schedule, evaluation, Instant::now()), grouping);
+        draft.show(&shown);
+        self.uncommitted.fit(&mut draft);
+        match self.pass_gate(&draft) {
+            Closing::Refused(_) => self.publish_none(draft),
+            closing => closing,
+        }
     }
 
     /// Publishes nothing of a planned release. The records of an obsolete plan are suppressed, held ones included.
@@ -83,5 +108,12 @@ impl Draft {
         }
         self.planned = Some(plan);
         self
+    }
+
+    /// The classes of the shown rows at the levels that each has in the plan.
+    pub(super) fn grouped_as_planned(&self, shown: &Spans, levels: &RowLevels) -> Option<Grouping> {
+        let mut places = shown.finder();
+        let place = |rows: &Rows, i: usize| places.place(rows.position(i));
+        Grouping::at_levels(levels, place, [&self.rows, &self.held], &self.window.dictionaries)
     }
 }

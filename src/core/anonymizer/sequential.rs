@@ -1,5 +1,6 @@
 //! `sequential`: leaves out the rows of subjects who return and would be left with too few candidate values, and rows that no
-//! longer hide among enough others without them, until nothing changes.
+//! longer hide among enough others without them, until nothing changes. With local recoding they first go on to coarser steps, whose
+//! larger classes have more values ([`Returning`]).
 //!
 //! This only plans: the gate decides. After a restart the log tells the earlier releases again ([`Anonymizer::recall`]).
 
@@ -11,6 +12,7 @@ use super::sliding::Counts;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
+use crate::local::{Admission, Table};
 use crate::model::batch::Rows;
 use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
@@ -80,7 +82,12 @@ impl Past {
     /// The class of each row; `None` if nobody knows.
     fn class_numbers(&self) -> Option<Vec<u32>> {
         let grouping = match (&self.row_levels, &self.node) {
-            (Some(levels), _) => Grouping::at_levels(levels, Some, &self.rows, &self.dictionaries)?,
+            (Some(levels), _) => Grouping::at_levels(
+                levels,
+                |_, i| Some(i),
+                [&self.rows, &self.rows.filtered(|_| false)],
+                &self.dictionaries,
+            )?,
             (None, Some(node)) => {
                 let node = Recoding::Node(node.clone());
                 Grouping::of(&node, &self.rows, &self.rows.filtered(|_| false), &self.dictionaries)
@@ -108,6 +115,83 @@ impl Draft {
     /// The records that the plan says are shown, where `sequential` decided about them.
     pub(super) fn planned_to_show(&self) -> Option<&Spans> {
         self.planned.as_ref()?.shown.as_ref()
+    }
+}
+
+/// Sends tuples on to coarser steps whose people would keep too few candidate values in a class. A class only gains values by those who
+/// join it, so whoever may stay in it may stay.
+pub(super) struct Returning<'a> {
+    memory: &'a Memory,
+    rows: &'a Rows,
+    held: &'a Rows,
+    /// The values that are common to the classes that a subject is in so far.
+    common: FxHashMap<u64, Vec<Code>>,
+}
+
+impl Anonymizer {
+    /// Who returns, where `sequential` is asked for and a replay can know the levels that follow from it.
+    pub(super) fn returning<'a>(&'a self, draft: &'a Draft) -> Option<Returning<'a>> {
+        let memory = self.memory.as_ref().filter(|memory| memory.is_asked_for())?;
+        let (rows, held) = (&*draft.rows, &*draft.held);
+        let common = FxHashMap::default();
+        (rows.len() + held.len() <= RowLevels::MAX_ROWS).then_some(Returning { memory, rows, held, common })
+    }
+}
+
+impl Returning<'_> {
+    /// Subject and value of the rows of a tuple.
+    fn people<'t>(&'t self, table: &'t Table, tuple: u32) -> impl Iterator<Item = (u64, Code)> + 't {
+        let field = self.memory.field();
+        let of = move |rows: &'t Rows, row: u32| (rows.subject(row as usize), rows.sensitive(row as usize)[field]);
+        let fresh = table.fresh_rows(tuple).iter().map(move |&row| of(self.rows, row));
+        fresh.chain(table.held_rows(tuple).iter().map(move |&row| of(self.held, row)))
+    }
+
+    /// The values of some tuples, ascending.
+    fn values(&self, table: &Table, tuples: &[u32]) -> Vec<Code> {
+        let people = tuples.iter().flat_map(|&tuple| self.people(table, tuple));
+        let mut values: Vec<Code> = people.map(|(_, value)| value).filter(|value| *value != NO_VALUE).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// True if all people of a tuple may be published in a class of these values.
+    fn may_stay(&self, table: &Table, tuple: u32, values: &[Code]) -> bool {
+        self.people(table, tuple).all(|(who, _)| match self.common.get(&who) {
+            Some(common) => {
+                let both: Vec<Code> =
+                    values.iter().copied().filter(|value| common.binary_search(value).is_ok()).collect();
+                self.memory.allows(who, &both)
+            }
+            None => self.memory.allows(who, values),
+        })
+    }
+}
+
+impl Admission for Returning<'_> {
+    fn step(&mut self, table: &Table, tuples: &mut Vec<u32>, _: f64) {
+        loop {
+            let (before, values) = (tuples.len(), self.values(table, tuples));
+            tuples.retain(|&tuple| self.may_stay(table, tuple, &values));
+            if tuples.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn joins(&mut self, table: &Table, members: &[u32]) -> bool {
+        let values = self.values(table, members);
+        members.last().is_some_and(|&tuple| self.may_stay(table, tuple, &values))
+    }
+
+    fn published(&mut self, table: &Table, tuples: &[u32]) {
+        let values = self.values(table, tuples);
+        let people: Vec<u64> = tuples.iter().flat_map(|&tuple| self.people(table, tuple)).map(|(who, _)| who).collect();
+        for who in people {
+            let common = self.common.entry(who).or_insert_with(|| values.clone());
+            common.retain(|value| values.binary_search(value).is_ok());
+        }
     }
 }
 

@@ -11,6 +11,9 @@
 //! 4. Merge: classes with equal labels are one class for a reader, so they get one number. A merged class that satisfies the policy no
 //!    longer (possible where subjects are counted) is left over as a whole.
 //!
+//! An [`Admission`] can send tuples of a class on to later steps although the class satisfies the policy: those of newcomers who may still
+//! wait for a finer one, and those of people who return and would have too few candidate values in it.
+//!
 //! Rules about the release as a whole are not judged here: the gate counts everything again, and the caller can start at a coarser
 //! step where it refuses.
 
@@ -21,7 +24,7 @@ use super::regions::{LEFT, Regions};
 use super::table::Table;
 use super::terms::{Ladders, Terms};
 use crate::generalize::ClassIndex;
-use crate::model::lattice::Level;
+use crate::model::lattice::{Level, Node};
 use crate::model::recoding::GeneralizedValue;
 use crate::model::schedule::Schedule;
 
@@ -32,13 +35,60 @@ const MAX_COMPARISONS: usize = 1 << 22;
 /// How many classes a left-over tuple may try to join where joining can break a criterion.
 const MAX_TRIES: usize = 8;
 
+/// How many classes it may try where its people decide about that: each is asked about its values only.
+const MAX_ADMISSIONS: usize = 64;
+
 /// Applies the schedule from step `first` on. `spare` is how many records the caller may leave out where that costs less than to publish
 /// them.
 pub fn apply(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize, spare: u64) -> Regions {
-    let mut draft = Draft::walk(terms, table, schedule, first);
+    apply_admitting(terms, table, schedule, (first, spare), &mut Everyone)
+}
+
+/// The same, where `admission` decides too who is published in a class.
+pub fn apply_admitting(
+    terms: &Terms<'_>,
+    table: &Table,
+    schedule: &Schedule,
+    (first, spare): (usize, u64),
+    admission: &mut dyn Admission,
+) -> Regions {
+    let mut draft = Draft::walk(terms, table, schedule, first, admission);
     draft.tighten();
-    draft.join(terms, spare);
+    draft.join(terms, spare, admission);
     draft.regions(terms)
+}
+
+/// Who may be published in a class, beyond what the policy asks of the class.
+pub trait Admission {
+    /// Keeps those of the tuples that may be published together at a step at which a record of theirs loses `loss`; the others go on
+    /// to the next step. Rows have the numbers that the table was made with.
+    fn step(&mut self, table: &Table, tuples: &mut Vec<u32>, loss: f64);
+
+    /// True if the last one of `members`, which no step released, may join the class of the others.
+    fn joins(&mut self, table: &Table, members: &[u32]) -> bool;
+
+    /// These tuples are published in one class.
+    fn published(&mut self, _table: &Table, _tuples: &[u32]) {}
+
+    /// True if anybody is ever sent on.
+    fn decides(&self) -> bool {
+        true
+    }
+}
+
+/// Everybody may be published in every class that satisfies the policy.
+struct Everyone;
+
+impl Admission for Everyone {
+    fn step(&mut self, _: &Table, _: &mut Vec<u32>, _: f64) {}
+
+    fn joins(&mut self, _: &Table, _: &[u32]) -> bool {
+        true
+    }
+
+    fn decides(&self) -> bool {
+        false
+    }
 }
 
 /// A class as a step of a schedule releases it, before its labels are tightened.
@@ -53,7 +103,7 @@ pub struct StepClass {
 /// The classes that the steps of a schedule from `first` on release, in the order of the steps, and the class of every fresh row;
 /// `None` where no step releases it.
 pub fn walk(terms: &Terms<'_>, table: &Table, schedule: &Schedule, first: usize) -> (Vec<StepClass>, Vec<Option<u32>>) {
-    let draft = Draft::walk(terms, table, schedule, first);
+    let draft = Draft::walk(terms, table, schedule, first, &mut Everyone);
     let mut classes: Vec<StepClass> = draft.steps.iter().map(|&step| StepClass { step, values: Vec::new() }).collect();
     let mut of_row = vec![None; table.records()];
     for (tuple, &class) in (0..).zip(&draft.class_of).filter(|(_, class)| **class != LEFT) {
@@ -86,35 +136,77 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn walk(terms: &Terms<'a>, table: &'a Table, schedule: &Schedule, first: usize) -> Self {
-        let mut ladders = Ladders::new(terms, table);
-        let mut judge = Judge::new(terms.rules);
+    fn walk(
+        terms: &Terms<'a>,
+        table: &'a Table,
+        schedule: &Schedule,
+        first: usize,
+        admission: &mut dyn Admission,
+    ) -> Self {
+        let mut draft = Self {
+            table,
+            ladders: Ladders::new(terms, table),
+            judge: Judge::new(terms.rules),
+            class_of: vec![LEFT; table.len()],
+            classes: 0,
+            steps: Vec::new(),
+            member: Vec::new(),
+            levels: Vec::new(),
+            rows: Vec::new(),
+        };
         let mut counter = NodeCounter::default();
-        let mut class_of = vec![LEFT; table.len()];
         let mut left: Vec<u32> = (0..table.len() as u32).collect();
-        let mut classes = 0;
-        let mut steps = Vec::new();
-        let mut numbers: Vec<u32> = Vec::new();
         for (step, node) in schedule.steps().iter().enumerate().skip(first) {
             if left.is_empty() {
                 break;
             }
-            if counter.count((table, &mut ladders), &mut judge, &left, node, 1) == 0 {
+            if counter.count((table, &mut draft.ladders), &mut draft.judge, &left, node, 1) == 0 {
                 continue;
             }
-            numbers.clear();
-            for &good in &counter.good {
-                numbers.push(if good { classes } else { LEFT });
-                classes += u32::from(good);
+            match admission.decides() {
+                true => draft.release_admitted(&counter, &left, node, admission),
+                false => draft.release(&counter, &left),
             }
-            steps.resize(classes as usize, step);
-            for (&place, &class) in counter.places.iter().zip(&counter.class_of) {
-                class_of[left[place as usize] as usize] = numbers[class as usize];
-            }
-            left.retain(|&tuple| class_of[tuple as usize] == LEFT);
+            draft.steps.resize(draft.classes, step);
+            left.retain(|&tuple| draft.class_of[tuple as usize] == LEFT);
         }
-        let (levels, rows, member) = (Vec::new(), Vec::new(), Vec::new());
-        Self { table, ladders, judge, class_of, classes: classes as usize, steps, member, levels, rows }
+        draft
+    }
+
+    /// Releases the good classes that were counted.
+    fn release(&mut self, counter: &NodeCounter, left: &[u32]) {
+        let mut classes = self.classes as u32;
+        let number = |&good: &bool| {
+            classes += u32::from(good);
+            if good { classes - 1 } else { LEFT }
+        };
+        let numbers: Vec<u32> = counter.good.iter().map(number).collect();
+        for (&place, &class) in counter.places.iter().zip(&counter.class_of) {
+            self.class_of[left[place as usize] as usize] = numbers[class as usize];
+        }
+        self.classes = classes as usize;
+    }
+
+    /// Releases of the good classes the tuples that are admitted, if they satisfy the policy without the others.
+    fn release_admitted(&mut self, counter: &NodeCounter, left: &[u32], node: &Node, admission: &mut dyn Admission) {
+        let table = self.table;
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); counter.good.len()];
+        for (&place, &class) in
+            counter.places.iter().zip(&counter.class_of).filter(|(_, class)| counter.good[**class as usize])
+        {
+            members[class as usize].push(left[place as usize]);
+        }
+        for mut tuples in members.into_iter().filter(|tuples| !tuples.is_empty()) {
+            let all = tuples.len();
+            let cells = self.ladders.attributes.iter().zip(table.cells(tuples[0])).zip(node.levels());
+            let loss = cells.map(|((ladder, &leaf), &level)| ladder.costs[usize::from(level)][leaf as usize]).sum();
+            admission.step(table, &mut tuples, loss);
+            if tuples.len() == all || self.judge.holds(table, &tuples) {
+                tuples.iter().for_each(|&tuple| self.class_of[tuple as usize] = self.classes as u32);
+                self.classes += 1;
+                admission.published(table, &tuples);
+            }
+        }
     }
 
     /// Finds the labels of all classes.
@@ -144,7 +236,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Lets left-over tuples join the classes for which the loss rises least.
-    fn join(&mut self, terms: &Terms<'_>, mut spare: u64) {
+    fn join(&mut self, terms: &Terms<'_>, mut spare: u64, admission: &mut dyn Admission) {
         let table = self.table;
         let left =
             (0..table.len() as u32).filter(|&tuple| self.class_of[tuple as usize] == LEFT && table.count(tuple) > 0);
@@ -157,11 +249,16 @@ impl<'a> Draft<'a> {
         left.truncate(MAX_COMPARISONS / self.classes.max(1));
         self.find_first_members(&order);
         let first = self.member.clone();
+        let tries = match (admission.decides(), self.judge.sizes_only) {
+            (true, _) => MAX_ADMISSIONS,
+            (false, true) => 1,
+            (false, false) => MAX_TRIES,
+        };
         for tuple in left {
             let mut costs: Vec<(f64, u32)> =
                 (0..self.classes).filter_map(|class| Some((self.rise(class, tuple)?, class as u32))).collect();
             let lost = f64::from(rows(table, tuple));
-            for _ in 0..if self.judge.sizes_only { 1 } else { MAX_TRIES } {
+            for _ in 0..tries {
                 let by_text = |a: u32, b: u32| order.compare(first[a as usize], first[b as usize]);
                 let cheapest = costs
                     .iter()
@@ -172,7 +269,7 @@ impl<'a> Draft<'a> {
                     spare -= u64::from(table.count(tuple));
                     break;
                 }
-                if self.may_join(class, tuple) {
+                if self.may_join(class, tuple, admission) {
                     self.add(class as usize, tuple);
                     break;
                 }
@@ -204,13 +301,17 @@ impl<'a> Draft<'a> {
         Some(f64::from(self.rows[class]) * (after - before) + f64::from(rows(self.table, tuple)) * after)
     }
 
-    fn may_join(&mut self, class: u32, tuple: u32) -> bool {
-        if self.judge.sizes_only {
+    fn may_join(&mut self, class: u32, tuple: u32, admission: &mut dyn Admission) -> bool {
+        if self.judge.sizes_only && !admission.decides() {
             return true;
         }
         let members = (0..self.table.len() as u32).filter(|&other| self.class_of[other as usize] == class);
         let members: Vec<u32> = members.chain([tuple]).collect();
-        self.judge.holds(self.table, &members)
+        let joins = admission.joins(self.table, &members) && self.judge.holds(self.table, &members);
+        if joins {
+            admission.published(self.table, &members);
+        }
+        joins
     }
 
     fn add(&mut self, class: usize, tuple: u32) {

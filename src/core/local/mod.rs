@@ -11,7 +11,7 @@
 //! - `table`: the distinct tuples of a window, with the rows of each.
 //! - `terms`: level bounds, weights and rules; what each cell becomes and costs at each level.
 //! - `count`: classes of tuples at a node, and the judgement on them.
-//! - `apply`: the walk, tight labels, records that no node released, equal labels.
+//! - `apply`: the walk, who goes on to a later step, tight labels, records that no node released, equal labels.
 //! - `regions`: the result.
 //! - `learn`: the greedy search for a schedule.
 //!
@@ -27,7 +27,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{StepClass, apply, walk};
+pub use apply::{Admission, StepClass, apply, apply_admitting, walk};
 pub use learn::{Effort, learn};
 pub use regions::Regions;
 pub use table::Table;

@@ -132,6 +132,16 @@ impl Table {
         self.fresh.rows.len()
     }
 
+    /// The fresh rows of a tuple.
+    pub fn fresh_rows(&self, tuple: u32) -> &[u32] {
+        &self.fresh.rows[self.fresh.range(tuple)]
+    }
+
+    /// The held rows of a tuple.
+    pub fn held_rows(&self, tuple: u32) -> &[u32] {
+        &self.held.rows[self.held.range(tuple)]
+    }
+
     /// How many fresh rows a tuple has.
     #[inline]
     pub(super) fn count(&self, tuple: u32) -> u32 {

@@ -44,7 +44,7 @@ impl Schedule {
     }
 
     /// The schedule whose levels are these, step by step, `width` levels each; `None` if the last step is not complete, or there is none.
-    pub fn from_levels(levels: &[Level], width: usize) -> Option<Self> {
+    fn from_levels(levels: &[Level], width: usize) -> Option<Self> {
         let complete = width > 0 && !levels.is_empty() && levels.len().is_multiple_of(width);
         complete.then(|| Self(levels.chunks(width).map(|step| Node::new(step.iter().copied())).collect()))
     }

@@ -23,7 +23,7 @@ use crate::model::recoding::Recoding;
 use crate::privacy::{Class, Rules};
 
 /// What is known of a counted node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evaluation {
     /// True if a release at this node meets the policy within the suppression limit.
     pub satisfies: bool,

@@ -221,6 +221,11 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
             sequential.candidates,
             slot.map_or("?", |slot| &**config.policy.schema.name(*slot))
         ));
+        said.push(
+            "Whoever would keep fewer is left out, and so is everybody whose class is then too small. The limit on records left out \
+             does not count them."
+                .into(),
+        );
     }
     let from = match &config.source {
         SourceConfig::File { path, .. } => format!("the file {}", path.display()),

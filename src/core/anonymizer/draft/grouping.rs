@@ -70,31 +70,40 @@ impl Grouping {
         labels: impl Iterator<Item = Option<&'l [GeneralizedValue]>>,
         dictionaries: &Dictionaries,
     ) -> Self {
+        let all: Vec<Option<&[GeneralizedValue]>> = labels.collect();
+        Self::of_labelled(&all, all.len(), dictionaries)
+    }
+
+    /// The same, where the rows from `fresh` on are held ones.
+    fn of_labelled(all: &[Option<&[GeneralizedValue]>], fresh: usize, dictionaries: &Dictionaries) -> Self {
         let columns: Vec<Arc<Column>> = dictionaries.quasi.iter().map(|view| Arc::new(Column::mixed(view))).collect();
         let mut index = ClassIndex::new(columns.iter().map(|column| column.len()));
         let code = |(column, &value): (&Arc<Column>, &GeneralizedValue)| column.code(value).unwrap_or_default();
         let classes: Vec<Option<u32>> =
-            labels.map(|labels| labels.map(|labels| index.number(columns.iter().zip(labels).map(code)))).collect();
+            all.iter().map(|labels| labels.map(|labels| index.number(columns.iter().zip(labels).map(code)))).collect();
         let (mut cells, count) = index.into_cells();
         cells.extend(columns.iter().map(|column| column.len() as Code - 1));
-        let fresh = classes.into_iter().map(|class| class.unwrap_or(count as u32)).collect();
-        let numbers = Numbers { fresh, held: Vec::new(), cells, count: count + 1 };
+        let mut of_fresh: Vec<u32> = classes.into_iter().map(|class| class.unwrap_or(count as u32)).collect();
+        let held = of_fresh.split_off(fresh);
+        let numbers = Numbers { fresh: of_fresh, held, cells, count: count + 1 };
         Self { numbers: Arc::new(numbers), columns }
     }
 
-    /// The classes of rows that are shown at levels of their own: `place` tells which of `levels` are those of a row, if it is shown.
+    /// The classes of rows that are shown at levels of their own: `place` tells which of `levels` are those of a row, if it is
+    /// shown.
     /// `None` if the levels are those of other rows or other hierarchies.
     pub(in crate::anonymizer) fn at_levels(
         levels: &RowLevels,
-        place: impl FnMut(usize) -> Option<usize>,
-        rows: &Rows,
+        mut place: impl FnMut(&Rows, usize) -> Option<usize>,
+        [fresh, held]: [&Rows; 2],
         dictionaries: &Dictionaries,
     ) -> Option<Self> {
         let domains = &dictionaries.quasi;
         let fits = |levels: &Vec<Level>| {
             levels.len() == domains.len() && levels.iter().zip(domains).all(|(&level, view)| level <= view.height())
         };
-        let places: Vec<Option<usize>> = (0..rows.len()).map(place).collect();
+        let all = || [fresh, held].into_iter().flat_map(|rows| (0..rows.len()).map(move |i| (rows, i)));
+        let places: Vec<Option<usize>> = all().map(|(rows, i)| place(rows, i)).collect();
         let is_known = |place: &usize| *place < levels.rows().len();
         if !levels.combinations().iter().all(fits) || !places.iter().flatten().all(is_known) {
             return None;
@@ -107,12 +116,13 @@ impl Grouping {
             level,
             code: ancestors[attribute][usize::from(level)][leaf as usize],
         };
-        let labels = |(i, place): (usize, Option<usize>)| -> Option<Vec<GeneralizedValue>> {
+        let labels = |((rows, i), place): ((&Rows, usize), Option<usize>)| -> Option<Vec<GeneralizedValue>> {
             let levels = &levels.combinations()[levels.rows()[place?] as usize];
             Some(levels.iter().zip(rows.quasi(i)).enumerate().map(label).collect())
         };
-        let labels: Vec<Option<Vec<GeneralizedValue>>> = places.into_iter().enumerate().map(labels).collect();
-        Some(Self::of_labels(labels.iter().map(Option::as_deref), dictionaries))
+        let labels: Vec<Option<Vec<GeneralizedValue>>> = all().zip(places).map(labels).collect();
+        let labels: Vec<Option<&[GeneralizedValue]>> = labels.iter().map(Option::as_deref).collect();
+        Some(Self::of_labelled(&labels, fresh.len(), dictionaries))
     }
 
     /// The levels at which a class is shown.

@@ -17,13 +17,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::difference::Standing;
+use super::local::{Patience, recode};
 use super::{Account, Pool, Snapshots};
 use crate::anonymizer::draft::{Draft, Grouping, Outcomes};
 use crate::anonymizer::sliding::Counts;
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::gate::{self, Accepted, Release, Snapshot};
 use crate::generalize::{Lineage, RowRef};
-use crate::local::{Regions, Table, Terms, apply};
+use crate::local::{Regions, Table, Terms};
 use crate::model::batch::Rows;
 use crate::model::event::Position;
 use crate::model::policy::RecodingKind;
@@ -64,6 +65,8 @@ struct Changing {
     left: Vec<u32>,
     /// The labels of those that came, with local recoding.
     labels: Vec<Arc<[GeneralizedValue]>>,
+    /// The waiting rows and what they lose, with local recoding.
+    table: Option<(Table, f64)>,
 }
 
 impl Changelog {
@@ -177,7 +180,9 @@ impl Anonymizer {
         slide: &Slide,
     ) -> Result<Closing, Box<ClosedWindow>> {
         changelog.take_in(&window, slide);
+        let learnt = self.schedule().map(Recoding::Local);
         let chosen = &mut changelog.chosen;
+        chosen.recoding = learnt.unwrap_or_else(|| chosen.recoding.clone());
         chosen.recoding = chosen.recoding.extended(&window.dictionaries.quasi, self.policy.lattice().top());
         self.last = Some(chosen.recoding.clone());
         let again = changelog.sent >= WHOLE_AGAIN * changelog.accepted.len() as u64;
@@ -186,17 +191,23 @@ impl Anonymizer {
         }
         self.note_due(changelog, &mut window, slide);
         let rules = self.rules.bind(&window.dictionaries.values());
-        let changing = Changing {
-            left: changelog.leaving(&self.snapshots, slide.max_hold, &rules),
-            ..self.coming(changelog, &window, &rules)
-        };
-        let mut draft = self.changing_draft(changelog, window, &changing);
-        if draft.rows.is_empty() {
-            draft.clear();
-        }
-        let given_up = |n: usize| self.changing_account(changelog, &draft, slide, n).lineage;
-        let Some(given_up) = self.uncommitted.excess(changelog.waiting.len(), given_up) else {
-            return Err(Box::new(draft.window));
+        let left = changelog.leaving(&self.snapshots, slide.max_hold, &rules);
+        let mut is_patient = true;
+        let (changing, draft, given_up) = loop {
+            let coming = self.coming(changelog, &window, &rules, is_patient.then_some(slide));
+            let changing = Changing { left: left.clone(), ..coming };
+            let mut draft = self.changing_draft(changelog, window, &changing);
+            if draft.rows.is_empty() {
+                draft.clear();
+            }
+            let given_up = |n: usize| self.changing_account(changelog, &draft, slide, n).lineage;
+            match (self.uncommitted.excess(changelog.waiting.len(), given_up), changing.table.is_some()) {
+                (Some(given_up), is_local) if given_up == 0 || !is_local || !is_patient => {
+                    break (changing, draft, given_up);
+                }
+                (_, true) if is_patient => (is_patient, window) = (false, draft.window),
+                _ => return Err(Box::new(draft.window)),
+            }
         };
         let mut batch = self.changing_account(changelog, &draft, slide, given_up).of(draft.generalize());
         if self.uncommitted.is_bounded() && matches!(draft.recoding, Recoding::Local(_)) {
@@ -212,6 +223,12 @@ impl Anonymizer {
         };
         let Ok(release) = passed else { return Err(Box::new(draft.window)) };
         self.changed(changelog, &draft, &changing, &release);
+        if let (Some((table, loss)), Recoding::Local(schedule)) = (changing.table, &draft.recoding) {
+            if !release.is_empty() {
+                self.introduce(schedule.clone());
+            }
+            self.learning.remember_slide(table, &draft.window.dictionaries, loss);
+        }
         Ok(Closing::Release(Box::new(release)))
     }
 
@@ -264,15 +281,19 @@ impl Anonymizer {
         shown.for_each(|position| _ = left.entry(*position).or_insert(*slides));
     }
 
-    /// The waiting rows that satisfy the policy class by class.
-    fn coming(&self, changelog: &Changelog, window: &ClosedWindow, rules: &Rules) -> Changing {
+    /// The waiting rows that satisfy the policy class by class, and with a slide those that need not wait any longer.
+    fn coming(&self, changelog: &Changelog, window: &ClosedWindow, rules: &Rules, slide: Option<&Slide>) -> Changing {
         let (waiting, dictionaries) = (&changelog.waiting, &window.dictionaries);
         let nobody = waiting.filtered(|_| false);
+        let mut counted = None;
         let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &changelog.chosen.recoding {
             Recoding::Local(schedule) => {
                 let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
                 let table = Table::new(waiting, &nobody, &self.rules.counting());
-                let regions = apply(&terms, &table, schedule, 0, 0);
+                let mut patience =
+                    slide.map(|slide| Patience::new(waiting.positions(), window.rows.positions(), slide));
+                let regions = recode(&terms, &table, schedule, 0, patience.as_mut());
+                counted = Some((table, regions.loss()));
                 ((0..waiting.len()).map(|i| regions.fresh(i)).collect(), Some(regions))
             }
             recoding => {
@@ -291,7 +312,7 @@ impl Anonymizer {
                 came.extend(members);
             }
         }
-        Changing { came, left: Vec::new(), labels }
+        Changing { came, left: Vec::new(), labels, table: counted }
     }
 
     /// A draft of the rows that come and of those that leave.
@@ -320,7 +341,7 @@ impl Anonymizer {
         };
         let published = (0..rows.len() as u32).map(RowRef::Fresh).collect();
         let mut draft = Draft::new(self, window, Arc::new(rows), sets);
-        draft.introduces_schedule = false;
+        draft.introduces_schedule = self.schedule().is_some_and(|schedule| !self.is_introduced(&schedule));
         draft.recode_grouped(Chosen { recoding, checks: 0, predicted: 0, ..changelog.chosen.clone() }, grouping);
         draft.outcomes = Outcomes { published, ..Outcomes::default() };
         draft.changes = Some(changes);

@@ -111,6 +111,8 @@ struct Pool {
     in_window: Spans,
     /// How many rows the window has, those that are not shown any more included.
     window: usize,
+    /// With local recoding, these rows in the order in which they came.
+    arrived: Vec<Position>,
     slide: Slide,
 }
 
@@ -200,7 +202,7 @@ impl Anonymizer {
             draft.recode_grouped(chosen, grouping);
             draft.outcomes = outcomes;
             draft.note_losses(&evaluator);
-            if let Some(passed) = self.pass_difference(draft, pool) {
+            if let Some(passed) = self.pass_difference(draft, pool, true) {
                 return Ok(passed);
             }
         }
@@ -256,6 +258,8 @@ impl Anonymizer {
         let Snapshots { last, shown, published, left, retracted, slides, given_up, .. } = &mut self.snapshots;
         let mut rows = std::mem::take(&mut closed.rows);
         let window = rows.len();
+        let is_local = self.policy.recoding == RecodingKind::Local;
+        let arrived = if is_local { rows.positions().to_vec() } else { Vec::new() };
         let in_window = Spans::covering(rows.positions().iter().copied());
         let gone = shown.without(&in_window);
         let over = if last.is_some() { published.without(shown).union(given_up) } else { given_up.clone() };
@@ -287,7 +291,7 @@ impl Anonymizer {
         left.retain(|position, _| shown.contains(*position));
         retracted.retain(|position| shown.contains(*position));
         let cell_count = last.as_ref().map_or(0, Snapshot::cell_count);
-        Pool { rows, standing, cells, cell_count, in_window, window, slide }
+        Pool { rows, standing, cells, cell_count, in_window, window, arrived, slide }
     }
 
     /// Shows nothing: accounts only for rejected records and for rows that left the window unseen.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{Account, Snapshots};
-use crate::anonymizer::draft::{Draft, Grouping};
+use crate::anonymizer::draft::Draft;
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::gate;
 use crate::generalize::Lineage;
@@ -77,11 +77,7 @@ impl Draft {
         }
         let row_levels = self.planned.as_ref().and_then(|plan| plan.row_levels.as_ref());
         let (Some((schedule, _)), Some(row_levels)) = (self.planned_schedule(), row_levels) else { return false };
-        let mut places = shown.finder();
-        let place = |i| places.place(self.rows.position(i));
-        let Some(grouping) = Grouping::at_levels(row_levels, place, &self.rows, &self.window.dictionaries) else {
-            return false;
-        };
+        let Some(grouping) = self.grouped_as_planned(shown, row_levels) else { return false };
         self.recode_grouped(Chosen::given(Recoding::Local(schedule), choice, evaluator), grouping);
         true
     }
