@@ -116,7 +116,7 @@ impl WindowStage {
                 Ok(Some(SourceItem::Revoked)) => self.revoked(),
                 Ok(Some(SourceItem::Assigned(assignment))) => self.assigned(assignment),
                 Ok(Some(SourceItem::Added(assignment))) => self.send(SearchItem::Added(assignment)),
-                Ok(Some(SourceItem::GivenUp(given_up))) => self.give_up(given_up)?,
+                Ok(Some(SourceItem::GivenUp(given_up))) => self.give_up(given_up),
                 Ok(Some(SourceItem::Replay(replay))) => self.replay(*replay)?,
                 Ok(Some(SourceItem::Recalled(recalled))) => self.recalled(&recalled),
                 Ok(Some(SourceItem::End) | None) => return self.end(now),
@@ -180,12 +180,12 @@ impl WindowStage {
     }
 
     /// Takes the records of some partitions out of the open windows: their next owner reads them again.
-    fn give_up(&mut self, given_up: GivenUp) -> Result<Taken, TooWide> {
+    fn give_up(&mut self, given_up: GivenUp) -> Taken {
         let (partitions, held) = (&given_up.partitions, self.held.len());
         self.held = self.held.filtered(|i| !partitions.contains(&self.held.position(i).partition));
-        let gone = self.windows.give_up(partitions, self.intake.encoder())? + held - self.held.len();
+        let gone = self.windows.give_up(partitions) + held - self.held.len();
         self.windowed.returned += gone as u64;
-        Ok(self.send(SearchItem::GivenUp(given_up)))
+        self.send(SearchItem::GivenUp(given_up))
     }
 
     /// Makes the window of a release that was planned before a crash.
@@ -297,15 +297,16 @@ impl WindowStage {
             let position = event.position;
             if plan.refused.contains(position) {
                 let refused = Encoded::Rejected(Reject::record(RejectCode::UnknownSchema));
-                window.add(self.intake.encoder(), position, closed, refused)?;
+                window.add(self.intake.encoder(), position, closed, refused);
                 continue;
             }
             self.intake.read(event, |encoder, encoded| {
                 if encoded == Encoded::Row && plan.held.contains(position) {
                     held.push(position, closed, encoder.row());
-                    return Ok(());
+                } else {
+                    window.add(encoder, position, closed, encoded);
                 }
-                window.add(encoder, position, closed, encoded)
+                Ok::<(), TooWide>(())
             })?;
         }
         let mut window = window.close(closed, CloseReason::Replayed, self.intake.encoder())?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, working};
+use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, working, writing};
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::codec::RecordReader;
 use crate::config::Config;
@@ -19,7 +19,6 @@ use crate::model::event::{Event, Reject, RejectCode};
 use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
-use crate::privacy::Rules;
 use crate::search::choose::Choice;
 use crate::search::insight::Insight;
 use crate::source::{Preamble, file};
@@ -67,7 +66,7 @@ impl Batch {
     ) -> Result<Self, Failure> {
         let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
         let mut encoder = Encoder::new(Arc::clone(&policy));
-        let counting = Arc::new(Rules::new(&policy).counting());
+        let counting = Arc::new(config.choice.rules(&policy).counting());
         let at = now();
         let mut window = OpenWindow::new(WindowId(0), at, &encoder, counting)?;
         let mut wide = Ok(());
@@ -76,12 +75,16 @@ impl Batch {
                 Some(payload) => reader.each(payload, |record, _| each(record)),
                 None => Err(Reject::record(RejectCode::Tombstone)),
             };
-            let add = |encoder: &Encoder, encoded| window.add(encoder, *position, at, encoded);
+            let add = |encoder: &Encoder, encoded| -> Result<(), TooWide> {
+                window.add(encoder, *position, at, encoded);
+                Ok(())
+            };
             wide = encoder.message(None, None, records, add);
             wide
         });
         wide?;
         let preamble = preamble?;
+        working(&progress, "counting".into());
         let window = window.close(at, CloseReason::Drained, &encoder)?;
         Ok(Self { policy, window, preamble, progress })
     }
@@ -141,10 +144,18 @@ impl Batch {
         if let Some(time) = time {
             anonymizer.look(time);
         }
+        let progress = self.progress.clone();
+        anonymizer.watch(move |step| working(&progress, step.as_str().into()));
         match anonymizer.release(window)? {
             Closing::Release(release) => Ok((*release, anonymizer.take_insight())),
             Closing::Refused(refusal) => Err(Failure::NotMet(format!("the gate refused the release: {refusal}"))),
         }
+    }
+
+    /// The display for writing so many rows.
+    pub(in crate::cli) fn writing(&self, rows: usize) -> ProgressBar {
+        writing(&self.progress, rows);
+        self.progress.clone()
     }
 
     /// Ends the display of progress.

@@ -332,9 +332,9 @@ impl Anonymizer {
         let Snapshots { published, given_up: given_up_before, .. } = &self.snapshots;
         let (window, nothing) = (&draft.window, Spans::default());
         let left = draft.changes.as_ref().map_or(&nothing, |changes| &changes.left);
-        let shown = Spans::covering(draft.rows.positions().iter().copied());
+        let shown = Spans::covering(draft.rows.positions());
         let first = shown.without(left);
-        let waiting = changelog.waiting.positions().iter().copied().filter(|position| !first.contains(*position));
+        let waiting = changelog.waiting.positions().filter(|position| !first.contains(*position));
         let unseen = slide.left.iter().copied();
         let unseen = unseen.filter(|position| !published.contains(*position) && !given_up_before.contains(*position));
         let waits = changelog.waiting.len() as u64 - first.count();
