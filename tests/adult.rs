@@ -82,11 +82,8 @@ fn adult(folder: &std::path::Path) -> (Policy, impl Fn() -> Arc<dyn FrequencySet
     }
     assert_eq!(rows.len(), 30_162);
     let counting = Rules::new(&policy).counting();
-    let sets = move || {
-        let mut counter = counter::counter(&encoder.sizes(), counting.clone()).expect("narrow enough");
-        counter.add(&rows, 0..rows.len());
-        counter.store(&encoder.dictionaries().quasi)
-    };
+    let sets =
+        move || counter::count(&rows, &counting, &encoder.dictionaries().quasi, usize::MAX).expect("narrow enough");
     (policy, sets)
 }
 

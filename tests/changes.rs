@@ -161,7 +161,7 @@ fn repeated(table: &Table, policy: &Arc<Policy>, plan: &ReleasePlan) -> Release 
             let mut record = table.record(&table.lines[line]);
             record.values.push(Value::Text(line.to_string().into()));
             assert_eq!(encoder.encode(&record, None), Encoded::Row);
-            window.add(&encoder, position, Millis(NOW), Encoded::Row).unwrap();
+            window.add(&encoder, position, Millis(NOW), Encoded::Row);
         }
     }
     let mut window = window.close(Millis(NOW), CloseReason::Replayed, &encoder).unwrap();

@@ -173,7 +173,7 @@ impl Instance {
             let encoded = self.encode(offset, record);
             match delivered {
                 Delivered::Held(_) if encoded == Encoded::Row => self.held.push(position, now, self.encoder.row()),
-                _ => window.add(&self.encoder, position, now, encoded).unwrap(),
+                _ => window.add(&self.encoder, position, now, encoded),
             }
         }
         self.make(window, now, None);
@@ -193,7 +193,7 @@ impl Instance {
             if encoded == Encoded::Row && plan.held.contains(position) {
                 held.push(position, closed, self.encoder.row());
             } else {
-                window.add(&self.encoder, position, closed, encoded).unwrap();
+                window.add(&self.encoder, position, closed, encoded);
             }
         }
         self.progress(|progress| progress.reread(P, Spans::covering(found).of(P)));

@@ -54,7 +54,8 @@ fn of_rows(table: &Table, which: impl IntoIterator<Item = usize>, node: &Node) -
 }
 
 fn counting(table: &Table) -> Counting {
-    Counting { subjects: table.with_subject, facets: (0..table.sensitive).map(Facet::Sensitive).collect() }
+    let facets: Vec<Facet> = (0..table.sensitive).map(Facet::Sensitive).collect();
+    Counting { subjects: table.with_subject, of_subjects: facets.clone(), facets }
 }
 
 /// Rows of the table, counted with keys for domains of `sizes` (the real ones, if none are given).
@@ -166,11 +167,27 @@ proptest! {
         let left = || (0..rows.len()).flat_map(|i| std::iter::repeat_n(i, times[i]));
         // Without subjects the same row twice is two records; the twin numbers them.
         let twin = Table { lines: left().map(|i| table.lines[i].clone()).collect(), ..table.clone() };
-        // The last store is made of the counts themselves where it can be.
-        for sets in [counter.store(&dictionaries.quasi), counter.last_store(&dictionaries.quasi)] {
+        let mut remaining = Rows::new(table.attributes.len(), table.sensitive);
+        left().for_each(|i| remaining.push_from(&rows, i));
+        let scanned = counter::count(&remaining, &counting(&table), &dictionaries.quasi, usize::MAX);
+        for sets in [counter.store(&dictionaries.quasi), scanned.expect("narrow enough")] {
             for node in drawn(&table, &dice) {
                 let counts = of_engine(&*sets.set(&node), &dictionaries);
                 prop_assert_eq!(counts, of_rows(&twin, 0..twin.lines.len(), &node));
+            }
+        }
+        // Where it only matters which values there are, records are counted in each class, and not people.
+        let presence = Counting { of_subjects: Vec::new(), ..counting(&table) };
+        let records = Counting { subjects: false, ..counting(&table) };
+        let [presence, records] = [presence, records].map(|counting| {
+            counter::count(&remaining, &counting, &dictionaries.quasi, usize::MAX).expect("narrow enough")
+        });
+        for node in drawn(&table, &dice) {
+            let (people, records) = (of_rows(&twin, 0..twin.lines.len(), &node), of_engine(&*records.set(&node), &dictionaries));
+            for (key, (rows, size, values)) in of_engine(&*presence.set(&node), &dictionaries) {
+                prop_assert_eq!((rows, size), (people[&key].0, people[&key].1));
+                prop_assert_eq!(&values, &records[&key].2);
+                prop_assert!(values.iter().zip(&people[&key].2).all(|(own, people)| own.keys().eq(people.keys())));
             }
         }
     }
@@ -267,7 +284,7 @@ proptest! {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
-        let counting = Counting { subjects: false, facets: Vec::new() };
+        let counting = Counting { subjects: false, facets: Vec::new(), of_subjects: Vec::new() };
         let mut counter = counter::counter(&encoder.sizes(), counting).expect("narrow enough");
         let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 8).collect();
         (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
@@ -331,8 +348,7 @@ proptest! {
         let policy = table.policy(&[Rule::K(1)], 0.0, Loss::Glm);
         let (encoder, rows) = table.encode(&policy);
         let dictionaries = encoder.dictionaries();
-        let full = || counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
-        let mut counter = full();
+        let mut counter = counter::counter(&encoder.sizes(), counting(&table)).expect("narrow enough");
         let mut times: Vec<u32> = (0..rows.len()).map(|i| i as u32 % 4).collect();
         (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| counter.add(&rows, i..i + 1)));
         counter.remember_within(memory);
@@ -349,9 +365,9 @@ proptest! {
             let nodes = drawn(&table, &dice);
             let now = (Arc::clone(&sets), times.clone());
             for (sets, times) in last.iter().chain(std::iter::once(&now)) {
-                let mut anew = full();
-                (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| anew.add(&rows, i..i + 1)));
-                let anew = anew.last_store(&dictionaries.quasi);
+                let mut anew = Rows::new(table.attributes.len(), table.sensitive);
+                (0..rows.len()).for_each(|i| (0..times[i]).for_each(|_| anew.push_from(&rows, i)));
+                let anew = counter::count(&anew, &counting(&table), &dictionaries.quasi, usize::MAX).expect("narrow");
                 prop_assert_eq!(sets.base().records(), anew.base().records());
                 prop_assert_eq!(sets.base().len(), anew.base().len());
                 for (node, die) in nodes.iter().zip(&dice) {

@@ -172,7 +172,7 @@ impl<'c> Engine<'c> {
                     held.push(position(line), Millis(now), self.encoder.row());
                 }
                 Some(plan) if !plan.fresh.contains(position(line)) => {}
-                _ => window.add(&self.encoder, position(line), Millis(now), encoded).unwrap(),
+                _ => window.add(&self.encoder, position(line), Millis(now), encoded),
             }
         }
         let mut window = window.close(Millis(now), CloseReason::Full, &self.encoder).unwrap();

@@ -385,7 +385,7 @@ fn slides_by_time_and_when_it_is_full() {
     let policy = policy(&table, &[Rule::K(2)], 0.2);
     let mut stream = Stream::new(&table, &policy, by_time(1000, 250, 8));
     let line = table.lines[0].clone();
-    let rows = |window: &ClosedWindow| window.rows.positions().iter().map(|p| p.offset.0).collect::<Vec<_>>();
+    let rows = |window: &ClosedWindow| window.rows.positions().map(|p| p.offset.0).collect::<Vec<_>>();
     assert!(stream.due(NOW).is_none());
     assert!(stream.add(&line, NOW).is_none());
     assert_eq!(stream.window.next_due(), Some(Millis(NOW + 250)));

@@ -117,7 +117,7 @@ fn plain(rules: CloseRules) -> (Stream, Line) {
 /// Every position in a window, however it ended up there.
 fn positions(window: &ClosedWindow) -> Vec<Position> {
     let rejected = window.rejected.iter().map(|(position, _)| *position);
-    window.rows.positions().iter().copied().chain(rejected).chain(window.suppressed.iter().copied()).collect()
+    window.rows.positions().chain(rejected).chain(window.suppressed.iter().copied()).collect()
 }
 
 fn offsets(window: &ClosedWindow) -> Vec<i64> {
@@ -126,13 +126,16 @@ fn offsets(window: &ClosedWindow) -> Vec<i64> {
     offsets
 }
 
+/// Records for windows that may hold little.
+const HELD: u32 = 12_000;
+
 /// What closes before its rules say so because open windows may hold only so much, and the positions of all its rows.
 fn held_within(bytes: usize, rules: WindowRules, scope: Scope) -> (usize, Vec<Position>) {
     let (mut stream, line) = plain(by_count(1));
     let counting = Arc::new(Rules::new(&stream.table.policy(&[Rule::K(2)], 0.2, Loss::Glm)).counting());
     let mut lanes = Lanes::new(rules, scope, counting).holding(bytes);
     let (mut early, mut rows) = (0, Vec::new());
-    for record in 0..4000u32 {
+    for record in 0..HELD {
         let encoded = stream.encoder.encode(&stream.table.record(&line), None);
         let position = Position::new(record % 3, i64::from(record / 3));
         lanes.add(&stream.encoder, position, Millis(NOW), encoded).unwrap();
@@ -140,11 +143,11 @@ fn held_within(bytes: usize, rules: WindowRules, scope: Scope) -> (usize, Vec<Po
             assert_eq!(window.reason, CloseReason::Memory);
             assert!(window.rows.bytes() < 2 * bytes, "{} bytes", window.rows.bytes());
             early += 1;
-            rows.extend_from_slice(window.rows.positions());
+            rows.extend(window.rows.positions());
         }
     }
     while let Some(window) = lanes.drain(Millis(NOW), &stream.encoder).unwrap() {
-        rows.extend_from_slice(window.rows.positions());
+        rows.extend(window.rows.positions());
     }
     rows.sort_unstable();
     (early, rows)
@@ -154,9 +157,9 @@ fn held_within(bytes: usize, rules: WindowRules, scope: Scope) -> (usize, Vec<Po
 fn windows_that_hold_too_much_close_early_and_lose_nothing() {
     let tumbling = || WindowRules::Tumbling(by_count(1_000_000));
     for scope in [Scope::Instance, Scope::Partition] {
-        let (early, rows) = held_within(50_000, tumbling(), scope);
+        let (early, rows) = held_within(10_000, tumbling(), scope);
         assert!(early > 2, "{scope:?}: {early}");
-        assert!(rows.len() == 4000 && rows.is_sorted_by(|a, b| a < b), "every record is in one window");
+        assert!(rows.len() == HELD as usize && rows.is_sorted_by(|a, b| a < b), "every record is in one window");
     }
     assert_eq!(held_within(10 << 20, tumbling(), Scope::Instance).0, 0);
     let sliding =
@@ -164,7 +167,11 @@ fn windows_that_hold_too_much_close_early_and_lose_nothing() {
     let (early, mut rows) = held_within(50_000, WindowRules::Sliding(sliding), Scope::Instance);
     rows.dedup();
     // Its oldest rows leave, a few of them before a snapshot had them: those end as suppressed.
-    assert!(early > 2 && rows.len() > 3600, "most records were in a snapshot: {early}, {}", rows.len());
+    assert!(
+        early > 2 && rows.len() > HELD as usize * 9 / 10,
+        "most records were in a snapshot: {early}, {}",
+        rows.len()
+    );
 }
 
 #[test]
@@ -474,7 +481,7 @@ proptest! {
         prop_assert_eq!(all.len(), expected.len());
         prop_assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), expected);
         for window in &closed {
-            prop_assert!(window.rows.positions().iter().all(|position| !named.contains_key(position)), "retracted");
+            prop_assert!(window.rows.positions().all(|position| !named.contains_key(&position)), "retracted");
             let together = |(gone, tombstone): (&Position, &Position)| {
                 window.suppressed.contains(gone) == window.tombstones.positions().contains(tombstone)
             };
@@ -729,11 +736,10 @@ proptest! {
             }
             gone += usize::from(owner == 1);
         }
-        let Stream { windows, encoder, .. } = &mut all;
-        prop_assert_eq!(windows.give_up(&BTreeSet::from([Partition(1)]), encoder).unwrap(), gone);
+        prop_assert_eq!(all.windows.give_up(&BTreeSet::from([Partition(1)])), gone);
         let release = |stream: &mut Stream| {
             stream.drain(NOW).pop().map(|window| {
-                let records = (window.rows.positions().to_vec(), window.suppressed.clone());
+                let records = (window.rows.positions().collect::<Vec<_>>(), window.suppressed.clone());
                 let release = released(anonymizer(&policy, Levels::Free).release(window).unwrap());
                 let counts = &release.manifest().provenance;
                 let plan = &release.lineage().plan;

@@ -1,11 +1,12 @@
 //! The engine alone: where each nanosecond of a record goes, records per second on one and on two cores, bytes per buffered record.
 //!
-//! `cargo bench --bench engine` runs everything; `-- decode` (nested records against flat ones), `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without),
+//! `cargo bench --bench engine` runs everything but `-- anonymize 5000000 20000000` (files of so many records); `-- decode` (nested records against flat ones), `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without),
 //! `-- slide` (one slide of a sliding window, and the same window begun anew) and `-- long` (a thousand windows) run one part; `-- --save` keeps the ratios as the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
 //! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod baseline;
+mod batch;
 mod decode;
 mod flow;
 mod long;
@@ -39,6 +40,9 @@ fn main() {
         ["memory-here", case] => return flow::memory(&named(case)),
         ["entries-here", case] => return flow::entries(&named(case)),
         ["long-here", case] => return long::endure(case),
+        ["anonymize", ref sizes @ ..] => {
+            return batch::run(&sizes.iter().map(|size| size.parse().expect("a number")).collect::<Vec<_>>());
+        }
         _ => {}
     }
     let wanted = |part: &str| words.is_empty() || words.contains(&part);

@@ -17,6 +17,7 @@ use veilstream::anonymizer::{Anonymizer, Closing};
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::Encoder;
+use veilstream::frequency::counter;
 use veilstream::gate::Release;
 use veilstream::model::event::{Event, Millis};
 use veilstream::model::recoding::Recoding;
@@ -180,8 +181,11 @@ impl Side {
 /// Counted, searched, decided and written as if it were the first of its stream.
 fn begin_anew(case: &Case, window: &ClosedWindow) -> [Duration; 4] {
     let counting = Case::choice().rules(&case.policy).counting();
-    let (counted, recounted) = timed(|| window.recounted(counting.clone()).expect("fits"));
-    let (search, _) = search(case, &window.recounted(counting).expect("fits"), &Arc::default(), None);
+    let domains = &window.dictionaries.quasi;
+    let count = || counter::count(&window.rows, &counting, domains, DEFAULT_WARM_MEMORY).expect("fits");
+    let (counted, sets) = timed(count);
+    let recounted = ClosedWindow { sets, ..window.recounted(counting.clone()).expect("fits") };
+    let (search, _) = search(case, &recounted.recounted(counting.clone()).expect("fits"), &Arc::default(), None);
     let mut anonymizer = anonymizer(case);
     let (released, release) = timed(|| released(&mut anonymizer, recounted));
     [counted, search, released.saturating_sub(search), serialize(case, &release)]

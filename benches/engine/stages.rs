@@ -61,7 +61,7 @@ pub(crate) fn run(case: &Case) -> Vec<Figure> {
             for event in &events {
                 let record = decoder.decode(payload(event)).expect("good input");
                 let encoded = encoder.encode(&record, event.timestamp);
-                window.add(&encoder, event.position, Millis(0), encoded).expect("fits");
+                window.add(&encoder, event.position, Millis(0), encoded);
             }
             window.close(Millis(1), CloseReason::Full, &encoder).expect("fits")
         })

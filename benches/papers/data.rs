@@ -147,9 +147,8 @@ impl Table {
             counted.push(Position::new(0, offset as i64), Millis(0), encoder.row());
         }
         let rules = Rules::new(&policy).also_counting(facets.iter().copied());
-        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).expect("the keys fit");
-        counter.add(&counted, 0..counted.len());
-        let sets = counter.store(&encoder.dictionaries().quasi);
+        let domains = encoder.dictionaries().quasi;
+        let sets = counter::count(&counted, &rules.counting(), &domains, usize::MAX).expect("the keys fit");
         let rules = rules.bind(&encoder.dictionaries().values());
         Self { policy, rules, sets }
     }

@@ -22,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use table::{Table, Timing, folder, median, ms, timed_once};
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
-use veilstream::frequency::counter;
+use veilstream::frequency::counter::{self, DEFAULT_WARM_MEMORY};
 use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::{Row, Rows};
 use veilstream::model::event::{Millis, Position};
@@ -224,6 +224,7 @@ fn warm(folder: &std::path::Path) {
 fn tumbling(folder: &std::path::Path) {
     const WINDOW: usize = 30_000;
     let table = Table::adult(folder, &[]).redrawn(10);
+    let windows: Vec<Rows> = (0..10).map(|window| table.rows.filtered(|i| i / WINDOW == window)).collect();
     println!("tumbling: ten windows of {WINDOW} records, k = 5; counted and searched; medians");
     for (algorithm, limit) in [(Algorithm::Optimal, 0.01), (Algorithm::Optimal, 0.05), (Algorithm::BottomUp, 0.05)] {
         let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
@@ -231,9 +232,9 @@ fn tumbling(folder: &std::path::Path) {
         let search = |window: usize, trail: Option<&Arc<Trail>>| {
             let mut found = (None, 0);
             let time = timed_once(|| {
-                let mut counter = counter::counter(&table.sizes, rules.counting()).expect("the keys fit");
-                counter.add(&table.rows, window * WINDOW..(window + 1) * WINDOW);
-                let evaluator = Evaluator::new(&policy, &rules, counter.last_store(&table.dictionaries.quasi));
+                let (counting, domains) = (rules.counting(), &table.dictionaries.quasi);
+                let sets = counter::count(&windows[window], &counting, domains, DEFAULT_WARM_MEMORY);
+                let evaluator = Evaluator::new(&policy, &rules, sets.expect("the keys fit"));
                 let evaluator = match trail {
                     Some(trail) => evaluator.warm(Arc::clone(trail)),
                     None => evaluator,

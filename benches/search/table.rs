@@ -162,11 +162,10 @@ impl Table {
     }
 
     pub(crate) fn count(&self, rules: &Rules) -> (Arc<dyn FrequencySets>, usize) {
-        let mut counter = counter::counter(&self.sizes, rules.counting()).expect("the keys fit");
-        counter.add(&self.rows, 0..self.rows.len());
-        let tuples = counter.tuples();
-        // As a tumbling window is counted.
-        (counter.last_store(&self.dictionaries.quasi), tuples)
+        let domains = &self.dictionaries.quasi;
+        let sets = counter::count(&self.rows, &rules.counting(), domains, DEFAULT_WARM_MEMORY).expect("the keys fit");
+        let tuples = sets.base().len();
+        (sets, tuples)
     }
 
     pub(crate) fn describe(&self) -> String {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use indicatif::ProgressBar;
 
 use super::search::recodings::others;
 use super::shared::{
@@ -84,13 +85,13 @@ pub(super) fn run(args: &AnonymizeArgs) -> Result<(), Failure> {
     };
     let advice = if page { advice::advice(&batch, &choice, seed, &report) } else { Vec::new() };
     let others = if page { others(&config, &batch, &choice, seed)? } else { Vec::new() };
-    batch.finish();
     let mut report_file = args.report.as_deref().map(ReplacedFile::create).transpose()?;
     let mut published = None;
     if report.satisfies {
         let (file, sha256) = write_release(&args.output, format, &batch, &release)?;
         (published, report.published_sha256) = (Some(file), Some(sha256));
     }
+    batch.finish();
     if let Some(file) = &mut report_file {
         let (name, policy_text) = (args.input.file_name(), args.input.policy_text());
         let sheet = Sheet {
@@ -172,10 +173,11 @@ fn write_release(
     let format = format.unwrap_or_else(|| batch.preamble.format());
     let mut encoder = batch.preamble.encoder(&batch.policy.schema.with_added(), format, output)?;
     let mut out = if is_standard(output) { ReplacedFile::stdout() } else { ReplacedFile::create(output)? };
-    let written = write_rows(release, &mut *encoder, &mut out).map_err(|error| match error {
-        WriteError::File(error) => error.into(),
-        WriteError::Encode(error) => Failure::Outside(format!("cannot write {}: {error}", output.display())),
-    })?;
+    let written =
+        write_rows(release, &mut *encoder, &mut out, &batch.writing(release.len())).map_err(|error| match error {
+            WriteError::File(error) => error.into(),
+            WriteError::Encode(error) => Failure::Outside(format!("cannot write {}: {error}", output.display())),
+        })?;
     Ok((out, written))
 }
 
@@ -187,14 +189,22 @@ enum WriteError {
     Encode(#[from] EncodeError),
 }
 
-fn write_rows(release: &Release, encoder: &mut dyn Encode, out: &mut ReplacedFile) -> Result<String, WriteError> {
+fn write_rows(
+    release: &Release,
+    encoder: &mut dyn Encode,
+    out: &mut ReplacedFile,
+    progress: &ProgressBar,
+) -> Result<String, WriteError> {
     let mut fingerprint = FileDigest::default();
     let mut buffer = Vec::with_capacity(WRITE_BYTES * 2);
     encoder.header(&mut buffer);
     let labels = release.labels(|quasi, out| encoder.labels(quasi, out));
+    let mut rows = 0;
     release.labelled_rows(&labels, |labels, values| {
         encoder.labelled(labels, values, &mut buffer)?;
+        rows += 1;
         if buffer.len() >= WRITE_BYTES {
+            progress.inc(std::mem::take(&mut rows));
             fingerprint.update(&buffer);
             out.write(&buffer)?;
             buffer.clear();

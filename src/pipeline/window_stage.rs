@@ -139,7 +139,7 @@ impl WindowStage {
             SourceItem::Revoked => self.revoked(),
             SourceItem::Assigned(assignment) => self.assigned(assignment),
             SourceItem::Added(assignment) => self.send(SearchItem::Added(assignment)),
-            SourceItem::GivenUp(given_up) => self.give_up(given_up)?,
+            SourceItem::GivenUp(given_up) => self.give_up(given_up),
             SourceItem::Replay(replay) => self.replay(*replay)?,
             SourceItem::Recalled(recalled) => self.recalled(&recalled),
             SourceItem::End => Taken::Yes,
@@ -202,12 +202,12 @@ impl WindowStage {
     }
 
     /// Takes the records of some partitions out of the open windows: their next owner reads them again.
-    fn give_up(&mut self, given_up: GivenUp) -> Result<Taken, TooWide> {
+    fn give_up(&mut self, given_up: GivenUp) -> Taken {
         let (partitions, held) = (&given_up.partitions, self.held.len());
         self.held = self.held.filtered(|i| !partitions.contains(&self.held.position(i).partition));
-        let gone = self.windows.give_up(partitions, self.intake.encoder())? + held - self.held.len();
+        let gone = self.windows.give_up(partitions) + held - self.held.len();
         self.windowed.returned += gone as u64;
-        Ok(self.send(SearchItem::GivenUp(given_up)))
+        self.send(SearchItem::GivenUp(given_up))
     }
 
     /// Makes the window of a release that was planned before a crash.
@@ -319,15 +319,16 @@ impl WindowStage {
             let position = event.position;
             if plan.refused.contains(position) {
                 let refused = Encoded::Rejected(Reject::record(RejectCode::UnknownSchema));
-                window.add(self.intake.encoder(), position, closed, refused)?;
+                window.add(self.intake.encoder(), position, closed, refused);
                 continue;
             }
             self.intake.read(event, None, |encoder, encoded| {
                 if encoded == Encoded::Row && plan.held.contains(position) {
                     held.push(position, closed, encoder.row());
-                    return Ok(());
+                } else {
+                    window.add(encoder, position, closed, encoded);
                 }
-                window.add(encoder, position, closed, encoded)
+                Ok::<(), TooWide>(())
             })?;
         }
         let mut window = window.close(closed, CloseReason::Replayed, self.intake.encoder())?;

@@ -194,9 +194,8 @@ impl Table {
     /// The engine's frequency sets over this table.
     pub fn sets(&self, policy: &Arc<Policy>) -> Arc<dyn FrequencySets> {
         let (encoder, rows) = self.encode(policy);
-        let mut counter = counter::counter(&encoder.sizes(), Rules::new(policy).counting()).expect("narrow enough");
-        counter.add(&rows, 0..rows.len());
-        counter.store(&encoder.dictionaries().quasi)
+        let counting = Rules::new(policy).counting();
+        counter::count(&rows, &counting, &encoder.dictionaries().quasi, usize::MAX).expect("narrow enough")
     }
 
     fn member(&self, i: usize) -> u64 {

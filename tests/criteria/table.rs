@@ -116,9 +116,7 @@ impl Engine {
         }
         let dictionaries = encoder.dictionaries();
         let rules = Rules::new(&policy).bind(&dictionaries.values());
-        let mut counter = counter::counter(&encoder.sizes(), rules.counting()).unwrap();
-        counter.add(&rows, 0..rows.len());
-        let sets = counter.store(&dictionaries.quasi);
+        let sets = counter::count(&rows, &rules.counting(), &dictionaries.quasi, usize::MAX).unwrap();
         Self { policy, rules, rows: Arc::new(rows), dictionaries, sets }
     }
 

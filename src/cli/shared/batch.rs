@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, tell, working};
+use super::{Failure, InputArgs, max_record_bytes, now, reading, spinning, tell, working, writing};
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::codec::RecordReader;
 use crate::codec::survey::{Survey, remedy};
@@ -21,7 +21,6 @@ use crate::model::policy::{Policy, RecodingKind, SuppressionAction};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
 use crate::pipeline::PipelineError;
-use crate::privacy::Rules;
 use crate::search::choose::Choice;
 use crate::search::insight::Insight;
 use crate::source::{Preamble, file};
@@ -73,7 +72,7 @@ impl Batch {
     ) -> Result<Self, Failure> {
         let policy = Arc::new(Policy { action: SuppressionAction::Drop, ..config.policy.clone() });
         let mut encoder = Encoder::new(Arc::clone(&policy));
-        let counting = Arc::new(Rules::new(&policy).counting());
+        let counting = Arc::new(config.choice.rules(&policy).counting());
         let at = now();
         let mut window = OpenWindow::new(WindowId(0), at, &encoder, counting)?;
         let mut wide = Ok(());
@@ -86,9 +85,10 @@ impl Batch {
                 None => Err(Reject::record(RejectCode::Tombstone)),
             };
             let mut refused = None;
-            let add = |encoder: &Encoder, encoded: Encoded| {
+            let add = |encoder: &Encoder, encoded: Encoded| -> Result<(), TooWide> {
                 refused = if let Encoded::Rejected(reject) = &encoded { Some(reject.clone()) } else { None };
-                window.add(encoder, *position, at, encoded)
+                window.add(encoder, *position, at, encoded);
+                Ok(())
             };
             wide = encoder.message(None, None, records, add);
             survey.message(refused.as_ref().map_or(Ok(()), Err), || {
@@ -98,6 +98,7 @@ impl Batch {
         });
         wide?;
         let preamble = preamble?;
+        working(&progress, "counting".into());
         let window = window.close(at, CloseReason::Drained, &encoder)?;
         Ok(Self { policy, window, preamble, progress })
     }
@@ -173,10 +174,18 @@ impl Batch {
         if let Some(time) = time {
             anonymizer.look(time);
         }
+        let progress = self.progress.clone();
+        anonymizer.watch(move |step| working(&progress, step.as_str().into()));
         match anonymizer.release(window)? {
             Closing::Release(release) => Ok((*release, anonymizer.take_insight())),
             Closing::Refused(refusal) => Err(Failure::NotMet(format!("the gate refused the release: {refusal}"))),
         }
+    }
+
+    /// The display for writing so many rows.
+    pub(in crate::cli) fn writing(&self, rows: usize) -> ProgressBar {
+        writing(&self.progress, rows);
+        self.progress.clone()
     }
 
     /// Ends the display of progress.

@@ -43,6 +43,14 @@ pub(in crate::cli) fn working(bar: &ProgressBar, what: String) {
     bar.set_message(what);
 }
 
+/// The display for writing so many rows; whoever writes moves it on.
+pub(in crate::cli) fn writing(bar: &ProgressBar, rows: usize) {
+    styled(bar, "{spinner} {msg}: {percent} %, {eta} left");
+    bar.set_message("writing");
+    bar.reset();
+    bar.set_length(rows as u64);
+}
+
 fn styled(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

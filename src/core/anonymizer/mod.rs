@@ -42,6 +42,7 @@ use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::recoding::Recoding;
 use crate::model::release::plan::CommitSpace;
+use crate::model::words;
 use crate::privacy::Rules;
 use crate::search::choose::{Choice, Chosen, Levels};
 use crate::search::evaluator::{Evaluator, Trail};
@@ -86,6 +87,18 @@ pub struct Anonymizer {
     learning: Learning,
     /// How often each confidential sentence was true, where the search learns that.
     sentences: SentenceShares,
+    /// Told what follows the search.
+    watcher: Option<Box<dyn Fn(ReleaseStep) + Send>>,
+}
+
+words! {
+    /// What follows the search of a release.
+    pub enum ReleaseStep {
+        /// The rows get their labels.
+        Generalizing = "generalizing",
+        /// The gate counts the rows that will be sent.
+        Checking = "counting the result",
+    }
 }
 
 /// The result of a window.
@@ -120,7 +133,17 @@ impl Anonymizer {
             insight: None,
             learning: Learning::default(),
             sentences: SentenceShares::default(),
+            watcher: None,
         }
+    }
+
+    /// Tells `watcher` of each step that follows the search, as it begins.
+    pub fn watch(&mut self, watcher: impl Fn(ReleaseStep) + Send + 'static) {
+        self.watcher = Some(Box::new(watcher));
+    }
+
+    fn begin(&self, step: ReleaseStep) {
+        self.watcher.iter().for_each(|watcher| watcher(step));
     }
 
     /// Asks for an insight into the search of the next window, which may take `time`.

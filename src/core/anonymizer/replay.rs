@@ -93,7 +93,7 @@ impl Anonymizer {
     fn leave_planned_out(&mut self, draft: &mut Draft, obsolete: bool) {
         if obsolete {
             draft.outcomes = Outcomes::all_suppressed(draft.rows.len());
-            draft.expired.extend_from_slice(draft.held.positions());
+            draft.expired.extend(draft.held.positions());
             self.waiting.clear_held();
             draft.held = Arc::clone(self.waiting.held());
         }

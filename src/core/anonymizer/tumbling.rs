@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::draft::{Draft, Outcomes, left_out};
-use super::{Anonymizer, Closing};
+use super::{Anonymizer, Closing, ReleaseStep};
 use crate::failpoint::defect;
 use crate::gate;
 use crate::generalize::GeneralizedBatch;
@@ -74,9 +74,11 @@ impl Anonymizer {
 
     /// Sends the draft through the gate; only a draft that passes changes the waiting records.
     pub(super) fn pass_gate(&mut self, draft: &Draft) -> Closing {
+        self.begin(ReleaseStep::Generalizing);
         let mut batch = draft.batch();
         self.add_losses(&mut batch);
         draft.count_messages(&mut batch);
+        self.begin(ReleaseStep::Checking);
         let open = defect("gate-open").then(|| Rules::new(&Policy { criteria: Vec::new(), ..(*self.policy).clone() }));
         let verdict = match (&open, &mut self.memory) {
             (Some(open), _) => gate::verify(batch, open),

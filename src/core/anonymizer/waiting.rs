@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::draft::Outcomes;
-use crate::frequency::counter;
+use crate::frequency::counter::{self, DEFAULT_WARM_MEMORY};
 use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -137,10 +137,8 @@ impl Waiting {
         }
         let mut rows = self.carried.clone();
         (0..window.rows.len()).for_each(|i| rows.push_from(&window.rows, i));
-        let sizes: Vec<usize> = window.dictionaries.quasi.iter().map(|view| view.level(0).len()).collect();
-        let mut counter = counter::counter(&sizes, counting()).ok_or(TooWide)?;
-        counter.add(&rows, 0..rows.len());
-        Ok((Arc::new(rows), counter.last_store(&window.dictionaries.quasi)))
+        let sets = counter::count(&rows, &counting(), &window.dictionaries.quasi, DEFAULT_WARM_MEMORY);
+        Ok((Arc::new(rows), sets.ok_or(TooWide)?))
     }
 
     /// Takes over the outcomes of a release that was made of `rows` and the held records.

@@ -1,8 +1,8 @@
-//! A [`Counter`]: the counts of one window or stream, whatever the key type, which is chosen once and not per row.
+//! [`count`] counts a window that has closed; a [`Counter`] counts one that moves on. The key type is chosen once and not per row.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::counts::FinestCounts;
+use super::counts::{FinestCounts, scan};
 use super::follow::Follower;
 use super::key::{ClassKey, Layout, Wide, Width};
 use super::set::Finest;
@@ -30,8 +30,34 @@ pub trait Counter: Send {
     /// A store over the counts as they are now. A counter may live as long as the stream: the counts that were asked of
     /// the last store are brought up to date by what came and went since.
     fn store(&self, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
-    /// The last store over the counts, of a counter that nothing is counted with any more.
-    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets>;
+}
+
+/// A store over rows that nothing comes to and nothing leaves any more, with rollups in proportion to `memory`; `None` if no key is wide
+/// enough.
+pub fn count(
+    rows: &Rows,
+    counting: &Counting,
+    domains: &[Arc<DomainView>],
+    memory: usize,
+) -> Option<Arc<dyn FrequencySets>> {
+    fn store<K: ClassKey>(
+        rows: &Rows,
+        layout: Layout,
+        counting: &Counting,
+        domains: &[Arc<DomainView>],
+        memory: usize,
+    ) -> Arc<dyn FrequencySets> {
+        let finest = Finest::made(scan::<K>(rows, &layout, counting));
+        Arc::new(FrequencyStore::new(finest, layout, domains.to_vec()).within(memory))
+    }
+    let layout = Layout::new(&domains.iter().map(|view| view.leaf_count()).collect::<Vec<_>>())?;
+    let store = match layout.width() {
+        Width::W32 => store::<u32>,
+        Width::W64 => store::<u64>,
+        Width::W256 => store::<Wide<4>>,
+        Width::W1024 => store::<Wide<16>>,
+    };
+    Some(store(rows, layout, counting, domains, memory))
 }
 
 /// A counter for domains of these sizes; `None` if no key is wide enough.
@@ -84,10 +110,5 @@ impl<K: ClassKey> Counter for StreamCounter<K> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (counts, follower) = &mut *state;
         Follower::next(follower, counts, domains, self.memory)
-    }
-    fn last_store(self: Box<Self>, domains: &[Arc<DomainView>]) -> Arc<dyn FrequencySets> {
-        let (counts, _) = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let finest = Finest::made(counts.into_set(domains.len()));
-        Arc::new(FrequencyStore::new(finest, self.layout, domains.to_vec()).within(self.memory))
     }
 }

@@ -62,8 +62,6 @@ pub trait ClassKey: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn and(self, other: Self) -> Self;
     /// The bits of either.
     fn or(self, other: Self) -> Self;
-    /// A key of a single word.
-    fn of_word(word: u64) -> Self;
     /// The first word.
     fn word(&self) -> u64;
     /// A code in its field, all others zero.
@@ -102,10 +100,6 @@ macro_rules! word_keys {
                 self | other
             }
             #[inline]
-            fn of_word(word: u64) -> Self {
-                word as Self
-            }
-            #[inline]
             fn word(&self) -> u64 {
                 u64::from(*self)
             }
@@ -141,12 +135,6 @@ impl<const N: usize> ClassKey for Wide<N> {
     #[inline]
     fn or(self, other: Self) -> Self {
         std::array::from_fn(|word| self[word] | other[word])
-    }
-    #[inline]
-    fn of_word(word: u64) -> Self {
-        let mut key = Self::ZERO;
-        key[0] = word;
-        key
     }
     #[inline]
     fn word(&self) -> u64 {

@@ -119,12 +119,9 @@ pub(super) fn twice(criterion: &str) -> Refusal {
 /// The records that may not come any more: those that have left, and those from before all rows that could have been shown.
 fn past(batch: &GeneralizedBatch, positions: &Spans, last: Option<&Snapshot>) -> Spans {
     let mut first: FxHashMap<Partition, Offset> = FxHashMap::default();
-    for positions in [batch.fresh.positions(), batch.held.positions()] {
-        for run in positions.chunk_by(|a, b| a.partition == b.partition) {
-            let least = run.iter().map(|position| position.offset).min().unwrap_or(Offset(0));
-            let first = first.entry(run[0].partition).or_insert(least);
-            *first = (*first).min(least);
-        }
+    for Position { partition, offset } in batch.fresh.positions().chain(batch.held.positions()) {
+        let first = first.entry(partition).or_insert(offset);
+        *first = (*first).min(offset);
     }
     let before = |(partition, first): (Partition, Offset)| {
         let span = (first.0 > 0).then(|| Span { first: Offset(0), last: Offset(first.0 - 1) });

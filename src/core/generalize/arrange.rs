@@ -9,24 +9,28 @@ use std::cmp::Ordering;
 use super::{GeneralizedBatch, RowRef};
 use crate::model::batch::Rows;
 
-/// A row on its way: the hash of what it shows, its class, its place.
-type Arranged = (u64, u32, RowRef);
-
 impl GeneralizedBatch {
     /// The same rows in the order in which they are sent.
     #[must_use]
     pub fn arranged(mut self) -> Self {
         let classes: Vec<u64> = (0..self.class_count).map(|class| self.class_hash(class)).collect();
-        let row = |(&class, &row): (&u32, &RowRef)| (self.row_hash(classes[class as usize], row), class, row);
-        let rows: Vec<Arranged> = self.classes.iter().zip(&self.order).map(row).collect();
+        let hash = |(&class, &row): (&u32, &RowRef)| self.row_hash(classes[class as usize], row);
+        let hashes: Vec<u64> = self.classes.iter().zip(&self.order).map(hash).collect();
         // About one row to a bucket, so that next to nothing is left to compare.
-        let shift = u64::BITS - rows.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
-        let bucket = |row: &Arranged| (row.0 >> shift) as usize;
-        let mut rows = in_buckets(&rows, bucket, bucket(&(u64::MAX, 0, RowRef::Fresh(0))) + 1);
-        for rows in rows.chunk_by_mut(|a, b| bucket(a) == bucket(b)).filter(|rows| rows.len() > 1) {
-            rows.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.by_text(a, b)));
+        let shift = u64::BITS - hashes.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
+        let (mut places, ends) = in_buckets(&hashes, shift);
+        let mut start = 0;
+        for end in ends {
+            if end - start > 1 {
+                let hash = |at: u32| hashes[at as usize];
+                places[start as usize..end as usize]
+                    .sort_unstable_by(|&a, &b| hash(a).cmp(&hash(b)).then_with(|| self.by_text(a, b)));
+            }
+            start = end;
         }
-        (self.classes, self.order) = rows.into_iter().map(|(_, class, row)| (class, row)).unzip();
+        drop(hashes);
+        self.classes = places.iter().map(|&at| self.classes[at as usize]).collect();
+        self.order = places.iter().map(|&at| self.order[at as usize]).collect();
         self
     }
 
@@ -53,14 +57,13 @@ impl GeneralizedBatch {
 
     /// Rows of one hash that do not show the same are as good as never met; then their texts decide. Most are of one class, and
     /// show the same.
-    fn by_text<'a>(&'a self, a: &Arranged, b: &Arranged) -> Ordering {
-        let labels = |class: u32| {
-            let cells = self.class_cells(class as usize);
-            self.quasi.iter().zip(cells).map(|(labels, &code)| labels.text(code))
-        };
-        let by_labels = if a.1 == b.1 { Ordering::Equal } else { labels(a.1).cmp(labels(b.1)) };
+    fn by_text<'a>(&'a self, a: u32, b: u32) -> Ordering {
+        let (a, b) = (a as usize, b as usize);
+        let labels = |at: usize| self.quasi.iter().zip(self.cells(at)).map(|(labels, &code)| labels.text(code));
+        let is_one = self.classes[a] == self.classes[b];
+        let by_labels = if is_one { Ordering::Equal } else { labels(a).cmp(labels(b)) };
         by_labels.then_with(|| {
-            let ((rows, i), (others, j)) = (self.source(a.2), self.source(b.2));
+            let ((rows, i), (others, j)) = (self.source(self.order[a]), self.source(self.order[b]));
             let written = |rows: &'a Rows, i: usize| {
                 self.written.iter().zip(rows.written(i)).map(|(view, &code)| view.level(0).label(code))
             };
@@ -92,18 +95,22 @@ fn spread(hash: u64) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// The rows bucket by bucket, in linear time.
-fn in_buckets(rows: &[Arranged], bucket: impl Fn(&Arranged) -> usize, count: usize) -> Vec<Arranged> {
-    let mut ends = vec![0u32; count + 1];
-    rows.iter().for_each(|row| ends[bucket(row) + 1] += 1);
-    (0..count).for_each(|bucket| ends[bucket + 1] += ends[bucket]);
-    let mut sorted = vec![(0, 0, RowRef::Fresh(0)); rows.len()];
-    for row in rows {
-        let end = &mut ends[bucket(row)];
-        sorted[*end as usize] = *row;
+/// The places of the hashes bucket by bucket, in linear time, and where each bucket ends. A bucket has the hashes that are alike but for
+/// the last bits.
+fn in_buckets(hashes: &[u64], shift: u32) -> (Vec<u32>, Vec<u32>) {
+    let bucket = |hash: u64| (hash >> shift) as usize;
+    // Where each begins; once its places are there, where it ends.
+    let mut ends = vec![0u32; bucket(u64::MAX) + 1];
+    hashes.iter().for_each(|&hash| ends[bucket(hash)] += 1);
+    let mut start = 0;
+    ends.iter_mut().for_each(|end| start += std::mem::replace(end, start));
+    let mut places = vec![0u32; hashes.len()];
+    for (&hash, at) in hashes.iter().zip(0..) {
+        let end = &mut ends[bucket(hash)];
+        places[*end as usize] = at;
         *end += 1;
     }
-    sorted
+    (places, ends)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::batch::Rows;
 use super::confidential::Profile;
 use super::domain::{Code, DomainView};
-use super::policy::{Criterion, Policy};
+use super::policy::{Criterion, Diversity, Policy};
 
 /// The code of every field's missing, null or blank value. Nobody learns anything from it, so it adds no diversity and is no
 /// candidate.
@@ -33,11 +33,6 @@ impl Facet {
         }
     }
 
-    /// True if distinct subjects are counted where a subject is configured.
-    pub fn of_subjects(self) -> bool {
-        self != Self::Label
-    }
-
     /// Everything that the policy wants counted, each facet once. A configured label is always counted, so that `cm` can
     /// be reported beside any other loss.
     pub fn of(policy: &Policy) -> Vec<Self> {
@@ -51,6 +46,20 @@ impl Facet {
             }
         }
         facets
+    }
+
+    /// Those of which `policy` asks how often each code occurs, and not only which codes there are.
+    pub fn counted(policy: &Policy) -> Vec<Self> {
+        policy.criteria.iter().filter(|criterion| !Self::is_presence_enough(criterion)).flat_map(Self::wanted).collect()
+    }
+
+    fn is_presence_enough(criterion: &Criterion) -> bool {
+        match criterion {
+            Criterion::LDiversity { variant, .. } => *variant == Diversity::Distinct,
+            Criterion::PSensitive { .. } => true,
+            Criterion::Over { criterion, .. } => Self::is_presence_enough(criterion),
+            _ => false,
+        }
     }
 
     fn wanted(criterion: &Criterion) -> Vec<Self> {
@@ -74,6 +83,16 @@ pub struct Counting {
     pub subjects: bool,
     /// Columns counted inside each class.
     pub facets: Vec<Facet>,
+    /// Those of the columns in which distinct subjects are counted where a subject is configured. In the others it is records: less work,
+    /// and enough where it only matters which codes there are, or where a loss is of records.
+    pub of_subjects: Vec<Facet>,
+}
+
+impl Counting {
+    /// True if subjects are counted in this column.
+    pub fn counts_subjects_in(&self, facet: Facet) -> bool {
+        self.subjects && self.of_subjects.contains(&facet)
+    }
 }
 
 /// The meaning of the codes at the moment: the dictionaries of a window or of a batch.

@@ -119,6 +119,8 @@ pub struct Rules {
     rules: Vec<Arc<dyn Rule>>,
     security: Option<Arc<dyn Rule>>,
     facets: Vec<Facet>,
+    /// Those of which it matters how many people have each code.
+    of_subjects: Vec<Facet>,
     /// The sets of quasi-identifiers that rules ask about, each once.
     subsets: Vec<Vec<usize>>,
     subjects: bool,
@@ -146,6 +148,7 @@ impl Rules {
             rules,
             security,
             facets,
+            of_subjects: Facet::counted(policy),
             subsets,
             subjects: policy.schema.subject.is_some(),
             profiler: Profiler::new(policy.sentences()),
@@ -169,6 +172,9 @@ impl Rules {
         for facet in facets {
             if !self.facets.contains(&facet) {
                 self.facets.push(facet);
+            }
+            if facet != Facet::Label {
+                self.of_subjects.push(facet);
             }
         }
         self
@@ -254,7 +260,7 @@ impl Rules {
 
     /// The counts that frequency sets must keep.
     pub fn counting(&self) -> Counting {
-        Counting { subjects: self.subjects, facets: self.facets.clone() }
+        Counting { subjects: self.subjects, facets: self.facets.clone(), of_subjects: self.of_subjects.clone() }
     }
 
     /// A profiler of its own, for the gate, which trusts no code.
@@ -378,6 +384,7 @@ mod tests {
             rules: Vec::new(),
             security: None,
             facets: Vec::new(),
+            of_subjects: Vec::new(),
             subsets: Vec::new(),
             subjects,
             profiler: Profiler::new([]),

@@ -79,10 +79,7 @@ impl Table {
     }
 
     pub(crate) fn sets(&self) -> Arc<dyn FrequencySets> {
-        let sizes: Vec<usize> = self.dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
-        let mut counter = counter::counter(&sizes, self.rules.counting()).unwrap();
-        counter.add(&self.rows, 0..self.rows.len());
-        counter.store(&self.dictionaries.quasi)
+        counter::count(&self.rows, &self.rules.counting(), &self.dictionaries.quasi, usize::MAX).unwrap()
     }
 
     pub(crate) fn evaluator(&self) -> Evaluator<'_> {

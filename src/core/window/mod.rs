@@ -1,7 +1,7 @@
 //! Windows: rows gather in an [`OpenWindow`] until a rule closes it into a [`ClosedWindow`].
 //!
-//! Time is an argument. Frequency sets are kept up to date while the window fills, so that a search can start the moment
-//! it closes. A record is in exactly one tumbling window; a sliding one is a single window that rows enter and leave.
+//! Time is an argument. Nothing is counted while a window fills, so that a buffered record takes its codes and little more. A record
+//! is in exactly one tumbling window; a sliding one is a single window that rows enter and leave.
 
 mod event_time;
 mod lanes;
@@ -134,10 +134,10 @@ impl Windows {
     }
 
     /// Removes all records of some partitions, and counts them. A sliding window cannot: its next snapshot would show who left.
-    fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+    fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
         match self {
-            Self::Tumbling(windows) => windows.give_up(partitions, encoder),
-            Self::Sliding(_) => Ok(0),
+            Self::Tumbling(windows) => windows.give_up(partitions),
+            Self::Sliding(_) => 0,
         }
     }
 
@@ -222,4 +222,4 @@ fn age(now: Millis, since: Millis) -> Duration {
 pub struct TooWide;
 
 /// The counts of a window, shared by all of a run.
-pub(crate) type SharedCounting = Arc<crate::model::counting::Counting>;
+pub type SharedCounting = Arc<crate::model::counting::Counting>;

@@ -1,11 +1,15 @@
-//! One window: its rows, what was left out of it, and its incremental counts.
+//! One window: its rows, and what was left out of it.
+//!
+//! Nothing is counted while it fills. A window that closes is counted once, by sorting; one that moves on keeps its counts, to which the
+//! rows that came are added and from which those that left are taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{CloseReason, SharedCounting, TooWide, WindowId, layout_sizes};
+use super::{CloseReason, DEFAULT_WARM_MEMORY, SharedCounting, TooWide, WindowId, layout_sizes};
 use crate::encode::{Dictionaries, Encoded, Encoder};
 use crate::frequency::counter::{self, Counter};
+use crate::frequency::key::Layout;
 use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
 use crate::model::counting::Counting;
@@ -14,14 +18,12 @@ use crate::model::release::plan::ReleasePlan;
 use crate::model::release::spans::Spans;
 use crate::model::release::tombstone::Tombstones;
 
-/// Rows are counted in batches: large enough to stay in one loop, small enough that a close never waits for one.
-const COUNT_BATCH: usize = 1024;
 /// A sliding window's counts remember tuples whose rows have left. Larger holds more of them; smaller counts the window
 /// anew more often than once in about as many turnovers.
 const STALE: usize = 4;
-/// A snapshot may show rows that have left, and its maker puts them behind the window's. Room for those of so many slides:
-/// larger asks for memory that is not used; smaller copies the rows where more of them stay.
-const STAYING: usize = 4;
+/// So many tuples of rows that have left are always remembered. Larger holds more of them beside small windows; smaller counts small
+/// windows anew more often.
+const SPARE: usize = 1024;
 
 /// A window that still fills.
 pub struct OpenWindow {
@@ -33,13 +35,11 @@ pub struct OpenWindow {
     tombstones: Tombstones,
     /// How many rows they have retracted.
     retracted: u64,
-    counter: Box<dyn Counter>,
-    counted: usize,
-    /// The rows before this one were there when the window last moved on.
-    shown: usize,
+    /// The counts of the first rows, as of the last time that the window moved on.
+    counted: Option<(Box<dyn Counter>, usize)>,
     counting: SharedCounting,
-    /// How many bytes of frequency sets to keep, if that was said.
-    warm_memory: Option<usize>,
+    /// How many bytes of frequency sets to keep.
+    warm_memory: usize,
 }
 
 /// A window that has closed: what a release is made from.
@@ -68,6 +68,8 @@ pub struct ClosedWindow {
     pub dictionaries: Dictionaries,
     /// Its frequency sets.
     pub sets: Arc<dyn FrequencySets>,
+    /// What they count.
+    pub counting: SharedCounting,
     /// Records that were held before a restart and were read again with it.
     pub held: Rows,
     /// The assignment it was read in.
@@ -126,15 +128,18 @@ impl ClosedWindow {
 impl ClosedWindow {
     /// A window without records, for accounting only.
     pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
-        let sizes = vec![1; dictionaries.quasi.len()];
-        let counter = counter::counter(&sizes, counting).ok_or(TooWide)?;
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
-        let sets = counter.last_store(&dictionaries.quasi);
-        Ok(Self { kind: WindowKind::Expiry, ..Self::of(Arc::new(rows), sets, dictionaries, now) })
+        let sets = counter::count(&rows, &counting, &dictionaries.quasi, DEFAULT_WARM_MEMORY).ok_or(TooWide)?;
+        Ok(Self { kind: WindowKind::Expiry, ..Self::of(Arc::new(rows), (sets, Arc::new(counting)), dictionaries, now) })
     }
 
     /// Nothing but these rows, at this moment.
-    fn of(rows: Arc<Rows>, sets: Arc<dyn FrequencySets>, dictionaries: Dictionaries, now: Millis) -> Self {
+    fn of(
+        rows: Arc<Rows>,
+        (sets, counting): (Arc<dyn FrequencySets>, SharedCounting),
+        dictionaries: Dictionaries,
+        now: Millis,
+    ) -> Self {
         Self {
             id: WindowId(0),
             lane: Partition(0),
@@ -147,6 +152,7 @@ impl ClosedWindow {
             tombstones: Tombstones::default(),
             retracted: 0,
             sets,
+            counting,
             dictionaries,
             held: Rows::default(),
             epoch: 0,
@@ -156,18 +162,22 @@ impl ClosedWindow {
 }
 
 impl ClosedWindow {
-    /// The same window, counted anew: no search of the other profits from what this one has counted.
+    /// The same window with frequency sets of its own: no search of the other profits from the rollups of this one. The rows are counted
+    /// again only if something else is counted in them.
     pub fn recounted(&self, counting: Counting) -> Result<Self, TooWide> {
-        let sizes: Vec<usize> = self.dictionaries.quasi.iter().map(|view| view.leaf_count()).collect();
-        let mut counter = counter::counter(&sizes, counting).ok_or(TooWide)?;
-        counter.add(&self.rows, 0..self.rows.len());
+        let domains = &self.dictionaries.quasi;
+        let sets = match *self.counting == counting {
+            true => Some(self.sets.over(domains.clone())),
+            false => counter::count(&self.rows, &counting, domains, DEFAULT_WARM_MEMORY),
+        };
         Ok(Self {
             rows: Arc::clone(&self.rows),
             rejected: self.rejected.clone(),
             suppressed: self.suppressed.clone(),
             tombstones: self.tombstones.clone(),
             dictionaries: self.dictionaries.clone(),
-            sets: counter.last_store(&self.dictionaries.quasi),
+            sets: sets.ok_or(TooWide)?,
+            counting: Arc::new(counting),
             held: self.held.clone(),
             kind: match &self.kind {
                 WindowKind::Slide(slide) => WindowKind::Slide(slide.clone()),
@@ -182,7 +192,8 @@ impl ClosedWindow {
 impl OpenWindow {
     /// An empty window whose first record came at `opened`.
     pub fn new(id: WindowId, opened: Millis, encoder: &Encoder, counting: SharedCounting) -> Result<Self, TooWide> {
-        let counter = counter::counter(&layout_sizes(&encoder.sizes()), (*counting).clone()).ok_or(TooWide)?;
+        // A policy that can never be counted is refused now, and not when the window closes.
+        Layout::new(&encoder.sizes()).ok_or(TooWide)?;
         let dictionaries = encoder.dictionaries();
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
         Ok(Self {
@@ -193,90 +204,86 @@ impl OpenWindow {
             suppressed: Vec::new(),
             tombstones: Tombstones::default(),
             retracted: 0,
-            counter,
-            counted: 0,
-            shown: 0,
+            counted: None,
             counting,
-            warm_memory: None,
+            warm_memory: DEFAULT_WARM_MEMORY,
         })
     }
 
     /// Keeps at most so many bytes of frequency sets from one snapshot to the next.
     pub(super) fn remember_within(&mut self, bytes: usize) {
-        self.warm_memory = Some(bytes);
-        self.counter.remember_within(bytes);
+        self.warm_memory = bytes;
     }
 
     /// Takes what became of the record at `position`, which `encoder` encoded last.
-    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) {
         match encoded {
             Encoded::Row => self.rows.push(position, now, encoder.row()),
             Encoded::Suppressed => self.suppressed.push(position),
             Encoded::Rejected(reject) => self.rejected.push((position, reject)),
             Encoded::Tombstone(retracts) => self.tombstones.push(position, retracts),
         }
-        if self.rows.len() - self.counted >= COUNT_BATCH { self.count_all(encoder) } else { Ok(()) }
     }
 
     /// Takes out the rows that its tombstones retract: which ones they were, ascending, and where they stood in the source.
-    pub(super) fn retract(&mut self, encoder: &Encoder) -> Result<Vec<(usize, Position)>, TooWide> {
+    pub(super) fn retract(&mut self) -> Vec<(usize, Position)> {
         let tombstones = std::mem::take(&mut self.tombstones);
-        let gone = self.take_out(&tombstones, encoder)?;
+        let gone = self.take_out(&tombstones);
         self.tombstones = tombstones;
         self.retracted += gone.len() as u64;
-        Ok(gone)
+        gone
     }
 
     /// Takes over the tombstones of other windows, and what all of them retract there.
-    pub(super) fn retract_from(&mut self, others: &mut BTreeMap<i64, Self>, encoder: &Encoder) -> Result<(), TooWide> {
+    pub(super) fn retract_from(&mut self, others: &mut BTreeMap<i64, Self>) {
         others.values_mut().for_each(|other| self.tombstones.append(std::mem::take(&mut other.tombstones)));
         for other in others.values_mut() {
-            let gone = other.take_out(&self.tombstones, encoder)?;
+            let gone = other.take_out(&self.tombstones);
             self.retracted += gone.len() as u64;
             self.suppressed.extend(gone.into_iter().map(|(_, position)| position));
         }
-        Ok(())
     }
 
-    fn take_out(&mut self, tombstones: &Tombstones, encoder: &Encoder) -> Result<Vec<(usize, Position)>, TooWide> {
+    fn take_out(&mut self, tombstones: &Tombstones) -> Vec<(usize, Position)> {
         if tombstones.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| tombstones.retracts(&self.rows, i)).collect();
         let gone = indices.iter().map(|&i| (i, self.rows.position(i))).collect();
-        self.remove(&indices, encoder)?;
-        Ok(gone)
+        self.remove(&indices);
+        gone
     }
 
     /// Removes all records of some partitions, and counts their messages.
-    pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
+    pub(super) fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
         let gone = |position: &Position| partitions.contains(&position.partition);
         let messages = Spans::covering(self.positions().filter(gone)).count();
         let indices: Vec<usize> = (0..self.rows.len()).filter(|&i| gone(&self.rows.position(i))).collect();
-        self.remove(&indices, encoder)?;
+        self.remove(&indices);
         self.rejected.retain(|(position, _)| !gone(position));
         self.suppressed.retain(|position| !gone(position));
         self.tombstones.give_up(partitions);
-        Ok(messages as usize)
+        messages as usize
     }
 
     /// Removes the rows with these numbers, ascending, from the window and from its counts.
-    fn remove(&mut self, indices: &[usize], encoder: &Encoder) -> Result<(), TooWide> {
-        if !indices.is_empty() {
-            self.count_all(encoder)?;
-            self.counter.retract(&self.rows, indices);
-            self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
-            self.counted = self.rows.len();
-            self.shown -= indices.partition_point(|&i| i < self.shown);
+    fn remove(&mut self, indices: &[usize]) {
+        if indices.is_empty() {
+            return;
         }
-        Ok(())
+        if let Some((counter, rows)) = &mut self.counted {
+            let counted = indices.partition_point(|i| i < rows);
+            counter.retract(&self.rows, &indices[..counted]);
+            *rows -= counted;
+        }
+        self.rows = self.rows.filtered(|i| indices.binary_search(&i).is_err());
     }
 
     /// Where its records stand, rejected and suppressed ones included.
     pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
         let rejected = self.rejected.iter().map(|(position, _)| *position);
         let others = self.suppressed.iter().chain(self.tombstones.positions()).copied();
-        self.rows.positions().iter().copied().chain(rejected).chain(others)
+        self.rows.positions().chain(rejected).chain(others)
     }
 
     /// Takes all records of another window in.
@@ -315,12 +322,11 @@ impl OpenWindow {
 
     /// Closes it.
     pub fn close(mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<ClosedWindow, TooWide> {
-        let retracted = self.retract(encoder)?;
+        let retracted = self.retract();
         self.suppressed.extend(retracted.into_iter().map(|(_, position)| position));
-        self.count_all(encoder)?;
         let rejected = self.take_rejected();
         let dictionaries = encoder.dictionaries();
-        let sets = self.counter.last_store(&dictionaries.quasi);
+        let sets = counter::count(&self.rows, &self.counting, &dictionaries.quasi, self.warm_memory).ok_or(TooWide)?;
         Ok(ClosedWindow {
             id: self.id,
             opened: self.opened,
@@ -329,7 +335,7 @@ impl OpenWindow {
             suppressed: self.suppressed,
             tombstones: self.tombstones,
             retracted: self.retracted,
-            ..ClosedWindow::of(Arc::new(self.rows), sets, dictionaries, now)
+            ..ClosedWindow::of(Arc::new(self.rows), (sets, self.counting), dictionaries, now)
         })
     }
 
@@ -342,20 +348,13 @@ impl OpenWindow {
         reason: CloseReason,
         encoder: &Encoder,
     ) -> Result<ClosedWindow, TooWide> {
-        self.count_all(encoder)?;
-        let left = self.rows.positions()[..gone].to_vec();
-        let indices: Vec<usize> = (0..gone).collect();
-        self.counter.retract(&self.rows, &indices);
-        self.rows.remove_first(gone);
-        self.counted = self.rows.len();
-        if self.counter.tuples() > STALE * self.rows.len() + COUNT_BATCH {
-            self.recount(encoder)?;
-        }
+        let left: Vec<Position> = self.rows.positions().take(gone).collect();
+        let shown = self.counted.as_ref().map_or(0, |(_, rows)| *rows).saturating_sub(gone);
+        let counter = self.count_without(gone, encoder)?;
         let dictionaries = encoder.dictionaries();
-        let sets = self.counter.store(&dictionaries.quasi);
-        let room = (STAYING * gone).min(self.rows.len());
-        let came = self.rows.len() - self.shown.saturating_sub(gone);
-        self.shown = self.rows.len();
+        let sets = counter.store(&dictionaries.quasi);
+        let came = self.rows.len() - shown;
+        self.counted = Some((counter, self.rows.len()));
         let window = ClosedWindow {
             id: self.id,
             opened: self.opened,
@@ -365,7 +364,7 @@ impl OpenWindow {
             tombstones: std::mem::take(&mut self.tombstones),
             retracted: std::mem::take(&mut self.retracted),
             kind: WindowKind::Slide(Slide { left, came, ..Slide::default() }),
-            ..ClosedWindow::of(Arc::new(self.rows.with_room(room)), sets, dictionaries, now)
+            ..ClosedWindow::of(Arc::new(self.rows.clone()), (sets, Arc::clone(&self.counting)), dictionaries, now)
         };
         self.id = WindowId(self.id.0 + 1);
         self.opened = now;
@@ -380,22 +379,23 @@ impl OpenWindow {
         rejected
     }
 
-    /// Counts anew, with fields for what the dictionaries hold now.
-    fn recount(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
-        self.counter = counter::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
-        self.warm_memory.into_iter().for_each(|bytes| self.counter.remember_within(bytes));
-        self.counter.add(&self.rows, 0..self.rows.len());
-        self.counted = self.rows.len();
-        Ok(())
-    }
-
-    fn count_all(&mut self, encoder: &Encoder) -> Result<(), TooWide> {
-        if !(self.counted..self.rows.len()).all(|i| self.counter.fits(self.rows.quasi(i))) {
-            // A dictionary has outgrown its field. Sizes double, so this is rare.
-            return self.recount(encoder);
+    /// Takes the first `gone` rows out, and counts the others: what came since the last time is added to the counts, unless a dictionary
+    /// has outgrown its field or they remember too much.
+    fn count_without(&mut self, gone: usize, encoder: &Encoder) -> Result<Box<dyn Counter>, TooWide> {
+        if let Some((mut counter, counted)) = self.counted.take()
+            && (counted..self.rows.len()).all(|i| counter.fits(self.rows.quasi(i)))
+        {
+            counter.add(&self.rows, counted..self.rows.len());
+            counter.retract(&self.rows, &(0..gone).collect::<Vec<usize>>());
+            if counter.tuples() <= STALE * (self.rows.len() - gone) + SPARE {
+                self.rows.remove_first(gone);
+                return Ok(counter);
+            }
         }
-        self.counter.add(&self.rows, self.counted..self.rows.len());
-        self.counted = self.rows.len();
-        Ok(())
+        self.rows.remove_first(gone);
+        let mut counter = counter::counter(&layout_sizes(&encoder.sizes()), (*self.counting).clone()).ok_or(TooWide)?;
+        counter.remember_within(self.warm_memory);
+        counter.add(&self.rows, 0..self.rows.len());
+        Ok(counter)
     }
 }

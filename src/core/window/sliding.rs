@@ -91,7 +91,10 @@ impl Sliding {
             },
             Encoded::Rejected(_) | Encoded::Tombstone(_) => {}
         }
-        self.window.as_mut().map_or(Ok(()), |window| window.add(encoder, position, now, encoded))
+        if let Some(window) = &mut self.window {
+            window.add(encoder, position, now, encoded);
+        }
+        Ok(())
     }
 
     /// The window as it stands, if it is due to move on at `now`.
@@ -156,7 +159,7 @@ impl Sliding {
 
     fn slide(&mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         let Some(mut window) = self.window.take() else { return Ok(None) };
-        let retracted = window.retract(encoder)?;
+        let retracted = window.retract();
         if !retracted.is_empty() {
             let (mut rows, mut gone) = (0.., retracted.iter().map(|(row, _)| *row).peekable());
             self.arrived.retain(|_| rows.next().is_none_or(|row| gone.next_if_eq(&row).is_none()));

@@ -79,7 +79,8 @@ impl Tumbling {
         }
         let Some(window) = self.open.get_mut(&start) else { return Ok(()) };
         strays.into_values().for_each(|stray| window.absorb(stray));
-        window.add(encoder, position, now, encoded)
+        window.add(encoder, position, now, encoded);
+        Ok(())
     }
 
     /// Closes one window that is due at `now`, oldest first; `None` when none is.
@@ -108,7 +109,7 @@ impl Tumbling {
         reason: CloseReason,
         encoder: &Encoder,
     ) -> Result<Option<ClosedWindow>, TooWide> {
-        self.retract_with(start, encoder)?;
+        self.retract_with(start);
         if self.most_scattered.is_some_and(|most| self.scattered(start) > most) {
             self.join(start);
         }
@@ -141,7 +142,7 @@ impl Tumbling {
     pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         match self.open.keys().next().copied() {
             Some(start) => {
-                self.retract_with(start, encoder)?;
+                self.retract_with(start);
                 self.close(start, now, CloseReason::Drained, encoder)
             }
             None => Ok(None),
@@ -150,23 +151,19 @@ impl Tumbling {
 
     /// Puts all tombstones, and what they retract of the other open windows, into the one that closes next: a tombstone and
     /// what it retracts have their outcome together.
-    fn retract_with(&mut self, start: i64, encoder: &Encoder) -> Result<(), TooWide> {
-        let Some(mut closing) = self.open.remove(&start) else { return Ok(()) };
-        closing.retract_from(&mut self.open, encoder)?;
+    fn retract_with(&mut self, start: i64) {
+        let Some(mut closing) = self.open.remove(&start) else { return };
+        closing.retract_from(&mut self.open);
         self.open.retain(|_, other| !other.is_empty());
         self.open.insert(start, closing);
-        Ok(())
     }
 
     /// Removes all records of some partitions, and counts them.
-    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>, encoder: &Encoder) -> Result<usize, TooWide> {
-        let mut gone = 0;
-        for window in self.open.values_mut() {
-            gone += window.give_up(partitions, encoder)?;
-        }
+    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
+        let gone = self.open.values_mut().map(|window| window.give_up(partitions)).sum();
         self.open.retain(|_, window| !window.is_empty());
         self.closed_to.retain(|partition, _| !partitions.contains(partition));
-        Ok(gone)
+        gone
     }
 
     /// Messages with records in open windows.

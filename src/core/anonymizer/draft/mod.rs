@@ -203,17 +203,17 @@ impl Draft {
     /// The plan of the release and the records that it finishes, if the rows have these outcomes.
     pub(super) fn lineage(&self, outcomes: &Outcomes) -> Lineage {
         let window = &self.window;
-        let rejected = window.rejected.iter().map(|(position, _)| position);
-        let read = self.rows.positions().iter().chain(&window.suppressed).chain(rejected);
+        let rejected = window.rejected.iter().map(|(position, _)| *position);
+        let read = self.rows.positions().chain(window.suppressed.iter().copied()).chain(rejected);
         let shown = || Spans::covering(outcomes.published.iter().map(|&row| self.position(row)));
         let oldest = outcomes.waiting(&self.rows, &self.held).first().copied();
         Lineage {
             epoch: window.epoch,
             plan: ReleasePlan {
                 schema: self.planned.as_ref().and_then(|plan| plan.schema),
-                fresh: Spans::covering(read.copied()),
+                fresh: Spans::covering(read),
                 // Retracted records are read again with their tombstones, and are retracted again.
-                held: Spans::covering(self.held.positions().iter().chain(&self.retracted).copied()),
+                held: Spans::covering(self.held.positions().chain(self.retracted.iter().copied())),
                 shown: self.lists_shown.then(shown),
                 row_levels: if self.lists_shown { self.shown_levels(outcomes) } else { None },
                 journal: self.planned.as_ref().and_then(|plan| plan.journal),

@@ -77,11 +77,20 @@ impl Numbered {
 
     /// The numbers of the first of these rows, as far as they are the last ones without the first of those.
     fn of(&self, rows: &Rows) -> &[u32] {
-        let Some(&first) = rows.positions().first() else { return &[] };
-        let Some(gone) = self.rows.positions().iter().position(|position| *position == first) else { return &[] };
-        let (last, now) = (self.rows.quasi_of(gone..self.rows.len()), rows.quasi_of(0..rows.len()));
-        let same = same_start(last, now) / self.columns.len().max(1);
-        &self.numbers.fresh[gone..gone + same]
+        let Some(first) = rows.positions().next() else { return &[] };
+        let Some(gone) = self.rows.positions().position(|position| position == first) else { return &[] };
+        let (most, width) = ((self.rows.len() - gone).min(rows.len()), self.columns.len().max(1));
+        let mut same = 0;
+        while same < most {
+            let (last, now) = (self.rows.quasi_from(gone + same), rows.quasi_from(same));
+            let piece = last.len().min(now.len());
+            let alike = same_start(&last[..piece], &now[..piece]);
+            same += alike / width;
+            if alike < piece || piece == 0 {
+                break;
+            }
+        }
+        &self.numbers.fresh[gone..gone + same.min(most)]
     }
 }
 

@@ -157,9 +157,9 @@ fn algorithm(chosen: &Chosen) -> &'static str {
 
 /// The first and last offset that was read into the window, by partition. They do not depend on the outcome of a record.
 fn ranges(window: &ClosedWindow) -> Vec<OffsetRange> {
-    let rejected = window.rejected.iter().map(|(position, _)| position);
+    let rejected = window.rejected.iter().map(|(position, _)| *position);
     let mut ranges: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
-    for position in window.rows.positions().iter().chain(&window.suppressed).chain(rejected) {
+    for position in window.rows.positions().chain(window.suppressed.iter().copied()).chain(rejected) {
         let at = position.offset.0;
         let (first, last) = ranges.entry(position.partition.0).or_insert((at, at));
         (*first, *last) = ((*first).min(at), (*last).max(at));

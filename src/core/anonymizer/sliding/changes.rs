@@ -290,8 +290,8 @@ impl Anonymizer {
             Recoding::Local(schedule) => {
                 let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
                 let table = Table::new(waiting, &nobody, &self.rules.counting());
-                let mut patience =
-                    slide.map(|slide| Patience::new(waiting.positions(), window.rows.positions(), slide));
+                let order = || window.rows.positions().collect::<Vec<Position>>();
+                let mut patience = slide.map(|slide| Patience::new(waiting, &order(), slide));
                 let regions = recode(&terms, &table, schedule, 0, patience.as_mut());
                 counted = Some((table, regions.loss()));
                 ((0..waiting.len()).map(|i| regions.fresh(i)).collect(), Some(regions))
@@ -353,9 +353,9 @@ impl Anonymizer {
         let Snapshots { published, given_up: given_up_before, .. } = &self.snapshots;
         let (window, nothing) = (&draft.window, Spans::default());
         let left = draft.changes.as_ref().map_or(&nothing, |changes| &changes.left);
-        let shown = Spans::covering(draft.rows.positions().iter().copied());
+        let shown = Spans::covering(draft.rows.positions());
         let first = shown.without(left);
-        let waiting = changelog.waiting.positions().iter().copied().filter(|position| !first.contains(*position));
+        let waiting = changelog.waiting.positions().filter(|position| !first.contains(*position));
         let unseen = slide.left.iter().copied();
         let unseen = unseen.filter(|position| !published.contains(*position) && !given_up_before.contains(*position));
         let waits = changelog.waiting.len() as u64 - first.count();

@@ -25,6 +25,7 @@ use crate::gate::{self, Release};
 use crate::generalize::RowRef;
 use crate::local::{Admission, Regions, Table, Terms, apply, apply_admitting, learn};
 use crate::loss;
+use crate::model::batch::Rows;
 use crate::model::event::Position;
 use crate::model::recoding::{GeneralizedValue, Recoding};
 use crate::model::release::manifest::Unmet;
@@ -67,7 +68,7 @@ impl Anonymizer {
         let mut starts = local::later_starts(&schedule);
         starts.push(0);
         let is_waited_for = self.snapshots.last.is_some() && draft.window.reason != CloseReason::Drained;
-        let patience = || Patience::new(newcomers.positions(), &pool.arrived, &pool.slide);
+        let patience = || Patience::new(&newcomers, &pool.arrived, &pool.slide);
         let mut patience = is_waited_for.then(patience);
         let mut unmet = None;
         while let Some(first) = starts.pop() {
@@ -171,12 +172,12 @@ pub(super) struct Patience {
 
 impl Patience {
     /// Of these newcomers, who are among the rows of the window and in the same order.
-    pub(super) fn new(newcomers: &[Position], window: &[Position], slide: &Slide) -> Self {
+    pub(super) fn new(newcomers: &Rows, window: &[Position], slide: &Slide) -> Self {
         let longest = (LONGEST_WAIT * window.len() as f64).min(slide.max_hold as f64 * slide.came as f64);
         let mut at = window.len();
         let mut waited = vec![0.0; newcomers.len()];
-        for (waited, newcomer) in waited.iter_mut().zip(newcomers).rev() {
-            at = window[..at].iter().rposition(|position| position == newcomer).unwrap_or(0);
+        for (i, waited) in waited.iter_mut().enumerate().rev() {
+            at = window[..at].iter().rposition(|position| *position == newcomers.position(i)).unwrap_or(0);
             *waited = (window.len() - at + slide.came) as f64 / longest;
         }
         Self { waited }

@@ -259,8 +259,8 @@ impl Anonymizer {
         let mut rows = std::mem::take(&mut closed.rows);
         let window = rows.len();
         let is_local = self.policy.recoding == RecodingKind::Local;
-        let arrived = if is_local { rows.positions().to_vec() } else { Vec::new() };
-        let in_window = Spans::covering(rows.positions().iter().copied());
+        let arrived = if is_local { rows.positions().collect() } else { Vec::new() };
+        let in_window = Spans::covering(rows.positions());
         let gone = shown.without(&in_window);
         let over = if last.is_some() { published.without(shown).union(given_up) } else { given_up.clone() };
         if !over.is_empty() {
@@ -269,11 +269,11 @@ impl Anonymizer {
         }
         let mut cell_of = last.as_ref().map(Snapshot::cells);
         let mut cell = |position: Position| cell_of.as_mut().and_then(|cell_of| cell_of(position));
-        let of = |&position: &Position| match cell(position) {
+        let of = |position: Position| match cell(position) {
             Some(cell) => (Standing::Shown, cell),
             None => (Standing::New, 0),
         };
-        let (mut standing, mut cells): (Vec<Standing>, Vec<u32>) = rows.positions().iter().map(of).unzip();
+        let (mut standing, mut cells): (Vec<Standing>, Vec<u32>) = rows.positions().map(of).unzip();
         // The window's rows have no other owner, so nothing is copied.
         let pool = Arc::make_mut(&mut rows);
         for (of, i) in last.iter().flat_map(|last| last.rows_at(&gone)) {
@@ -322,7 +322,7 @@ impl Anonymizer {
         let waits = waiting.count() as usize;
         let given_up = if window.reason == CloseReason::Drained { waits } else { given_up.min(waits) };
         let mut is_waiting = waiting.finder();
-        let oldest = pool.rows.positions().iter().copied().filter(|position| is_waiting.contains(*position));
+        let oldest = pool.rows.positions().filter(|position| is_waiting.contains(*position));
         let left = pool.slide.left.iter().copied().filter(|position| !settled.contains(*position));
         let gone: Vec<Position> = left.chain(oldest.take(given_up)).collect();
         let rejected = window.rejected.iter().map(|(position, _)| *position);

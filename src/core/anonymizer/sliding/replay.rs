@@ -85,7 +85,7 @@ impl Draft {
     /// The account of a planned snapshot. Rows that it shows and that were not read for it are finished already.
     fn replayed_account(&self, planned: &ReleasePlan, shown: &Spans) -> Account {
         let window = &self.window;
-        let own = self.rows.positions().iter().copied().filter(|position| planned.is_read(*position));
+        let own = self.rows.positions().filter(|position| planned.is_read(*position));
         let (first, gone): (Vec<Position>, Vec<Position>) = own.partition(|position| shown.contains(*position));
         let rejected = window.rejected.iter().map(|(position, _)| *position);
         let finished = Spans::covering(first.iter().chain(&gone).chain(&window.suppressed).copied().chain(rejected));

@@ -2,8 +2,6 @@
 //!
 //! Invariant: without facets an entry is its tuple, and nothing is kept here.
 
-use smallvec::SmallVec;
-
 use super::index::KeyIndex;
 use crate::model::domain::Code;
 
@@ -16,55 +14,39 @@ pub(crate) struct Entries {
     /// One per facet: (tuple, code of the first), (the number of that, code of the second), and so on. The numbers of the last
     /// are the entries.
     numbers: Vec<KeyIndex<u64>>,
-    parts: Vec<(u32, SmallVec<[Code; 4]>)>,
 }
 
 impl Entries {
     /// None yet.
     pub(crate) fn new(facets: usize) -> Self {
-        Self { numbers: (0..facets).map(|_| KeyIndex::new()).collect(), parts: Vec::new() }
-    }
-
-    /// Different combinations, ascending.
-    pub(crate) fn ascending(facets: usize, all: impl Iterator<Item = (u32, SmallVec<[Code; 4]>)>) -> Self {
-        let mut lists: Vec<Vec<u64>> = vec![Vec::new(); facets];
-        let mut parts = Vec::new();
-        for (tuple, codes) in all {
-            lists.iter_mut().zip(&codes).fold(tuple, |number, (list, &code)| {
-                let pair = pair(number, code);
-                if list.last() != Some(&pair) {
-                    list.push(pair);
-                }
-                list.len() as u32 - 1
-            });
-            parts.push((tuple, codes));
-        }
-        Self { numbers: lists.into_iter().map(KeyIndex::of).collect(), parts }
+        Self { numbers: (0..facets).map(|_| KeyIndex::new()).collect() }
     }
 
     /// The entry of a tuple with these codes, a new one if there is none yet.
-    pub(crate) fn number(&mut self, tuple: u32, codes: impl Iterator<Item = Code> + Clone) -> Entry {
+    pub(crate) fn number(&mut self, tuple: u32, codes: impl Iterator<Item = Code>) -> Entry {
         let of = |number: u32, (index, code): (&mut KeyIndex<u64>, Code)| index.number(pair(number, code));
-        let entry = self.numbers.iter_mut().zip(codes.clone()).fold(tuple, of);
-        if !self.numbers.is_empty() && entry as usize == self.parts.len() {
-            self.parts.push((tuple, codes.collect()));
-        }
-        entry
+        self.numbers.iter_mut().zip(codes).fold(tuple, of)
     }
 
     /// The tuple of an entry.
     pub(crate) fn tuple(&self, entry: Entry) -> u32 {
-        self.parts.get(entry as usize).map_or(entry, |(tuple, _)| *tuple)
+        self.before(entry, 0)
     }
 
     /// The codes of an entry, one per facet.
-    pub(crate) fn codes(&self, entry: Entry) -> &[Code] {
-        self.parts.get(entry as usize).map_or(&[], |(_, codes)| codes)
+    pub(crate) fn codes(&self, entry: Entry) -> impl Iterator<Item = Code> {
+        (0..self.numbers.len()).map(move |facet| self.code(entry, facet))
     }
 
     /// The code of one facet of an entry.
     pub(crate) fn code(&self, entry: Entry, facet: usize) -> Code {
-        self.parts[entry as usize].1[facet]
+        self.numbers[facet].keys()[self.before(entry, facet + 1) as usize] as Code
+    }
+
+    /// The number that an entry has with its first facets only.
+    fn before(&self, entry: Entry, facets: usize) -> u32 {
+        let shorter = |number: u32, index: &KeyIndex<u64>| (index.keys()[number as usize] >> u32::BITS) as u32;
+        self.numbers[facets..].iter().rev().fold(entry, shorter)
     }
 }
 

@@ -14,13 +14,14 @@ use super::index::KeyIndex;
 use super::sorted;
 use crate::frequency::key::{ClassKey, Layout};
 use crate::model::batch::Rows;
-use crate::model::counting::{Counting, Facet};
+use crate::model::counting::Counting;
 use crate::model::domain::Code;
 
 /// How many rows are packed at a time. More do not fit the nearest cache, fewer start over too often.
 const BATCH: usize = 512;
 
-/// From how many rows on they are counted by sorting, where nothing was counted before. Fewer cost more to sort than to look up.
+/// From how many rows on they are sorted first, where nothing was counted before: what is rolled up from sorted classes finds most of
+/// its places near the last. Fewer cost more to sort than that saves.
 const WORTH_SORTING: usize = 1 << 12;
 
 /// Counts at the finest node, incrementally.
@@ -58,58 +59,24 @@ impl<K: ClassKey> FinestCounts<K> {
 
     /// Counts rows `range` of `rows`.
     pub(crate) fn add_all(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
-        if self.is_empty() && range.len() >= WORTH_SORTING && self.add_sorted(rows, range.clone()) {
-            return;
-        }
         match self.is_plain() {
+            _ if self.is_empty() && range.len() >= WORTH_SORTING => self.add_sorted(rows, range),
             true => self.change_all(rows, range, 1),
             false => range.for_each(|i| self.add(rows, i)),
         }
     }
 
-    /// Counts rows by sorting them, where nothing was counted before; false if what tells them apart does not fit a word, or subjects
-    /// are counted.
-    fn add_sorted(&mut self, rows: &Rows, range: std::ops::Range<usize>) -> bool {
-        let Some(bits) = self.layout.bits().filter(|_| !self.counting.subjects) else { return false };
+    /// Counts rows in the order of their tuples, where nothing was counted before.
+    fn add_sorted(&mut self, rows: &Rows, range: std::ops::Range<usize>) {
+        let mut pairs: Vec<(K, u32)> = range.map(|i| (self.layout.pack(rows.quasi(i)), i as u32)).collect();
         if self.is_plain() {
-            let mut keys = Vec::with_capacity(range.len());
-            self.layout.pack_rows::<K>(rows.quasi_of(range), &mut keys);
-            let (keys, counts) = sorted::counted(keys, bits);
+            let keys = sorted::sorted(pairs.into_iter().map(|(key, _)| key).collect(), self.layout.bits(), |key| *key);
+            let (keys, counts) = sorted::counted(&keys);
             (self.tuples, self.rows) = (KeyIndex::of(keys), counts);
-            return true;
+            return;
         }
-        let facets = &self.counting.facets;
-        let codes = |facet: Facet| range.clone().map(move |i| facet.code(rows, i));
-        let width = |&facet: &Facet| codes(facet).max().map_or(0, |most| Code::BITS - most.leading_zeros());
-        let widths: SmallVec<[u32; 4]> = facets.iter().map(width).collect();
-        let below: u32 = widths.iter().sum();
-        if bits + below > u64::BITS {
-            return false;
-        }
-        // The tuple above, then the facets from the first to the last.
-        let mut keys: Vec<u64> = Vec::with_capacity(range.len());
-        self.layout.pack_rows(rows.quasi_of(range.clone()), &mut keys);
-        for (&facet, width) in facets.iter().zip(&widths) {
-            keys.iter_mut().zip(codes(facet)).for_each(|(key, code)| *key = *key << width | u64::from(code));
-        }
-        let (keys, counts) = sorted::counted(keys, bits + below);
-        let mut tuples: Vec<u64> = Vec::new();
-        let parts = keys.into_iter().map(|key| {
-            let tuple = key >> below;
-            if tuples.last() != Some(&tuple) {
-                tuples.push(tuple);
-            }
-            let mut shift = below;
-            let code = |width: &u32| {
-                shift -= width;
-                (key >> shift & ((1 << width) - 1)) as Code
-            };
-            (tuples.len() as u32 - 1, widths.iter().map(code).collect())
-        });
-        self.entries = Entries::ascending(facets.len(), parts);
-        self.rows = counts;
-        self.tuples = KeyIndex::of(tuples.into_iter().map(K::of_word).collect());
-        true
+        pairs = sorted::sorted(pairs, self.layout.bits(), |(key, _)| *key);
+        pairs.into_iter().for_each(|(_, i)| self.add(rows, i as usize));
     }
 
     /// Takes rows of `rows`, which were added before, out again.
@@ -210,6 +177,7 @@ mod tests {
     use super::*;
     use crate::frequency::set::Classes;
     use crate::model::batch::Row;
+    use crate::model::counting::Facet;
     use crate::model::counting::Histogram;
     use crate::model::event::{Millis, Position};
     use crate::model::lattice::Node;
@@ -248,7 +216,8 @@ mod tests {
             rows.push(Position::new(0, i as i64), Millis(0), &row);
         }
         let new = || {
-            let counting = Counting { subjects, facets: facets.to_vec() };
+            let of_subjects = vec![Facet::Sensitive(0)];
+            let counting = Counting { subjects, facets: facets.to_vec(), of_subjects };
             FinestCounts::<K>::new(Layout::new(&sizes).unwrap(), counting)
         };
         let (mut at_once, mut one_by_one) = (new(), new());

@@ -44,7 +44,7 @@ impl<K: ClassKey> FinestCounts<K> {
 
     /// The tuple of an entry, by its number and itself; its codes are added to `codes`.
     pub(crate) fn part(&self, entry: Entry, codes: &mut Vec<Code>) -> (u32, K) {
-        codes.extend_from_slice(self.entries.codes(entry));
+        codes.extend(self.entries.codes(entry));
         let tuple = self.entries.tuple(entry);
         (tuple, self.tuples.keys()[tuple as usize])
     }

@@ -1,4 +1,4 @@
-//! Counts many keys at once: sorted digit by digit, equal ones lie together. Unlike a table it waits for no cache, and what is
+//! Sorts by keys, digit by digit, and counts equal ones, which then lie together. Unlike a table it waits for no cache, and what is
 //! rolled up from sorted classes finds most of its places near the last.
 
 use crate::frequency::key::{ClassKey, KeyField};
@@ -6,41 +6,43 @@ use crate::frequency::key::{ClassKey, KeyField};
 /// Bits of a digit. More make more runs than the caches follow, fewer more passes.
 const DIGIT: u32 = 11;
 
-/// How many keys are looked at digit by digit before the next; they stay in the nearest cache.
+/// How many items are looked at digit by digit before the next; they stay in the nearest cache.
 const BATCH: usize = 512;
 
-/// The different keys of a single word of `bits` bits, ascending, and how often each occurs.
-pub(crate) fn counted<K: ClassKey>(mut keys: Vec<K>, bits: u32) -> (Vec<K>, Vec<u32>) {
+/// From how many items on they are sorted digit by digit. Fewer cost more to prepare than to compare.
+const BY_DIGITS: usize = 1 << 10;
+
+/// Items by ascending key; `bits` says how many a key has, if it is a single word.
+pub(super) fn sorted<T: Copy, K: ClassKey>(mut items: Vec<T>, bits: Option<u32>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let Some(bits) = bits.filter(|_| items.len() >= BY_DIGITS) else {
+        items.sort_by_key(key);
+        return items;
+    };
     let digits: Vec<KeyField> = (0..bits.div_ceil(DIGIT)).map(|digit| KeyField::digit(digit * DIGIT, DIGIT)).collect();
     let mut times = vec![[0u32; 1 << DIGIT]; digits.len()];
-    for keys in keys.chunks(BATCH) {
+    for items in items.chunks(BATCH) {
         for (times, &digit) in times.iter_mut().zip(&digits) {
-            keys.iter().for_each(|key| times[value(key, digit)] += 1);
+            items.iter().for_each(|item| times[value(&key(item), digit)] += 1);
         }
     }
-    let mut other = vec![K::ZERO; keys.len()];
-    for (times, &digit) in times.iter_mut().zip(&digits) {
-        if times.contains(&(keys.len() as u32)) {
+    let mut other = items.clone();
+    for (starts, &digit) in times.iter_mut().zip(&digits) {
+        if starts.contains(&(items.len() as u32)) {
             // All the same.
             continue;
         }
-        by_digit(&keys, digit, times, &mut other);
-        std::mem::swap(&mut keys, &mut other);
+        let mut start = 0;
+        for times in starts.iter_mut() {
+            start += std::mem::replace(times, start);
+        }
+        for item in &items {
+            let at = &mut starts[value(&key(item), digit)];
+            other[*at as usize] = *item;
+            *at += 1;
+        }
+        std::mem::swap(&mut items, &mut other);
     }
-    counted_in_order(&keys)
-}
-
-/// The keys in the order of a digit, of which each value occurs so often; equal ones stay in their order.
-fn by_digit<K: ClassKey>(keys: &[K], digit: KeyField, times: &mut [u32; 1 << DIGIT], into: &mut [K]) {
-    let (mut start, starts) = (0, times);
-    for times in starts.iter_mut() {
-        start += std::mem::replace(times, start);
-    }
-    for &key in keys {
-        let at = &mut starts[value(&key, digit)];
-        into[*at as usize] = key;
-        *at += 1;
-    }
+    items
 }
 
 /// The value of a digit. Nothing is left to check where it is looked up.
@@ -50,7 +52,7 @@ fn value<K: ClassKey>(key: &K, digit: KeyField) -> usize {
 }
 
 /// The different ones of some keys of which equal ones lie together, and how often each occurs.
-fn counted_in_order<K: ClassKey>(keys: &[K]) -> (Vec<K>, Vec<u32>) {
+pub(super) fn counted<K: ClassKey>(keys: &[K]) -> (Vec<K>, Vec<u32>) {
     let Some(&last) = keys.last() else { return Default::default() };
     let different = 1 + keys.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let (mut all, mut ends) = (vec![last; different], vec![keys.len() as u32; different]);
@@ -79,16 +81,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_counts_as_a_map_does(keys in prop::collection::vec(any::<u64>(), 0..600), bits in 1u32..=64, few in any::<bool>()) {
+        fn it_counts_as_a_map_does(keys in prop::collection::vec(any::<u64>(), 0..2 * BY_DIGITS), bits in 1u32..=64, few in any::<bool>()) {
             let keys: Vec<u64> = keys.iter().map(|key| (if few { ((key % 7) << 40) | (key % 5) } else { *key }) >> (64 - bits)).collect();
             let mut twin: BTreeMap<u64, u32> = BTreeMap::new();
             keys.iter().for_each(|key| *twin.entry(*key).or_default() += 1);
             let twin: (Vec<u64>, Vec<u32>) = twin.into_iter().unzip();
-            prop_assert_eq!(&counted(keys.clone(), bits), &twin);
+            prop_assert_eq!(&counted(&sorted(keys.clone(), Some(bits), |key| *key)), &twin);
             if bits <= 32 {
-                let (narrow, counts) = counted(keys.iter().map(|&key| key as u32).collect(), bits);
+                let narrow: Vec<u32> = keys.iter().map(|&key| key as u32).collect();
+                let (narrow, counts) = counted(&sorted(narrow, Some(bits), |key| *key));
                 prop_assert_eq!((narrow.into_iter().map(u64::from).collect(), counts), twin);
             }
+            let wide: Vec<([u64; 4], usize)> = keys.iter().enumerate().map(|(i, &key)| ([0, key % 3, 7, key], i)).collect();
+            let mut stable = wide.clone();
+            stable.sort();
+            prop_assert_eq!(sorted(wide, None, |(key, _)| *key), stable);
         }
     }
 }

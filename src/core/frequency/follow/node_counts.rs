@@ -106,7 +106,7 @@ impl<K: ClassKey> NodeCounts<K> {
             }
         }
         for (f, (histograms, facet)) in self.facets.iter_mut().zip(&counting.facets).enumerate() {
-            if counting.subjects && facet.of_subjects() {
+            if counting.counts_subjects_in(*facet) {
                 continue;
             }
             for (at, &class) in numbers.iter().enumerate() {
@@ -138,7 +138,7 @@ impl<K: ClassKey> NodeCounts<K> {
             *size = size.wrapping_add_signed(by);
         });
         let facets = self.facets.iter_mut().zip(&counting.facets).enumerate();
-        for (f, (histograms, _)) in facets.filter(|(_, (_, facet))| facet.of_subjects()) {
+        for (f, (histograms, _)) in facets.filter(|(_, (_, facet))| counting.counts_subjects_in(**facet)) {
             slots.clear();
             let slot = |at: usize| u64::from(numbers[at]) << u32::BITS | u64::from(changes.code(at, f));
             slots.extend(parts.clone().map(|at| (slot(at), presence(at))));

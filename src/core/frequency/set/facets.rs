@@ -21,6 +21,47 @@ pub(crate) struct FacetCounts {
 }
 
 impl FacetCounts {
+    /// Of entries with their class, code and number, numbers being less than `numbers`; `records` tells how many records an entry has.
+    /// Returns with them the slot of each entry.
+    pub(crate) fn of(
+        classes: usize,
+        entries: impl Iterator<Item = (u32, Code, u32)> + Clone,
+        numbers: usize,
+        records: impl Fn(u32) -> u32,
+    ) -> (Self, Vec<u32>) {
+        // Class by class: counted into place, then sorted where they are few.
+        let mut ends = vec![0u32; classes + 1];
+        entries.clone().for_each(|(class, ..)| ends[class as usize + 1] += 1);
+        (1..ends.len()).for_each(|class| ends[class] += ends[class - 1]);
+        let mut order: Vec<(Code, u32)> = vec![(0, 0); ends[classes] as usize];
+        for (class, code, entry) in entries {
+            let at = &mut ends[class as usize];
+            order[*at as usize] = (code, entry);
+            *at += 1;
+        }
+        let mut counts = Self { starts: vec![0], ..Self::default() };
+        let mut slot_of = vec![GONE; numbers];
+        let mut first = 0;
+        for &end in &ends[..classes] {
+            let class = &mut order[first..end as usize];
+            class.sort_unstable();
+            for same in class.chunk_by(|a, b| a.0 == b.0) {
+                same.iter().for_each(|&(_, entry)| slot_of[entry as usize] = counts.codes.len() as u32);
+                counts.codes.push(same[0].0);
+                counts.counts.push(same.iter().map(|&(_, entry)| records(entry)).sum());
+            }
+            counts.starts.push(counts.codes.len() as u32);
+            first = end as usize;
+        }
+        (counts, slot_of)
+    }
+
+    /// Counts subjects and not records; their slots are the entries.
+    pub(crate) fn count_subjects(&mut self, subjects: Subjects) {
+        self.counts = subjects.totals();
+        self.subjects = Some(subjects);
+    }
+
     /// The entries of one class.
     pub(crate) fn range(&self, class: usize) -> std::ops::Range<usize> {
         self.starts[class] as usize..self.starts[class + 1] as usize
@@ -170,9 +211,7 @@ fn merge_facet(finer: &FacetCounts, parts: &Parts, classes: usize) -> FacetCount
         merged.starts.push(merged.codes.len() as u32);
     }
     if let Some(subjects) = &finer.subjects {
-        let subjects = subjects.merge(&entry_of, merged.codes.len());
-        merged.counts = subjects.totals();
-        merged.subjects = Some(subjects);
+        merged.count_subjects(subjects.merge(&entry_of, merged.codes.len()));
     }
     merged
 }

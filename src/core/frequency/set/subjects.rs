@@ -62,6 +62,16 @@ impl Subjects {
         }
         let mut list = Vec::new();
         for straddler in self.straddlers.iter() {
+            // Most are in two slots, and then there is nothing to sort.
+            if let &[one, other] = straddler {
+                let (one, other) = (map[one as usize], map[other as usize]);
+                match (one.min(other), one.max(other)) {
+                    (GONE, _) => {}
+                    (slot, last) if slot == last || last == GONE => merged.single[slot as usize] += 1,
+                    (first, last) => merged.straddlers.push(&[first, last]),
+                }
+                continue;
+            }
             list.clear();
             list.extend(straddler.iter().map(|&slot| map[slot as usize]).filter(|&to| to != GONE));
             merged.add(&mut list);
