@@ -21,7 +21,7 @@ fn policy() -> String {
     text.replace("  sensitive:", &format!("{more}  sensitive:"))
 }
 
-/// Prints both for each number of records. The files take 100 bytes per record below the folder for temporary files.
+/// Prints both for each number of records. The files take about 170 bytes per record below the folder for temporary files.
 pub(crate) fn run(sizes: &[usize]) {
     let folder = tempfile::tempdir().expect("a directory");
     let (policy, input, output) =
