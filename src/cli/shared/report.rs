@@ -44,12 +44,11 @@ impl ReleaseReport {
         let satisfies = !release.is_empty() || manifest.provenance.records_in == 0;
         let words = batch.policy.recoding_words(&manifest.provenance.recoding);
         let work = &manifest.provenance.work;
-        let quality = manifest
-            .provenance
-            .loss(Loss::Ql.as_str())
-            .map_or_else(String::new, |loss| format!(", quality ql {}", rounded(1.0 - loss)));
-        let mut findings: Vec<String> =
-            work.security.map(|sf| format!("security sf {}{quality}", rounded(sf))).into_iter().collect();
+        let measured = manifest.provenance.security_and_quality().map(|three| {
+            let [sf, ql, both] = three.map(|(name, figure)| format!("{name} {}", rounded(figure)));
+            format!("security {sf}, quality {ql}, {both}")
+        });
+        let mut findings: Vec<String> = measured.into_iter().collect();
         let levels = |node: &Node| batch.policy.node_words(node.levels());
         let listed = work.minimal.iter().take(MAX_LISTED).map(|node| format!("minimal: {}", levels(node)));
         findings.extend(listed);
