@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use super::{Batch, Failure};
 use crate::gate::Release;
 use crate::model::lattice::Node;
-use crate::model::policy::Loss;
 use crate::model::release::manifest::{AttributeLevel, KeptField, Manifest, Provenance, rounded};
 use crate::model::release::spread::Spread;
 use crate::search::insight::Insight;
