@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 use super::{Batch, Failure};
 use crate::gate::Release;
 use crate::model::lattice::Node;
-use crate::model::policy::Loss;
 use crate::model::release::manifest::{AttributeLevel, KeptField, Manifest, Provenance, rounded};
 use crate::model::release::spread::Spread;
 use crate::search::insight::Insight;
@@ -47,12 +46,11 @@ impl ReleaseReport {
         let words = batch.policy.recoding_words(&manifest.provenance.recoding);
         let example = batch.policy.example_words(&manifest.provenance.recoding);
         let work = &manifest.provenance.work;
-        let quality = manifest
-            .provenance
-            .loss(Loss::Ql.as_str())
-            .map_or_else(String::new, |loss| format!(", quality ql {}", rounded(1.0 - loss)));
-        let mut findings: Vec<String> =
-            work.security.map(|sf| format!("security sf {}{quality}", rounded(sf))).into_iter().collect();
+        let measured = manifest.provenance.security_and_quality().map(|three| {
+            let [sf, ql, both] = three.map(|(name, figure)| format!("{name} {}", rounded(figure)));
+            format!("security {sf}, quality {ql}, {both}")
+        });
+        let mut findings: Vec<String> = measured.into_iter().collect();
         let levels = |node: &Node| batch.policy.node_words(node.levels());
         let listed = work.minimal.iter().take(MAX_LISTED).map(|node| format!("minimal: {}", levels(node)));
         findings.extend(listed);

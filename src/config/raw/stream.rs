@@ -59,8 +59,8 @@ pub(crate) struct RawSearch {
     pub epsilon: Option<BTreeMap<String, f64>>,
     /// With `pbg-ea` and `granulation-ga`: how likely two parents are crossed. Default: 80%.
     pub crossover: Option<RawShare>,
-    /// With `pbg-ea`: how likely each attribute of a child moves by one level; with `granulation-ga`: how likely each bit of its
-    /// code flips. Default: one of them per child on average.
+    /// With `pbg-ea` and `genetic`: how likely each attribute of a child moves by one level; with `granulation-ga`: how likely each
+    /// bit of its code flips. Default: one of them per child on average.
     pub mutation: Option<RawShare>,
     /// With `top-down` and `top-down-extended`: the p of k + p, by which the groups of each attribute alone exceed k where the
     /// search starts. More starts coarser. Default: 0.

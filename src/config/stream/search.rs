@@ -157,7 +157,8 @@ pub(in crate::config) fn choice(file: &RawConfig, purpose: Purpose, levels: Leve
 pub(in crate::config) fn check_search(raw: &RawSearch, policy: &RawPolicy, at: At<'_>) {
     let search = at.key("search");
     if !search.lost("algorithm") {
-        check_parameters(raw.algorithm, search);
+        let cuts = raw.algorithm == Algorithm::Auto && policy.recoding == Some(RecodingKind::Subtree);
+        check_parameters(if cuts { Algorithm::SubtreeBottomUp } else { raw.algorithm }, search);
     }
     let lost = |key: &str| at.lost("policy") || at.key("policy").lost(key);
     let confidential = policy.privacy.iter().any(|c| matches!(c, RawCriterion::Confidential(_)));
@@ -216,7 +217,10 @@ fn check_parameters(algorithm: Algorithm, at: At<'_>) {
     let breeds = trades || algorithm == Algorithm::GranulationGa;
     let evolves =
         breeds || matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
-    for key in ["crossover", "mutation"].into_iter().filter(|key| !breeds && at.key(key).is_present()) {
+    let mutates = breeds || algorithm == Algorithm::Genetic;
+    for (key, _) in
+        [("crossover", breeds), ("mutation", mutates)].iter().filter(|(key, of)| !of && at.key(key).is_present())
+    {
         at.only_with(key, "algorithm: pbg-ea");
     }
     let descends = matches!(algorithm, Algorithm::TopDown | Algorithm::TopDownExtended);

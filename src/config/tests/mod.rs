@@ -8,13 +8,13 @@ use crate::model::lattice::Node;
 use crate::model::policy::{Criterion, Diversity, Fallback, K, SuppressionAction};
 use crate::search::Algorithm;
 use crate::search::choose::Levels;
-use crate::search::evolutionary::tabu::Walking;
 use crate::window::{CloseRules, EventTime, SlideRules};
 
 mod criteria;
 mod file;
 mod kafka;
 mod placement;
+mod search;
 mod window;
 
 const COUNTRY: &str = "DE;Europe;*\nFR;Europe;*\nUS;America;*\n";
@@ -365,22 +365,6 @@ fn windows_and_waits_are_not_empty() {
     one(&policy("limits: { max_record_bytes: 0 }\n"), 7, "is zero");
     let held = load(&policy("  suppression: { action: hold }\n")).unwrap().policy.action;
     assert_eq!(held, SuppressionAction::Hold { max_hold: Duration::from_secs(300) });
-}
-
-#[test]
-fn every_number_of_tabu_ga_is_configurable() {
-    let with = |search: &str| policy(&format!("search: {{ {search} }}\n"));
-    let tuning = |search: &str| load(&with(search)).unwrap().choice.tuning;
-    let (paper, tabu) = (Walking::default(), "cycles: 3, candidates: 4, length: 5, life: 6, satisfying: 60%");
-    assert_eq!(tuning("algorithm: tabu-ga").walking, paper);
-    let tuned = tuning(&format!("algorithm: tabu-ga, crossover_points: 2, tabu: {{ {tabu}, aspiration: true }}"));
-    let (tabu_length, tabu_life, satisfying_share) = (5, 6, 0.6);
-    let walking = Walking { cycles: 3, candidates: 4, tabu_length, tabu_life, satisfying_share, aspiration: true };
-    assert_eq!((tuned.walking, tuned.crossover_points), (walking, Some(2)));
-    one(&with("algorithm: tabu-ga, crossover_points: 3"), 7, "crossover_points");
-    one(&with("algorithm: tabu, tabu: { cycles: 3 }"), 7, "write its cycles as `iterations`");
-    one(&with("algorithm: genetic, tabu: { life: 3 }"), 7, "only with `algorithm: tabu-ga`");
-    one(&with("algorithm: optimal, crossover_points: 2"), 7, "only with `algorithm: tabu-ga`");
 }
 
 #[test]

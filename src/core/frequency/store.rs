@@ -73,6 +73,10 @@ const CACHED_TENTHS: usize = 25;
 /// from, more come late.
 const MANY: u32 = 3;
 
+/// From sets of at most so many classes, small classes are counted without making a set. Larger: nodes above have to be counted from
+/// larger sets. Smaller: memory is taken for sets from which hardly anything is rolled up.
+const LIGHT: usize = 1 << 13;
+
 /// A set in between is worth it if it leaves an attribute's records spread over so many times fewer values: the logarithm.
 /// Smaller makes sets that are hardly smaller than what they are rolled up from, larger too few.
 const WORTHWHILE: f64 = 1.0;
@@ -217,12 +221,33 @@ impl<K: ClassKey> FrequencyStore<K> {
         steps: &[Step<'_, K>],
         codes: Option<Codes<'_>>,
     ) -> FrequencySet<K> {
+        self.rolled_up.fetch_add(1, Ordering::Relaxed);
+        self.with_sums(|sums| rollup(finer, node, steps, codes, sums))
+    }
+
+    fn with_sums<T>(&self, sum: impl FnOnce(&mut Sums<K>) -> T) -> T {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut sums = spare.unwrap_or_default();
-        let set = rollup(finer, node, steps, codes, &mut sums);
+        let summed = sum(&mut sums);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(sums);
+        summed
+    }
+
+    /// The small classes of a node that has no set yet, counted without making one, where records are counted and a finer set is
+    /// small: such nodes are many, and little is saved by rolling up from them.
+    fn counted_in_place(&self, node: &Node, least: u32) -> Option<SmallClasses> {
+        let held = self.smallest_finer(node).filter(|held| held.set.len() <= LIGHT)?;
+        let finer = &held.set;
+        if least == 0 || finer.subjects.is_some() || finer.node == *node {
+            return None;
+        }
+        let (from, to) = (self.sizes(&finer.node), self.sizes(node));
+        let codes = Codes { from: &from, to: &to };
+        let steps = self.steps(&finer.node, node);
+        let small = |rows: &[u32]| SmallClasses::of_records(rows, least);
+        let small = self.with_sums(|sums| sums.flat(&finer.input(), &steps, codes, small))?;
         self.rolled_up.fetch_add(1, Ordering::Relaxed);
-        set
+        Some(small)
     }
 
     /// A set to roll `node` up from. Many nodes differ from the finest in one attribute above all (where there were ages,
@@ -278,6 +303,10 @@ impl<K: ClassKey> FrequencySets for FrequencyStore<K> {
         self.get(node)
     }
     fn ask(&self, node: &Node, question: &Question<'_>) -> Answer {
+        let in_place = question.rule.is_none() && question.cells_up_to.is_none() && node != self.finest.node();
+        if in_place && let Some(small) = self.counted_in_place(node, question.least) {
+            return Answer::Small(small);
+        }
         let set = self.get(node);
         match set.small_classes(question) {
             Some(small) => Answer::Small(small.clone()),

@@ -74,40 +74,11 @@ impl Outline {
         Self(u128::from_ne_bytes(bytes))
     }
 
-    /// True if the outlines of this node and of every finer one are all that there is to them.
-    pub fn is_whole(node: &Node) -> bool {
-        node.0.len() <= 16 && node.0.iter().all(|&level| level < 0x7f)
-    }
-
-    /// The level of one attribute, of those that it tells.
-    #[inline]
-    pub fn level(self, attribute: usize) -> Level {
-        self.0.to_ne_bytes()[attribute]
-    }
-
-    /// The outline of the same node with another level for one attribute.
-    #[inline]
-    pub fn with(self, attribute: usize, level: Level) -> Self {
-        let mut bytes = self.0.to_ne_bytes();
-        if let Some(byte) = bytes.get_mut(attribute) {
-            *byte = level.min(0x7f);
-        }
-        Self(u128::from_ne_bytes(bytes))
-    }
-
     /// False only if the node is not finer than or equal to the other.
     #[inline]
     pub fn may_be_finer(self, other: Self) -> bool {
         // No byte borrows from the next: each is at least 0x80, and what is taken away is less.
         ((other.0 | Self::HIGHEST) - self.0) & Self::HIGHEST == Self::HIGHEST
-    }
-
-    /// False only if the nodes differ in more than one attribute.
-    #[inline]
-    pub fn may_be_neighbour(self, other: Self) -> bool {
-        // The highest bit of every byte in which they differ; no byte carries over to the next.
-        let differing = ((self.0 ^ other.0) + !Self::HIGHEST) & Self::HIGHEST;
-        differing & differing.wrapping_sub(1) == 0
     }
 }
 
@@ -223,11 +194,6 @@ mod tests {
             let (finer, may) = (a.is_finer_or_equal(&b), Outline::of(&a).may_be_finer(Outline::of(&b)));
             let fits = a.0.iter().chain(&b.0).all(|level| *level <= 0x7f);
             assert!(if fits { finer == may } else { may || !finer }, "{a:?} {b:?}");
-            let (differing, may) = (
-                a.0.iter().zip(&b.0).filter(|(a, b)| a != b).count(),
-                Outline::of(&a).may_be_neighbour(Outline::of(&b)),
-            );
-            assert!(if fits { (differing < 2) == may } else { may || differing > 1 }, "{a:?} {b:?}");
         }
         let (low, high) = (Node::new([1; 20]), Node::new((0..20).map(|a| if a < 16 { 1 } else { 0 })));
         assert!(Outline::of(&low).may_be_finer(Outline::of(&high)) && !low.is_finer_or_equal(&high));

@@ -155,7 +155,7 @@ impl Tuning {
     }
 
     fn genetic(&self) -> Genetic {
-        Genetic { cycle: self.cycle(Genetic::default().cycle) }
+        Genetic { cycle: self.cycle(Genetic::default().cycle), mutation: self.mutation }
     }
 
     fn tabu(&self) -> Tabu {

@@ -68,7 +68,7 @@ fn descend(trials: &mut Trials<'_, '_>, from: Node, rng: &mut dyn Rng) -> Result
     trials.settle(here)?;
     trials.weigh(here)?;
     'steps: while let Some(loss) = trials.loss(here) {
-        let node = trials.node(here).clone();
+        let node = trials.node(here);
         let around = finer_by_one(trials.lattice, &node).chain(exchanged(trials.lattice, &node));
         let mut around: Vec<Number> = around.collect::<Vec<_>>().into_iter().map(|node| trials.number(node)).collect();
         around.retain(|&number| trials.bound(number) < loss - TIE);

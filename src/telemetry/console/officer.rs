@@ -55,6 +55,10 @@ fn tiles(view: &View, html: &mut Html) {
     html.tile("information loss", &view.loss().map_or("-".into(), figure), &format!("{metric} of the last release"));
     html.tile("left out", &left_out, &format!("{} of {} records", count(totals.suppressed as f64), count(ended)));
     let last = view.recent.iter().find(|r| r.manifest.rows > 0);
+    let measured = last.and_then(|last| last.manifest.provenance.security_and_quality());
+    for ((name, value), note) in measured.into_iter().flatten().zip(["security", "quality", "security times quality"]) {
+        html.tile(name, &figure(value), &format!("{note} of the last release"));
+    }
     let ago = last.map_or("-".into(), |r| duration((view.now.0 - r.at.0).max(0) as f64 / 1e3));
     html.tile("last release", &ago, &format!("ago; {} in all", count(view.releases as f64))).raw("</dl>");
 }

@@ -19,8 +19,8 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// The classes of `keys` in the order of their places in `target`.
-    pub(crate) fn sum<K: ClassKey>(&mut self, target: &Places, keys: &[K], counts: &[u32]) -> (Vec<K>, Vec<u32>) {
+    /// Adds up the rows of `keys` by their places in `target`; whoever reads them zeroes them.
+    pub(crate) fn rows<K: ClassKey>(&mut self, target: &Places, keys: &[K], counts: &[u32]) -> &mut [u32] {
         let few = target.places();
         let odd = if few <= BY_TURNS { few } else { 0 };
         self.rows.resize((few + odd).max(self.rows.len()), 0);
@@ -39,6 +39,13 @@ impl Placed {
         let (places, others) = places.split_at_mut(few);
         places.iter_mut().zip(others.iter()).for_each(|(place, other)| *place += other);
         others.fill(0);
+        places
+    }
+
+    /// The classes of `keys` in the order of their places in `target`.
+    pub(crate) fn sum<K: ClassKey>(&mut self, target: &Places, keys: &[K], counts: &[u32]) -> (Vec<K>, Vec<u32>) {
+        let few = target.places();
+        let places = self.rows(target, keys, counts);
         let (low, high) = target.keys::<K>();
         let most = keys.len().min(few);
         let (mut all, mut rows, mut classes) = (vec![K::ZERO; most + 1], vec![0; most + 1], 0);

@@ -7,6 +7,10 @@ use super::runs::KeyRuns;
 use super::step::{Step, map_keys};
 use crate::frequency::key::{ClassKey, KeyField};
 
+/// How many times as many places as finer classes a table may have that is looked through. More take longer to look through than the
+/// classes to add up; fewer leave sums to slower ways.
+const WIDEST: usize = 16;
+
 /// The finer classes.
 pub(crate) struct FinerClasses<'a, K> {
     pub(crate) fields: &'a [KeyField],
@@ -80,6 +84,26 @@ impl<K: ClassKey> Sums<K> {
             (_, true) => self.in_runs::<true>(input, steps, below),
             (_, false) => self.in_runs::<false>(input, steps, below),
         }
+    }
+
+    /// Adds up the classes that are one after some steps in a flat table, and shows it: the rows of every class, and zeroes. `None` if
+    /// the table would be too large to be looked through.
+    pub(crate) fn flat<R>(
+        &mut self,
+        input: &FinerClasses<'_, K>,
+        steps: &[Step<'_, K>],
+        Codes { from, to }: Codes<'_>,
+        see: impl FnOnce(&[u32]) -> R,
+    ) -> Option<R> {
+        let keys = input.keys.len();
+        if places(to.iter().copied()) > keys.saturating_mul(WIDEST) {
+            return None;
+        }
+        self.target.aim(input.fields, PlaceSizes { from, to, below: u32::MAX, keys }, steps);
+        let rows = self.placed.rows(&self.target, input.keys, input.rows);
+        let seen = see(rows);
+        rows.fill(0);
+        Some(seen)
     }
 
     /// `keys` after some steps.

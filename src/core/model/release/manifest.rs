@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::model::lattice::Node;
+use crate::model::policy::Loss;
 
 /// Where a batch comes from and what was done to it.
 #[derive(Debug, Clone, Default, Serialize, PartialEq)]
@@ -366,5 +367,11 @@ impl Provenance {
     pub fn loss(&self, name: &str) -> Option<f64> {
         let of = |losses: &[Named]| losses.iter().find(|loss| loss.name == name).map(|loss| loss.value);
         of(&self.losses).or_else(|| of(&self.work.losses))
+    }
+
+    /// Security, quality and their product, which is what `granulation-ga` maximises; none without confidential sentences.
+    pub fn security_and_quality(&self) -> Option<[(&'static str, f64); 3]> {
+        let (security, loss) = (self.work.security?, self.loss(Loss::Ql.as_str())?);
+        Some([("sf", security), ("ql", 1.0 - loss), ("sf*ql", security.max(0.0) * (1.0 - loss))])
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A uniform random population, roulette wheel on fitness 1/loss, one-point crossover between attributes, mutation; the
 //! new group replaces the old one and the best satisfying node ever seen is kept. The paper does not print its mutation
-//! rate: each attribute moves one level up or down with probability 1/m, one attribute on average.
+//! rate: by default each attribute moves one level up or down with probability 1/m, one attribute on average.
 
 use rand::Rng;
 
@@ -34,21 +34,24 @@ pub struct GeneticCycle {
 pub struct Genetic {
     /// The cycle.
     pub cycle: GeneticCycle,
+    /// The probability that an attribute of a child moves by one level; without it, one attribute on average.
+    pub mutation: Option<f64>,
 }
 
 impl Default for Genetic {
     fn default() -> Self {
-        Self { cycle: GeneticCycle { population: POPULATION, cycles: CYCLES_ALONE, crossover_points: 1 } }
+        let cycle = GeneticCycle { population: POPULATION, cycles: CYCLES_ALONE, crossover_points: 1 };
+        Self { cycle, mutation: None }
     }
 }
 
 impl Search for Genetic {
     fn run(&self, lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget, rng: &mut dyn Rng) -> Outcome {
         let mut trials = Trials::new(lattice, evaluator, budget);
-        let rate = 1.0 / lattice.width().max(1) as f64;
+        let rate = self.mutation.unwrap_or(1.0 / lattice.width().max(1) as f64);
         let ended = self.cycle.evolve(&mut trials, Vec::new(), rng, |trials, children, rng| {
             let mut mutated = |&child: &Number| {
-                let node = step_mutation(lattice, trials.node(child), rate, rng);
+                let node = step_mutation(lattice, &trials.node(child), rate, rng);
                 trials.number(node)
             };
             Ok(children.iter().map(&mut mutated).collect())
@@ -78,7 +81,7 @@ impl GeneticCycle {
             while children.len() < population.len() {
                 let [a, b] = [roulette(&fitness, rng), roulette(&fitness, rng)].map(|at| population[at]);
                 let cross = if self.crossover_points > 1 { two_point_crossover } else { crossover };
-                let (a, b) = cross(trials.node(a), trials.node(b), rng);
+                let (a, b) = cross(&trials.node(a), &trials.node(b), rng);
                 children.extend([a, b].map(|node| trials.number(node)));
             }
             children.truncate(population.len());

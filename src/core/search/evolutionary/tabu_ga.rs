@@ -10,7 +10,7 @@ use rand::Rng;
 use rustc_hash::FxHashSet;
 
 use super::genetic::{GeneticCycle, POPULATION};
-use super::tabu::{Neighbours, Walking};
+use super::tabu::{Walking, Walks};
 use crate::model::lattice::{Lattice, Node};
 use crate::search::evaluator::Evaluator;
 use crate::search::trials::Trials;
@@ -44,10 +44,10 @@ impl Search for TabuGa {
         let recalled = evaluator.recall().into_iter().take(population / 2);
         let mut seeds: Vec<Node> = self.seeds.iter().cloned().chain(recalled).collect();
         seeds.retain(|node| lattice.contains(node));
-        let neighbours = Neighbours::new(lattice);
-        let ended = self
-            .cycle
-            .evolve(&mut trials, seeds, rng, |trials, starts, rng| neighbours.walk(trials, &self.walking, starts, rng));
+        let mut walks = Walks::new(lattice, &self.walking);
+        let ended = self.cycle.evolve(&mut trials, seeds, rng, |trials, starts, rng| {
+            starts.iter().map(|&start| walks.walk(trials, start, rng)).collect()
+        });
         let outcome = trials.outcome(ended);
         let answer = outcome.best.iter().map(|best| best.recoding.coarsest());
         let others: Vec<Node> = evaluator.recall().into_iter().take(population).collect();
