@@ -587,7 +587,9 @@ mod tests {
             policy.criteria.push(crate::model::policy::Criterion::LDiversity {
                 field: 0, l: 2.0, variant: crate::model::policy::Diversity::Distinct,
             });
-            let table = Table::new(policy, &records);
+            let mut table = Table::new(policy, &records);
+            // People per value, of which distinct l-diversity alone asks nothing.
+            table.rules = table.rules.clone().also_counting([crate::model::counting::Facet::Sensitive(0)]);
             let sets = table.sets();
             let base = sets.base();
             let taxonomies = taxonomies(&*sets);
