@@ -243,11 +243,7 @@ impl Framer {
     /// each byte is scanned once for every column at most.
     fn find_end(&mut self) -> Option<usize> {
         let Framing::Csv { delimiter, columns } = self.framing else { return self.newline() };
-        // Most lines have no quote: then the delimiters do not matter.
-        if self.scan.at == 0
-            && let Some(end) = memchr::memchr2(b'\n', b'"', &self.buffer)
-            && self.buffer[end] == b'\n'
-        {
+        if let Some(end) = self.end_of_plain_line() {
             return Some(end);
         }
         loop {
@@ -289,11 +285,7 @@ impl Framer {
                 (ScanState::Plain, b'"') if line_end.is_some() => return line_end,
                 (ScanState::Plain, _) => {
                     let rest = &self.buffer[at..];
-                    let next = match line_end {
-                        None => memchr::memchr2(delimiter, b'\n', rest),
-                        Some(_) => memchr::memchr3(delimiter, b'\n', b'"', rest),
-                    };
-                    self.scan.at += next.unwrap_or(rest.len());
+                    self.scan.at += memchr::memchr3(delimiter, b'\n', b'"', rest).map_or(rest.len(), |i| i.max(1));
                     continue;
                 }
                 // A carriage return may belong to the line end.
@@ -305,6 +297,13 @@ impl Framer {
             };
             self.scan.at += 1;
         }
+    }
+
+    /// The newline behind a line without quotes, as most are: there, delimiters do not matter.
+    fn end_of_plain_line(&self) -> Option<usize> {
+        let fresh = (self.scan.at == 0).then_some(&self.buffer[..])?;
+        let end = memchr::memchr2(b'\n', b'"', fresh)?;
+        (self.buffer[end] == b'\n').then_some(end)
     }
 
     /// The index of the next newline.
