@@ -276,22 +276,6 @@ fn search_tells_what_it_found() {
     assert!(unknown.err.contains("optimal"), "{}", unknown.err);
 }
 
-/// `granulation-ga` maximises security times quality, so that people want to see all three.
-#[test]
-fn security_quality_and_their_product_are_shown() {
-    let desk = Desk::new();
-    desk.write("in.csv", csv(',', &people(300)));
-    let confidential = "k-anonymity: 5 }, { confidential: { sentences: [{ name: nurse, field: job, in: [nurse] }] } }";
-    let config = policy("search: { algorithm: granulation-ga }\n").replace("k-anonymity: 5 }", confidential);
-    desk.write("policy.yaml", config);
-    let told = desk.run(&["search", "-c", "policy.yaml", "in.csv"]).expect(0).out;
-    let figure = |name: &str| -> f64 {
-        let after = told.split(&format!(" {name} ")).nth(1).unwrap_or_else(|| panic!("{name} in {told}"));
-        after.split([',', '\n']).next().unwrap().trim().parse().unwrap()
-    };
-    assert!((figure("sf") * figure("ql") - figure("sf*ql")).abs() < 0.002, "{told}");
-}
-
 /// A policy for the people of `generate`, with a label, and 2,000 of them.
 fn generated(desk: &Desk, more: &str) {
     desk.write("in.csv", desk.run(&["generate", "--records", "2000", "--format", "csv", "--seed", "3"]).expect(0).out);

@@ -741,8 +741,7 @@ proptest! {
             stream.drain(NOW).pop().map(|window| {
                 let records = (window.rows.positions().collect::<Vec<_>>(), window.suppressed.clone());
                 let release = released(anonymizer(&policy, Levels::Free).release(window).unwrap());
-                let counts = &release.manifest().provenance;
-                let plan = &release.lineage().plan;
+                let (counts, plan) = (&release.manifest().provenance, &release.lineage().plan);
                 (records, plan.levels.clone(), plan.fresh.clone(), counts.records_published, counts.records_suppressed)
             })
         };

@@ -25,6 +25,7 @@ use crate::model::counting::Counting;
 use crate::model::event::{Event, Millis, Partition, Reject, RejectCode};
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::Recoding;
+use crate::model::release::spans::Spans;
 use crate::source::{GivenUp, NewAssignment, Recalled, Replay, SourceItem};
 use crate::window::{
     CloseReason, ClosedWindow, Lanes, OpenWindow, Replayed, TooWide, WindowId, WindowKind, WindowRules,
@@ -203,10 +204,10 @@ impl WindowStage {
 
     /// Takes the records of some partitions out of the open windows: their next owner reads them again.
     fn give_up(&mut self, given_up: GivenUp) -> Taken {
-        let (partitions, held) = (&given_up.partitions, self.held.len());
+        let (partitions, held) = (&given_up.partitions, messages(&self.held));
         self.held = self.held.filtered(|i| !partitions.contains(&self.held.position(i).partition));
-        let gone = self.windows.give_up(partitions) + held - self.held.len();
-        self.windowed.returned += gone as u64;
+        let gone = self.windows.give_up(partitions) as u64 + held - messages(&self.held);
+        self.windowed.returned += gone;
         self.send(SearchItem::GivenUp(given_up))
     }
 
@@ -262,7 +263,7 @@ impl WindowStage {
 
     /// Counts the records of open windows, and the held ones, as given back to the log.
     fn return_open(&mut self) {
-        self.windowed.returned += (self.windows.unclosed() + self.held.len()) as u64;
+        self.windowed.returned += self.windows.unclosed() as u64 + messages(&self.held);
     }
 
     fn now(&self) -> Millis {
@@ -348,6 +349,11 @@ fn no_windows(pipeline: &Pipeline, counting: &Arc<Counting>, rereads: bool) -> L
 
 fn no_rows(pipeline: &Pipeline) -> Rows {
     Rows::new(pipeline.policy.quasi.len(), pipeline.policy.schema.sensitive.len())
+}
+
+/// The messages that rows come from. A message can hold several records.
+fn messages(rows: &Rows) -> u64 {
+    Spans::covering(rows.positions()).count()
 }
 
 /// The time since when a record that was held before a restart waits: its own timestamp if that is possible, else the earliest

@@ -181,6 +181,16 @@ impl Chunk {
         self.rows += 1;
     }
 
+    /// All positions, run by run.
+    fn positions(&self) -> impl Iterator<Item = Position> + Clone {
+        let Runs { starts, values } = &self.positions;
+        let ends = starts.iter().skip(1).map(|&start| usize::from(start)).chain([self.rows]);
+        let runs = starts.iter().zip(values).zip(ends);
+        runs.flat_map(|((&start, &first), end)| {
+            (0..(end - usize::from(start)) as i64).map(move |i| following(first, i))
+        })
+    }
+
     /// The kept values of a row one after the other.
     #[inline]
     fn kept(&self, at: usize) -> &str {
@@ -339,7 +349,7 @@ impl Rows {
 
     /// All positions.
     pub fn positions(&self) -> impl Iterator<Item = Position> + Clone {
-        (0..self.len()).map(|i| self.position(i))
+        self.full.iter().map(|chunk| &**chunk).chain([&self.open]).flat_map(Chunk::positions).skip(self.gone)
     }
 
     /// When row i was read.

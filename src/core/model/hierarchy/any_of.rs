@@ -215,7 +215,7 @@ mod tests {
             dates(&[DateUnit::Day, DateUnit::Month, DateUnit::Year]),
         ])
         .unwrap();
-        assert_eq!(words(&any), ["as it is", "by week", "by month", "by year", "hidden"]);
+        assert_eq!(words(&any), ["by day", "by week", "by month", "by year", "hidden"]);
         assert_eq!(pairs(&any), [(0, 1), (0, 2), (0, 3), (0, 4), (1, 4), (2, 3), (2, 4), (3, 4)]);
         assert_eq!(any.label("1985-03-31", 1).as_deref(), Some("1985-W13"));
     }

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(typical(1).words(&policy.quasi[0].hierarchy), "mostly in steps of 20, hidden at worst");
         assert_eq!(typical(2).words(&policy.quasi[0].hierarchy), "mostly hidden, as it is at best");
         let plain = [level("age", 1, None, None), level("zip", 3, None, None), level("born", 0, None, None)];
-        let said = "age in steps of 20, zip by its first 2 characters, born as it is";
+        let said = "age in steps of 20, zip by its first 2 characters, born by day";
         assert_eq!(policy.recoding_words(&plain), said);
     }
 }
