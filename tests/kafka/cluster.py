@@ -17,7 +17,7 @@ QUASI = ["age", "sex", "zip", "country", "education"]
 POLICY = """
 policy:
   quasi_identifiers:
-    - { name: age, hierarchy: { %(age)s } }
+    - { name: age, hierarchy: { %(age)s }%(age_more)s }
     - { name: sex, hierarchy: trivial }
     - { name: zip, hierarchy: { prefix: { length: 5 } } }
     - { name: country, hierarchy: trivial }
@@ -28,8 +28,9 @@ policy:
   privacy:
     - { k-anonymity: 5 }
     - { l-diversity: { field: diagnosis, l: 2, variant: distinct } }
+    %(criteria)s
   suppression: { limit: %(limit)s, action: %(action)s }
-search: { time_budget: %(time_budget)s }
+search: { algorithm: %(algorithm)s, time_budget: %(time_budget)s }
 window: %(windows)s
 source:
   kafka:
@@ -202,8 +203,8 @@ class Instance:
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
                        "sink_more": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
-                       "limit": 0.05,
-                       "age": "intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 }", "subject": "subject: user_id",
+                       "algorithm": "auto", "criteria": "", "limit": 0.05,
+                       "age": "intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 }", "age_more": "", "subject": "subject: user_id",
                        "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
         # `bootstrap` is the way to the output; to the input too, unless that is in another cluster.
         apart = ", brokers: '%(bootstrap)s', progress: progress" % self.values if space.apart else ""

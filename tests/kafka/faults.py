@@ -1013,6 +1013,76 @@ def alternatives(space):
     accept(space, tail=499, aborted=True)
 
 
+ORDINARY = ["cold", "back pain", "allergy", "checkup"]
+CRITERIA = f"""- {{ k-anonymity: {{ k: 10, over: [age, zip] }} }}
+    - {{ confidential: {{ sentences: [{{ field: diagnosis, in: {ORDINARY}, when: {{ field: salary_class, equals: ">50K" }} }}] }} }}"""
+# Ages count most, so that they are shown: cuts are found that are no node, and cells that have a mean.
+AGES = ", weight: 20"
+
+
+def judge_criteria(space, verdict):
+    """I3 by what `CRITERIA` ask for."""
+    oracle.judge_criteria(verdict, space.bootstrap, space.source, space.sink, c.QUASI, ["age", "zip"], 10, "diagnosis", ORDINARY,
+                          lambda record: record["salary_class"] == ">50K")
+
+
+def judge_means(space, verdict):
+    """Ages in steps of 20 or finer: a published mean is at most half a step of 5 off."""
+    oracle.judge_means(verdict, space.bootstrap, space.source, space.sink, "age", 2.5)
+    return verdict
+
+
+def algorithms(space):
+    """Every algorithm by its name, each in an instance that dies behind a plan: the next algorithm's instance carries it out, because the
+    policy is the same. Then an instance with means instead of labels suppresses the last plan, because its policy is another one."""
+    names = [choice["const"] for choice in json.loads(c.run(BINARY, "schema"))["$defs"]["Algorithm"]["oneOf"]]
+    size = 1000
+    options = {"id": f"{space.group}-0", "window": size, "max_age": "10m", "time_budget": "2s", "limit": 0, "criteria": CRITERIA,
+               "subject": "subject: user_id\n  private: [salary_class]"}
+    space.produce(BINARY, size * (2 * len(names) + 2), subjects=4000)
+    for number, name in enumerate(names):
+        a = c.Instance(space, BINARY, number, algorithm=name, age_more=AGES, **options)
+        # The plan of the one before, a release of its own, and a plan.
+        died(a.start(VEILSTREAM_DIE_AT=f"flushed:{3 if number else 2}"))
+    c.Instance(space, BINARY, len(names), age_more=AGES + ", render: mean", **options).start()
+    verdict = accept(space, aborted=True)
+    judge_criteria(space, judge_means(space, verdict))
+    assert verdict.ok and verdict.figures["means"], f"{verdict.problems}, or no means"
+
+    def written(topic, isolation="read_committed"):
+        return [json.loads(payload) for _, _, _, payload in oracle.read(space.bootstrap, f"{space.sink}-{topic}", isolation)]
+
+    planned = {}
+    for manifest in written("manifests", "read_uncommitted"):
+        planned.setdefault(manifest["release_id"], manifest)
+    again = [m for m in written("manifests") if m["close_reason"] == "replayed"]
+    own = [m["algorithm"] for m in written("manifests") if m["close_reason"] != "replayed"]
+    assert own == [*names, "auto", "auto"], f"the manifests name {own}"
+    assert [planned[m["release_id"]]["algorithm"] for m in again] == names[:-1], "not every plan was carried out by the next algorithm"
+    assert all(planned[m["release_id"]]["recoding"] == m["recoding"] for m in again), "a plan was carried out otherwise"
+    left = [(planned[e["release_id"]]["algorithm"], e["records_suppressed"]) for e in written("journal") if not e["records_published"]]
+    assert left == [(names[-1], size)], "the plan of another policy was carried out, or more than that is left out"
+    cuts = sum(any("cut" in attribute for attribute in m["recoding"]) for m in again)
+    say(f"{len(own)} releases by {len(set(own))} algorithms, {len(again)} carried out by the next one, {cuts} of them with cuts")
+    assert cuts, "no plan of cuts was carried out by a search of levels"
+
+
+def control_criteria(space):
+    """Control: a policy without the criteria that `algorithms` is judged by turns I3 red, and so does a mean of other people."""
+    c.Instance(space, BINARY, 0, algorithm="subtree-bottom-up", time_budget="2s", limit=0, age_more=AGES + ", render: mean").start()
+    space.produce(BINARY, 2000)
+    verdict = judge_means(space, accept(space))
+    assert verdict.ok and verdict.figures["means"], f"{verdict.problems}, or no means"
+    judge_criteria(space, verdict)
+    assert all(any(words in text for text in verdict.problems["I3"]) for words in ("look alike", "sentence")), "one was not seen"
+    red(verdict, "I3")
+    _, _, headers, payload = next(m for m in oracle.read(space.bootstrap, space.sink) if "." in json.loads(m[3])["age"])
+    forged = json.dumps({**json.loads(payload), "age": "119.5"}) + "\n"
+    subprocess.run(["kcat", "-P", "-b", space.bootstrap, "-t", space.sink, "-H", f"veilstream-release={oracle.release_of(headers)}"],
+                   input=forged.encode(), check=True, timeout=60)
+    red(judge_means(space, oracle.Verdict()), "I3")
+
+
 def audiences(space):
     """Two audiences beside the release, while instances die: each has every row once, in the same bytes, no finer than it may be."""
     tables = [f"{space.sink}-partner", f"{space.sink}-research"]
@@ -1255,8 +1325,8 @@ SPACES = [registry_away, registry_late, quick_restarts, control_random_id, zombi
           rebalanced_while_paused, given_back_while_full, misspelt_input_apart, rebalanced_while_rereading, topic_recreated, slow_search,
           slow_transaction, deleted_by_retention, held_records, wrong_format, tombstones, *map(deletes, ["tombstones", "debezium"]),
           sequential, sequential_local, sliding,
-          sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, audiences, control_forgetful,
-          control_no_difference, control_forged, control_rows_as_subjects, control_gate_open,
+          sliding_local, sliding_changes, sliding_local_changes, local_recoding, subtree_recoding, alternatives, algorithms,
+          audiences, control_forgetful, control_no_difference, control_criteria, control_forged, control_rows_as_subjects, control_gate_open,
           control_fresh_id, control_offsets_outside]
 SPACES += map(apart, [zombie, *filter(lambda s: s.__name__.startswith("crash"), SPACES), one_id_twice, members_come_and_go,
                       plan_beside_open_windows, come_and_go("consumer", "hold"), topic_recreated, deleted_by_retention,

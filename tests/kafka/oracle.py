@@ -237,6 +237,46 @@ def judge_sequential(verdict, bootstrap, source, output, quasi, sensitive, relea
     verdict.figures["returned"] = returned
 
 
+def released(bootstrap, output, inputs, key="ts"):
+    """The rows of each release, each with its record of the input."""
+    rows = defaultdict(list)
+    for _, _, headers, payload in read(bootstrap, output):
+        row = json.loads(payload)
+        rows[release_of(headers)].append((row, inputs[row[key]]))
+    return rows
+
+
+def judge_criteria(verdict, bootstrap, source, output, quasi, over, k, sensitive, secret, minds, subject="user_id"):
+    """I3, for a reader who looks people up by the fields `over` alone, and for the confidential sentence that the sensitive value is one
+    of `secret`: in a class with somebody who `minds`, somebody falsifies it."""
+    for name, rows in released(bootstrap, output, records_of(bootstrap, source)[0]).items():
+        alike, classes = defaultdict(set), defaultdict(list)
+        for row, record in rows:
+            alike[tuple(row[q] for q in over)].add(record[subject])
+            classes[tuple(row[q] for q in quasi)].append((row[sensitive], record))
+        if (least := min(map(len, alike.values()))) < k:
+            verdict.fail("I3", f"release {name}: {least} people look alike in {', '.join(over)}")
+        for members in classes.values():
+            if all(value in secret for value, _ in members) and any(minds(record) for _, record in members):
+                verdict.fail("I3", f"release {name}: a confidential sentence follows about a class")
+
+
+def judge_means(verdict, bootstrap, source, output, field, off, subject="user_id"):
+    """I3, where cells show the mean of their people: it is that of the people of the block, each counted once, give or take `off`."""
+    compared = 0
+    for name, rows in released(bootstrap, output, records_of(bootstrap, source)[0]).items():
+        blocks = defaultdict(lambda: defaultdict(list))
+        for row, record in rows:
+            if row[field].replace(".", "", 1).isdigit() and "." in row[field]:
+                blocks[row[field]][record[subject]].append(record[field])
+        for text, people in blocks.items():
+            mean = sum(sum(own) / len(own) for own in people.values()) / len(people)
+            compared += 1
+            if abs(mean - float(text)) > off:
+                verdict.fail("I3", f"release {name}: {text} stands for people whose mean of {field} is {mean:.2f}")
+    verdict.figures["means"] = compared
+
+
 def header_of(headers, wanted):
     for header in headers.split(","):
         name, _, value = header.partition("=")
