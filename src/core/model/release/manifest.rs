@@ -41,7 +41,7 @@ pub struct Provenance {
     pub records_held: u64,
     /// Records turned away.
     pub records_rejected: u64,
-    /// The search that chose the recoding.
+    /// The search that chose the recoding; `auto` in a release that was made again as planned.
     pub algorithm: String,
     /// Nodes it counted.
     pub nodes_checked: u64,
