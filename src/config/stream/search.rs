@@ -227,7 +227,7 @@ fn check_parameters(algorithm: Algorithm, at: At<'_>) {
     if !descends && at.key("margin").is_present() {
         at.only_with("margin", "algorithm: top-down");
     }
-    let printed = matches!(algorithm, Algorithm::TopDownExtended | Algorithm::SubtreeBottomUp);
+    let printed = trades || matches!(algorithm, Algorithm::TopDownExtended | Algorithm::SubtreeBottomUp);
     if !printed && at.key("as_printed").is_present() {
         at.only_with("as_printed", "algorithm: subtree-bottom-up");
     }
