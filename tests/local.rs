@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fixture::{choice, released};
 use common::{Attribute, Line, Rule, Table, flat, hold, instances, rules, tables};
 use naive::{Member, satisfies};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stream::{Row, classes, crossing, intersected, joined, policy, releases, town};
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::batch::Rows;
@@ -32,8 +33,8 @@ use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
-use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
+use veilstream::search::Algorithm;
+use veilstream::search::choose::Levels;
 use veilstream::telemetry::Telemetry;
 use veilstream::usefulness::usefulness;
 use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
@@ -130,17 +131,11 @@ fn position(line: usize) -> Position {
 
 impl<'c> Engine<'c> {
     fn new(case: &'c Case) -> Self {
-        let choice = Choice {
-            algorithm: match case.policy.recoding {
-                RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
-                RecodingKind::FullDomain | RecodingKind::Local => Algorithm::Optimal,
-            },
-            time_budget: Duration::from_secs(3600),
-            max_checks: None,
-            levels: case.levels.clone(),
-            keep_within: 0.02,
-            tuning: Tuning::default(),
+        let algorithm = match case.policy.recoding {
+            RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+            RecodingKind::FullDomain | RecodingKind::Local => Algorithm::Optimal,
         };
+        let choice = choice(algorithm, case.levels.clone());
         let policy = Arc::clone(&case.policy);
         Self {
             case,
@@ -180,10 +175,7 @@ impl<'c> Engine<'c> {
         if let Some(plan) = plan {
             window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
         }
-        match self.anonymizer.release(window).unwrap() {
-            Closing::Release(release) => *release,
-            Closing::Refused(refusal) => panic!("refused: {refusal}"),
-        }
+        *released(self.anonymizer.release(window).unwrap())
     }
 }
 

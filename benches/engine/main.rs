@@ -5,9 +5,13 @@
 //! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../tests/common/adult.rs"]
+mod adult;
 mod baseline;
 mod batch;
 mod decode;
+#[path = "../../tests/common/fixture.rs"]
+mod fixture;
 mod flow;
 mod long;
 mod people;

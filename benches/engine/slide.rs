@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::Encoder;
@@ -29,7 +29,7 @@ use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding}
 
 use super::baseline::{Figure, reference};
 use super::people::Case;
-use super::timed;
+use super::{fixture, timed};
 
 /// Records of the window.
 const SIZE: usize = 100_000;
@@ -112,7 +112,7 @@ fn with_local(case: &Case, slide: usize) -> f64 {
     for batch in 0..SIZE / slide + BEFORE + SLIDES {
         let (_, window) = side.take(&case.events(batch * slide, slide));
         let (time, release) = timed(|| anonymizer.release(window).expect("fits"));
-        assert!(matches!(release, Closing::Release(_)));
+        fixture::released(release);
         anonymizer.learn();
         if batch >= SIZE / slide + BEFORE {
             times.push([time; 4]);
@@ -130,10 +130,7 @@ fn changes(case: &Case, slide: usize) -> [f64; 3] {
     let mut rows = 0;
     for batch in 0..4 * turnover {
         let (taken, window) = side.take(&case.events(batch * slide, slide));
-        let (decided, release) = timed(|| match anonymizer.release(window).expect("fits") {
-            Closing::Release(release) => *release,
-            Closing::Refused(refusal) => panic!("{refusal}"),
-        });
+        let (decided, release) = timed(|| *fixture::released(anonymizer.release(window).expect("fits")));
         if batch >= 2 * turnover {
             let written = serialize(case, &release);
             rows += release.len();
@@ -206,11 +203,9 @@ fn anonymizer(case: &Case) -> Anonymizer {
 }
 
 fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
-    match anonymizer.release(window).expect("fits") {
-        Closing::Release(release) if !release.is_empty() => *release,
-        Closing::Release(_) => panic!("nothing is shown"),
-        Closing::Refused(refusal) => panic!("{refusal}"),
-    }
+    let release = *fixture::released(anonymizer.release(window).expect("fits"));
+    assert!(!release.is_empty(), "nothing is shown");
+    release
 }
 
 fn serialize(case: &Case, release: &Release) -> Duration {

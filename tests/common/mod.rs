@@ -2,25 +2,23 @@
 //! definitions, sharing no code with the engine. Members of a class are sets of subjects (or of row numbers).
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fixture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use veilstream::encode::{Encoded, Encoder};
+use veilstream::encode::Encoder;
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::Rows;
-use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
-    SuppressionLimit,
-};
+use veilstream::model::policy::{Criterion, Diversity, K, Loss, Policy, SuppressionAction, SuppressionLimit};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::schema::Role;
 use veilstream::privacy::Rules;
 
 /// One quasi-identifier: for every leaf its labels from level 0 to the top.
@@ -136,36 +134,19 @@ impl Table {
     }
 
     pub fn policy_with(&self, rules: &[Rule], limit: f64, loss: Loss, action: SuppressionAction) -> Arc<Policy> {
-        let quasi_names: Vec<String> = (0..self.attributes.len()).map(|i| format!("q{i}")).collect();
-        let sensitive_names: Vec<String> = (0..self.sensitive).map(|i| format!("s{i}")).collect();
-        let mut fields: Vec<(&str, Role)> = quasi_names.iter().map(|n| (n.as_str(), Role::Quasi)).collect();
-        fields.extend(sensitive_names.iter().map(|n| (n.as_str(), Role::Sensitive)));
-        if self.with_subject {
-            fields.push(("who", Role::Subject));
+        let names: Vec<String> = (0..self.attributes.len()).map(|i| format!("q{i}")).collect();
+        let hierarchy = |attribute: &Attribute| Hierarchy::parse_csv(attribute.csv().as_bytes()).expect("it is valid");
+        let quasi = names.iter().map(String::as_str).zip(self.attributes.iter().map(hierarchy)).collect();
+        let sensitive: Vec<String> = (0..self.sensitive).map(|i| format!("s{i}")).collect();
+        let mut others: Vec<(&str, Role)> = sensitive.iter().map(|n| (n.as_str(), Role::Sensitive)).collect();
+        others.extend(self.with_subject.then_some(("who", Role::Subject)));
+        let mut policy = fixture::policy(quasi, &others, 1);
+        for (quasi, attribute) in policy.quasi.iter_mut().zip(&self.attributes) {
+            (quasi.weight, quasi.min_level) = (attribute.weight, attribute.min_level);
+            quasi.max_level = attribute.max_level;
         }
-        let quasi = |(attribute, name): (&Attribute, &String)| QuasiIdentifier {
-            name: name.as_str().into(),
-            hierarchy: Arc::new(Hierarchy::parse_csv(attribute.csv().as_bytes()).expect("a valid hierarchy")),
-            weight: attribute.weight,
-            min_level: attribute.min_level,
-            max_level: attribute.max_level,
-            priority: 1,
-            render: Render::Label,
-        };
-        Arc::new(Policy {
-            schema: Schema::new(fields),
-            quasi: self.attributes.iter().zip(&quasi_names).map(quasi).collect(),
-            criteria: rules.iter().map(|rule| rule.criterion()).collect(),
-            suppression: SuppressionLimit(limit),
-            action,
-            recoding: RecodingKind::FullDomain,
-            loss,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            sequential: None,
-            fingerprint: "test".into(),
-        })
+        let criteria = rules.iter().map(|rule| rule.criterion()).collect();
+        Arc::new(Policy { criteria, suppression: SuppressionLimit(limit), action, loss, ..policy })
     }
 
     /// The record of a line, in slot order.
@@ -182,13 +163,7 @@ impl Table {
     }
 
     pub fn encode(&self, policy: &Arc<Policy>) -> (Encoder, Rows) {
-        let mut encoder = Encoder::new(Arc::clone(policy));
-        let mut rows = Rows::new(self.attributes.len(), self.sensitive);
-        for (i, line) in self.lines.iter().enumerate() {
-            assert_eq!(encoder.encode(&self.record(line), None), Encoded::Row);
-            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-        }
-        (encoder, rows)
+        fixture::encoded(policy, self.lines.iter().map(|line| self.record(line).values))
     }
 
     /// The engine's frequency sets over this table.

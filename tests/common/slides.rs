@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::Closing;
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Position};
@@ -16,13 +15,12 @@ use veilstream::model::policy::{Fallback, Loss, Policy};
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
 use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
 
-use super::common::{self, Line, Rule, Table};
-
-pub const NOW: i64 = 1_700_000_000_000;
+pub use super::common::fixture::{NOW, released};
+use super::common::{self, Line, Rule, Table, fixture};
 
 /// The table's policy, with a number of its own kept in every row, so that rows can be told apart in the output.
 pub fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
@@ -38,14 +36,7 @@ pub fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
 }
 
 pub fn choice(levels: Levels) -> Choice {
-    Choice {
-        algorithm: Algorithm::Optimal,
-        time_budget: Duration::from_secs(3600),
-        max_checks: None,
-        levels,
-        keep_within: 0.1,
-        tuning: Tuning::default(),
-    }
+    Choice { keep_within: 0.1, ..fixture::choice(Algorithm::Optimal, levels) }
 }
 
 /// A stream of the table's lines through a sliding window.
@@ -105,13 +96,6 @@ pub fn by_time(size: u64, slide: u64, max_records: usize) -> SlideRules {
     let time = Some((Duration::from_millis(size), Duration::from_millis(slide)));
     let slide = max_records.div_ceil(size.div_ceil(slide) as usize);
     SlideRules { size: max_records, slide, time, max_hold: 2, warm_memory: DEFAULT_WARM_MEMORY, changes: false }
-}
-
-pub fn released(closing: Closing) -> Box<Release> {
-    match closing {
-        Closing::Release(release) => release,
-        Closing::Refused(refusal) => panic!("refused: {refusal}"),
-    }
 }
 
 /// What a reader has of a snapshot: who is in it, and as what.

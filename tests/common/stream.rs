@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Position};
@@ -16,13 +16,13 @@ use veilstream::model::policy::{Loss, Policy, Sequential, SuppressionAction};
 use veilstream::model::record::Value;
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
-use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
+use veilstream::search::Algorithm;
+use veilstream::search::choose::Levels;
 use veilstream::window::{CloseRules, ClosedWindow, Tumbling};
 
+pub use super::common::fixture::NOW;
+use super::common::fixture::{choice, released};
 use super::common::{Attribute, Line, Rule, Table};
-
-pub const NOW: i64 = 1_700_000_000_000;
 
 /// People with a home and an illness, some of whom are recorded again and again. Who is recorded drifts, so that one
 /// recoding does not stay the best.
@@ -95,14 +95,7 @@ pub struct Stream {
 
 impl Stream {
     pub fn new(table: &Table, policy: &Arc<Policy>, rules: CloseRules, levels: Levels) -> Self {
-        let choice = Choice {
-            algorithm: Algorithm::Optimal,
-            time_budget: Duration::from_secs(3600),
-            max_checks: None,
-            levels,
-            keep_within: 0.02,
-            tuning: Tuning::default(),
-        };
+        let choice = choice(Algorithm::Optimal, levels);
         Self {
             table: table.clone(),
             encoder: Encoder::new(Arc::clone(policy)),
@@ -143,16 +136,12 @@ impl Stream {
     }
 
     pub fn release(&mut self, window: ClosedWindow) -> Vec<Row> {
-        match self.anonymizer.release(window).expect("narrow enough") {
-            Closing::Release(release) => {
-                self.waiting = self.anonymizer.waiting();
-                self.suppressed += release.manifest().provenance.records_suppressed;
-                self.levels.push(release.lineage().plan.levels.clone());
-                self.anonymizer.learn();
-                rows(&release)
-            }
-            Closing::Refused(refusal) => panic!("refused: {refusal}"),
-        }
+        let release = released(self.anonymizer.release(window).expect("narrow enough"));
+        self.waiting = self.anonymizer.waiting();
+        self.suppressed += release.manifest().provenance.records_suppressed;
+        self.levels.push(release.lineage().plan.levels.clone());
+        self.anonymizer.learn();
+        rows(&release)
     }
 }
 

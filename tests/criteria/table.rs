@@ -1,26 +1,25 @@
 //! Small tables with what the engine makes of them, and the criteria counted straight from their definitions.
 #![allow(unreachable_pub, clippy::type_complexity)]
 
+#[path = "../common/fixture.rs"]
+pub mod fixture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use veilstream::encode::{Dictionaries, Encoded, Encoder};
+use veilstream::encode::Dictionaries;
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
 use veilstream::gate::{self, Refusal, Release};
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::batch::Rows;
 use veilstream::model::confidential::{Field, Formula, Sentence};
-use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{
-    Criterion, Distance, Diversity, Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
-    SuppressionLimit,
-};
+use veilstream::model::policy::{Criterion, Distance, Diversity, Loss, Policy, SuppressionLimit};
 use veilstream::model::recoding::Recoding;
-use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::record::Value;
+use veilstream::model::schema::Role;
 use veilstream::privacy::Rules;
 use veilstream::render::render;
 
@@ -46,33 +45,12 @@ pub struct Line {
 
 /// A policy over such lines.
 pub fn policy(criteria: Vec<Criterion>, limit: f64, subjects: bool, loss: Loss) -> Policy {
-    let hierarchy = Arc::new(hierarchy(&LEAVES));
-    let quasi = |(name, weight, priority): (&str, f64, u32)| QuasiIdentifier {
-        name: name.into(),
-        hierarchy: Arc::clone(&hierarchy),
-        weight,
-        min_level: 0,
-        max_level: 2,
-        priority,
-        render: Render::Label,
-    };
-    let mut fields = vec![("u", Role::Quasi), ("v", Role::Quasi), ("s", Role::Sensitive), ("z", Role::Sensitive)];
-    fields.extend([("w", Role::Insensitive), ("label", Role::Label)]);
-    fields.extend(subjects.then_some(("who", Role::Subject)));
-    Policy {
-        schema: Schema::new(fields),
-        quasi: [("u", 1.0, 1), ("v", 2.5, 3)].map(quasi).into(),
-        criteria,
-        suppression: SuppressionLimit(limit),
-        action: SuppressionAction::Drop,
-        recoding: RecodingKind::FullDomain,
-        loss,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: String::new(),
-    }
+    let mut others =
+        vec![("s", Role::Sensitive), ("z", Role::Sensitive), ("w", Role::Insensitive), ("label", Role::Label)];
+    others.extend(subjects.then_some(("who", Role::Subject)));
+    let mut policy = fixture::policy(vec![("u", hierarchy(&LEAVES)), ("v", hierarchy(&LEAVES))], &others, 1);
+    (policy.quasi[1].weight, policy.quasi[1].priority) = (2.5, 3);
+    Policy { criteria, suppression: SuppressionLimit(limit), loss, ..policy }
 }
 
 pub fn hierarchy(paths: &[[&str; 3]]) -> Hierarchy {
@@ -105,15 +83,7 @@ impl Engine {
     /// From records in the order of the schema.
     pub fn new<'v>(policy: Policy, records: impl Iterator<Item = Vec<Value<'v>>>) -> Self {
         let policy = Arc::new(policy);
-        let mut encoder = Encoder::new(Arc::clone(&policy));
-        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        let slots = policy.schema.attributes().len();
-        for (i, values) in records.enumerate() {
-            let mut record = Record::new(slots);
-            record.values.iter_mut().zip(values).for_each(|(to, value)| *to = value);
-            assert_eq!(encoder.encode(&record, None), Encoded::Row);
-            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-        }
+        let (encoder, rows) = fixture::encoded(&policy, records);
         let dictionaries = encoder.dictionaries();
         let rules = Rules::new(&policy).bind(&dictionaries.values());
         let sets = counter::count(&rows, &rules.counting(), &dictionaries.quasi, usize::MAX).unwrap();
