@@ -21,7 +21,7 @@ use veilstream::model::policy::{Loss, Policy, RecodingKind, Sequential, Suppress
 use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::search::choose::Levels;
-use veilstream::window::{CloseRules, EventTime};
+use veilstream::window::{CloseRules, EventTime, Windows};
 
 #[test]
 fn two_releases_joined_single_out_nobody_where_levels_do_not_cross() {

@@ -25,7 +25,7 @@ use veilstream::model::record::Value;
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::window::{CloseReason, ClosedWindow, SlideRules, WindowKind};
+use veilstream::window::{CloseReason, ClosedWindow, SlideRules, WindowKind, Windows};
 
 /// What an attack has found: groups of people that break a rule.
 #[derive(Debug, Default, PartialEq, Eq)]

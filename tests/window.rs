@@ -21,7 +21,7 @@ use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::window::{
-    CloseReason, CloseRules, ClosedWindow, EventTime, Lanes, Scope, SlideRules, Tumbling, WindowRules,
+    CloseReason, CloseRules, ClosedWindow, EventTime, Lanes, Scope, SlideRules, Tumbling, WindowRules, Windows,
 };
 
 /// An assignment.

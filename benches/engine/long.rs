@@ -15,7 +15,7 @@ use veilstream::search::choose::choose;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
-use veilstream::window::{CloseRules, DEFAULT_WARM_MEMORY, SlideRules, Sliding, WindowRules};
+use veilstream::window::{CloseRules, DEFAULT_WARM_MEMORY, SlideRules, Sliding, WindowRules, Windows};
 
 use super::flow::{pipeline, resident};
 use super::people::Case;

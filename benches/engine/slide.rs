@@ -25,7 +25,7 @@ use veilstream::model::schema::Schema;
 use veilstream::search::choose::choose;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::sink::file::{FilePaths, FileSink};
-use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, Windows};
 
 use super::baseline::{Figure, reference};
 use super::people::Case;

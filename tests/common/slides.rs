@@ -17,7 +17,7 @@ use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, Windows};
 
 pub use super::common::fixture::{NOW, released};
 use super::common::{self, Line, Rule, Table, fixture};

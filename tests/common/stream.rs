@@ -18,7 +18,7 @@ use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::Levels;
-use veilstream::window::{CloseRules, ClosedWindow, Tumbling};
+use veilstream::window::{CloseRules, ClosedWindow, Tumbling, Windows};
 
 pub use super::common::fixture::NOW;
 use super::common::fixture::{choice, released};
