@@ -142,18 +142,22 @@ fn changes(case: &Case, slide: usize) -> [f64; 3] {
 }
 
 /// A window that moves on, and what its searches leave.
-struct Side {
+pub(crate) struct Side {
     decoder: JsonDecoder,
     encoder: Encoder,
     window: Sliding,
-    trail: Arc<Trail>,
+    pub(crate) trail: Arc<Trail>,
     last: Option<Recoding>,
 }
 
 impl Side {
     fn new(case: &Case, slide: usize, changes: bool) -> Self {
         let max_hold = (SIZE / slide) as u64;
-        let rules = SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory: DEFAULT_WARM_MEMORY, changes };
+        let warm_memory = DEFAULT_WARM_MEMORY;
+        Self::by(case, SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory, changes })
+    }
+
+    pub(crate) fn by(case: &Case, rules: SlideRules) -> Self {
         Self {
             decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
             encoder: Encoder::new(Arc::clone(&case.policy)),
@@ -163,7 +167,7 @@ impl Side {
         }
     }
 
-    fn take(&mut self, events: &[Event]) -> (Duration, ClosedWindow) {
+    pub(crate) fn take(&mut self, events: &[Event]) -> (Duration, ClosedWindow) {
         timed(|| {
             for event in events {
                 let payload = event.payload.as_deref().expect("a payload");
@@ -189,7 +193,12 @@ fn begin_anew(case: &Case, window: &ClosedWindow) -> [Duration; 4] {
 }
 
 /// As the anonymizer searches, after `last`.
-fn search(case: &Case, window: &ClosedWindow, trail: &Arc<Trail>, last: Option<&Recoding>) -> (Duration, Recoding) {
+pub(crate) fn search(
+    case: &Case,
+    window: &ClosedWindow,
+    trail: &Arc<Trail>,
+    last: Option<&Recoding>,
+) -> (Duration, Recoding) {
     let choice = Case::choice();
     timed(|| {
         let rules = choice.rules(&case.policy).bind(&window.dictionaries.values());
