@@ -12,14 +12,17 @@ use proptest::prelude::*;
 use veilstream::encode::Encoder;
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
+use veilstream::gate::Release;
 use veilstream::model::batch::Rows;
+use veilstream::model::event::{Offset, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
 use veilstream::model::policy::{Criterion, Diversity, K, Loss, Policy, SuppressionAction, SuppressionLimit};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::Role;
+use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::window::ClosedWindow;
 
 /// One quasi-identifier: for every leaf its labels from level 0 to the top.
 #[derive(Debug, Clone)]
@@ -38,6 +41,12 @@ impl Attribute {
     /// How many leaves have this label at this level.
     fn leaves_below(&self, level: u8, label: &str) -> usize {
         self.paths.iter().filter(|path| path[usize::from(level)] == label).count()
+    }
+
+    /// Leaves in groups of so many below one top.
+    pub fn grouped(name: &str, leaves: usize, group: usize) -> Self {
+        let path = |leaf: usize| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()];
+        Self { paths: (0..leaves).map(path).collect(), min_level: 0, max_level: 2, weight: 1.0 }
     }
 
     fn csv(&self) -> String {
@@ -277,6 +286,13 @@ impl Table {
     }
 }
 
+/// A policy with a number of its own kept in every row, so that rows can be told apart in the output.
+pub fn numbered(policy: &Policy) -> Policy {
+    let fields = policy.schema.attributes().iter().map(|field| (&*field.name, field.roles[0]));
+    let schema = Schema::new(fields.chain([("number", Role::Reviewed)]));
+    Policy { schema, ..policy.clone() }
+}
+
 /// A hierarchy over `leaves` leaves: at each level every value gets a random parent.
 fn attribute(leaves: usize, height: u8, dice: &[u8]) -> Attribute {
     let die = |i: usize| usize::from(dice[i % dice.len()]);
@@ -380,4 +396,45 @@ pub fn flat(leaves: &[&str], lines: &[(usize, u8, u16)], with_subject: bool) -> 
         with_subject,
         sensitive: 1,
     }
+}
+
+/// What all manifests of a stream say together.
+#[derive(Default)]
+pub struct Books {
+    pub records_in: u64,
+    pub published: u64,
+    left_out: u64,
+    pub finished: BTreeSet<Position>,
+}
+
+impl Books {
+    /// Every record is finished once, and the books balance.
+    pub fn enter(&mut self, release: &Release, waiting: usize) {
+        let p = &release.manifest().provenance;
+        assert_eq!(p.records_rejected, release.rejected().len() as u64);
+        assert_eq!(p.records_held, waiting as u64);
+        self.records_in += p.records_in;
+        self.published += p.records_published;
+        self.left_out += p.records_suppressed + p.records_rejected;
+        for (partition, spans) in release.lineage().finished.iter() {
+            for offset in spans.iter().flat_map(|span| span.first.0..=span.last.0) {
+                let position = Position { partition, offset: Offset(offset) };
+                assert!(self.finished.insert(position), "{position} is finished twice");
+            }
+        }
+        assert_eq!(self.finished.len() as u64, self.published + self.left_out);
+        assert_eq!(self.records_in, self.finished.len() as u64 + waiting as u64);
+    }
+}
+
+/// A window's frequency sets count just its rows.
+pub fn counts_its_rows(window: &ClosedWindow) {
+    let base = window.sets.base();
+    let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+    for i in 0..window.rows.len() {
+        *counted.entry(window.rows.quasi(i).to_vec()).or_default() += 1;
+    }
+    let codes = |class: usize| (0..base.node().levels().len()).map(|a| base.code(class, a)).collect();
+    let sets: BTreeMap<Vec<u32>, u32> = (0..base.len()).map(|c| (codes(c), base.rows()[c])).collect();
+    assert_eq!(sets, counted);
 }

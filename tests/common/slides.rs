@@ -13,26 +13,17 @@ use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::policy::{Fallback, Loss, Policy};
 use veilstream::model::record::Value;
-use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
 use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, Windows};
 
 pub use super::common::fixture::{NOW, released};
-use super::common::{self, Line, Rule, Table, fixture};
+use super::common::{Attribute, Line, Rule, Table, fixture, numbered};
 
-/// The table's policy, with a number of its own kept in every row, so that rows can be told apart in the output.
 pub fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
-    let policy = table.policy(rules, limit, Loss::Glm);
-    let mut fields: Vec<(String, Role)> = (0..table.attributes.len()).map(|i| (format!("q{i}"), Role::Quasi)).collect();
-    fields.extend((0..table.sensitive).map(|i| (format!("s{i}"), Role::Sensitive)));
-    if table.with_subject {
-        fields.push(("who".into(), Role::Subject));
-    }
-    fields.push(("number".into(), Role::Reviewed));
-    let schema = Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)));
-    Arc::new(Policy { schema, unknown_value: Fallback::Suppress, ..(*policy).clone() })
+    let policy = numbered(&table.policy(rules, limit, Loss::Glm));
+    Arc::new(Policy { unknown_value: Fallback::Suppress, ..policy })
 }
 
 pub fn choice(levels: Levels) -> Choice {
@@ -194,15 +185,7 @@ impl Reader {
 /// A town of people with two attributes, who come and go in no order.
 pub fn town(records: usize, people: u16, seed: u64) -> Table {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let attribute = |name: &str, leaves: usize, group: usize| common::Attribute {
-        paths: (0..leaves)
-            .map(|leaf| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()])
-            .collect(),
-        min_level: 0,
-        max_level: 2,
-        weight: 1.0,
-    };
-    let attributes = vec![attribute("street", 12, 4), attribute("age", 8, 2)];
+    let attributes = vec![Attribute::grouped("street", 12, 4), Attribute::grouped("age", 8, 2)];
     let homes: Vec<[usize; 2]> =
         (0..people).map(|_| [(rng.next_u32() % 12) as usize, (rng.next_u32() % 8) as usize]).collect();
     let lines = (0..records)
