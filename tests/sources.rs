@@ -212,6 +212,54 @@ fn partitions_that_move_give_messages_back() {
     assert_eq!(told.recv(), Ok(()));
 }
 
+/// Latitude and longitude in fields of their own, in a place of its own in each topic.
+#[test]
+fn two_fields_make_one_place() {
+    let config = config(
+        "\
+policy:
+  quasi_identifiers:
+    - { name: home.cell, from: [home.lat, home.lon], hierarchy: { geohash: { lengths: [5, 3, 1] } } }
+  keep: [{ name: number, reviewed: true }]
+  missing_value: suppress
+  privacy: [{ k-anonymity: 3 }]
+  suppression: { limit: 10% }
+window: { tumbling: { max_records: 42, max_age: 1h } }
+source: { kafka: { brokers: 'b:1', group: g, topics: [a, { name: b, fields: { home.lat: breite, home.lon: laenge } }] } }
+sink: { kafka: { topic: safe } }
+",
+    );
+    // Cells of Berlin and Hamburg: u33 and u1x.
+    let place = |i: i64| if i % 2 == 0 { ("52.52", "13.405") } else { ("53.55", "9.99") };
+    let event = |i: i64| {
+        let (lat, lon) = place(i);
+        let (at, json) = match i % 3 {
+            0 => (0, format!(r#"{{"number":{i},"home":{{"lat":{lat},"lon":{lon}}}}}"#)),
+            1 => (0, format!(r#"{{"number":{i},"home":{{"lon":"{lon}","lat":"{lat}"}}}}"#)),
+            _ => (1, format!(r#"{{"number":{i},"breite":{lat},"laenge":{lon}}}"#)),
+        };
+        event(at, i, "k", Some(json))
+    };
+    let mut events: Vec<Event> = (0..36).map(event).collect();
+    let odd = [
+        r#"{"number":36,"home":{"lat":52.52}}"#,
+        r#"{"number":37,"home":{"lon":13.405}}"#,
+        r#"{"number":38,"home":{"lat":null,"lon":13.4}}"#,
+        r#"{"number":39,"home":{"lat":[52.52],"lon":13.4}}"#,
+        r#"{"number":40,"home":{"lat":13.4,"lon":252.5}}"#,
+        r#"{"number":41,"home":{"lat":true,"lon":"u33db"}}"#,
+    ];
+    events.extend((36..).zip(odd).map(|(i, json)| self::event(0, i, "k", Some(json.into()))));
+    let (summary, seen) = run(&config, &placements(&config), vec![SourceItem::Events(events)]).unwrap();
+    assert_eq!((summary.records_published, summary.records_suppressed, summary.records_rejected), (36, 2, 4));
+    for (label, values) in &seen[0].rows {
+        let (lat, lon) = place(values[0].parse().unwrap());
+        assert_eq!(label, if lat == "52.52" { "u33dc" } else { "u1x0e" }, "{lat},{lon}");
+    }
+    let output = config.policy.schema.reading_output();
+    assert!(output.published().map(|slot| &**output.name(slot)).eq(["home.cell", "number"]));
+}
+
 /// Held under an earlier policy, which did not take messages apart; this one lets nobody wait.
 #[test]
 fn a_message_that_waited_before_a_change_of_policy_is_counted_once() {
