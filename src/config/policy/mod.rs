@@ -92,7 +92,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         added::check(raw, at, &quasi, around.changelog);
     }
     let audiences = match complete {
-        true => audience::build(around.audiences, raw, &mut quasi, &mut hash),
+        true => audience::build(around.audiences, (raw, around.recoding), &mut quasi, &mut hash),
         false => Vec::new(),
     };
     if at.problems() > before {
