@@ -10,6 +10,7 @@ use veilstream::codec::RecordReader;
 use veilstream::config::{Config, Purpose, SourceConfig};
 use veilstream::gate::Release;
 use veilstream::generalize::Lineage;
+use veilstream::kafka::client::BadStart;
 use veilstream::model::event::{Event, Key, Millis, Partition, Position};
 use veilstream::model::release::manifest::Manifest;
 use veilstream::model::release::plan::ReleasePlan;
@@ -95,7 +96,12 @@ fn run_on(
         cores,
         clock: now,
     };
-    let readers = placements.iter().map(|at| RecordReader::json(&policy.schema.placed(at), 1 << 20)).collect();
+    let bad_start = matches!(&config.source, SourceConfig::Kafka(kafka) if kafka.bad_start == BadStart::Reject);
+    let reader = |at: &Placement| {
+        let reader = RecordReader::json(&policy.schema.placed(at), 1 << 20);
+        if bad_start { reader.starting_badly() } else { reader }
+    };
+    let readers = placements.iter().map(reader).collect();
     let (_stopper, stop) = shutdown::channel();
     let reader = Reader::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -258,6 +264,34 @@ sink: { kafka: { topic: safe } }
     }
     let output = config.policy.schema.reading_output();
     assert!(output.published().map(|slot| &**output.name(slot)).eq(["home.cell", "number"]));
+}
+
+/// A topic that begins with a window and more of messages that nobody can read; behind them a field may still be misspelt.
+#[test]
+fn a_bad_start_is_rejected_by_position_if_the_source_says_so() {
+    let kafka =
+        "source: { kafka: { brokers: 'b:1', group: g, topic: t, explode: items } }\nsink: { kafka: { topic: safe } }\n";
+    let (policy, _) = ORDERS.split_once("source:").unwrap();
+    let (stop, reject) =
+        (format!("{policy}{kafka}"), format!("{policy}{}", kafka.replace("topic: t,", "topic: t, bad_start: reject,")));
+    let events = || -> Vec<SourceItem> {
+        let bad = (0..150).map(|i| event(0, i, "k", Some("no json".into())));
+        let good = (150..210).map(|i| {
+            let json = format!(r#"{{"age":30,"items":[{{"number":{i},"code":"aa"}}],"customer":"c{i}"}}"#);
+            event(0, i, "k", Some(json))
+        });
+        vec![SourceItem::Events(bad.chain(good).collect())]
+    };
+    let ended = |yaml: &str| {
+        let config = config(yaml);
+        run(&config, &placements(&config), events())
+    };
+    assert!(matches!(ended(&stop), Err(PipelineError::AllRejected(_))));
+    let (summary, _) = ended(&reject).unwrap();
+    assert_eq!((summary.records_published, summary.records_rejected), (60, 150));
+    let misspelt = reject.replace("name: items.code", "name: items.cod");
+    let told = ended(&misspelt).unwrap_err().to_string();
+    assert!(told.contains("no record has `items.cod`"), "{told}");
 }
 
 /// Held under an earlier policy, which did not take messages apart; this one lets nobody wait.
