@@ -97,8 +97,22 @@ pub async fn walk<K: Sink>(
     script: Vec<SourceItem>,
     sink: K,
 ) -> Result<Summary, PipelineError> {
-    let reader = |at: &Placement| RecordReader::json(&pipeline.policy.schema.placed(at), 1 << 20);
-    let readers = placements.iter().map(reader).collect();
+    let readers = readers(&pipeline, placements);
+    walk_with(pipeline, readers, script, sink).await
+}
+
+/// A reader of JSON for each placement.
+pub fn readers(pipeline: &Pipeline, placements: &[Placement]) -> Vec<RecordReader> {
+    placements.iter().map(|at| RecordReader::json(&pipeline.policy.schema.placed(at), 1 << 20)).collect()
+}
+
+/// Runs to the end of the script, with these readers of its events.
+pub async fn walk_with<K: Sink>(
+    pipeline: Pipeline,
+    readers: Vec<RecordReader>,
+    script: Vec<SourceItem>,
+    sink: K,
+) -> Result<Summary, PipelineError> {
     let (_stopper, stop) = shutdown::channel();
     pipeline.run(Script(script.into_iter()), readers, sink, stop).await
 }

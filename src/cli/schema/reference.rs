@@ -35,6 +35,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("RawPolicy.sequential", "sequential: { releases: 4, candidates: 3 }"),
     ("RawPolicy.suppression", "suppression: { limit: 5%, action: drop }"),
     ("RawQuasi.name", "name: zip"),
+    ("RawQuasi.from", "from: [home.lat, home.lon]"),
     ("RawQuasi.hierarchy", "hierarchy: { prefix: { length: 5 } }"),
     ("RawQuasi.weight", "weight: 2"),
     ("RawQuasi.min_level", "min_level: 1"),

@@ -93,6 +93,10 @@ pub(crate) struct RawSequential {
 pub(crate) struct RawQuasi {
     /// The field's name.
     pub name: String,
+    /// The two fields that it is made of, if it is no field of the input: latitude and longitude in degrees, such as
+    /// `[home.lat, home.lon]`. With `hierarchy: { geohash: .. }`. Neither of them can be published. Default: none.
+    #[serde(default)]
+    pub from: Option<[String; 2]>,
     /// How its values generalize.
     pub hierarchy: RawHierarchy,
     /// How much a loss in this attribute counts against the others; from 0.000001 to 1000000. Default: 1.
