@@ -90,7 +90,8 @@
 //!   partition. *Fence*: stops the rows of a revoked partition.
 //! - *commit space*: the bytes of commit metadata that plans and waiting records must fit;
 //!   [`CommitSpace`](model::release::plan::CommitSpace).
-//! - *usefulness*: what readers can still get right from a release; for the holder of the data, never in a manifest.
+//! - *usefulness*: what readers can still get right from a release; for the holder of the data, never in a manifest. The console
+//!   compares it for all recodings on a [`WindowSample`](usefulness::recodings::WindowSample).
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
@@ -124,7 +125,7 @@
 //! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
-//! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
+//! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, usefulness, window
 //! plot       ->
 //! privacy    -> model
 //! profile    -> codec, model, source
@@ -133,8 +134,8 @@
 //! shutdown   ->
 //! sink       -> codec, files, gate, model
 //! source     -> codec, model
-//! telemetry  -> config, gate, kafka, model, plot, privacy, search, window
-//! usefulness -> encode, gate, generalize, local, model, privacy
+//! telemetry  -> config, gate, kafka, model, plot, privacy, search, usefulness, window
+//! usefulness -> anonymizer, encode, gate, generalize, local, model, privacy, search, window
 //! window     -> encode, frequency, model
 //! ```
 

@@ -17,7 +17,7 @@ use super::front::objectives::Front;
 use super::{Algorithm, Budget, Candidate, Outcome, StopReason, Tuning};
 use crate::frequency::store::Origins;
 use crate::model::lattice::{Lattice, Node};
-use crate::model::policy::Policy;
+use crate::model::policy::{Loss, Policy, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::UnmetBound;
 use crate::privacy::Rules;
@@ -61,6 +61,31 @@ impl Choice {
             _ => &[],
         };
         Rules::new(policy).also_counting(wanted.iter().flat_map(|o| o.facets(policy)))
+    }
+
+    /// The same search, or the default one where it makes another kind of recoding, within `time`.
+    #[must_use]
+    pub fn for_recoding(&self, recoding: RecodingKind, time: Duration) -> Self {
+        let algorithm = match recoding {
+            RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+            _ if self.algorithm == Algorithm::SubtreeBottomUp => Algorithm::Auto,
+            _ => self.algorithm,
+        };
+        Self { algorithm, time_budget: self.time_budget.min(time), ..self.clone() }
+    }
+
+    /// Why a recoding cannot be made under this policy; `None` if it can.
+    pub fn ruled_out(&self, recoding: RecodingKind, policy: &Policy) -> Option<String> {
+        if recoding != RecodingKind::FullDomain && policy.branches() {
+            return Some("it follows one hierarchy per attribute, and `any_of` has several".into());
+        }
+        match (recoding, policy.loss, &self.levels) {
+            (RecodingKind::Local, loss @ (Loss::Ql | Loss::Score | Loss::Entropy), _) => {
+                Some(format!("`{}` measures a whole column at one level", loss.as_str()))
+            }
+            (RecodingKind::Local, _, Levels::Fixed(Some(_))) => Some("it does not go with `fixed_levels`".into()),
+            _ => None,
+        }
     }
 
     /// The bounds of the search that a recoding does not meet.

@@ -88,6 +88,8 @@ pub struct Insight {
     pub seen: Seen,
     /// The node of the release; the least one above, if cuts are published.
     pub chosen: Node,
+    /// True if it satisfies: otherwise nothing of the window could be published.
+    pub met: bool,
     /// The loss of the release by the policy's metric.
     pub loss: f64,
     /// Its smallest class.
@@ -121,6 +123,7 @@ pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time:
         lattice: lattice.clone(),
         seen,
         chosen: chosen.recoding.coarsest(),
+        met: chosen.evaluation.satisfies,
         loss: chosen.evaluation.penalised,
         k: chosen.evaluation.k,
         checks: chosen.checks,

@@ -127,8 +127,13 @@ impl ClosedWindow {
     /// A window without records, for accounting only.
     pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
+        Ok(Self { kind: WindowKind::Expiry, ..Self::alone(rows, dictionaries, counting, now)? })
+    }
+
+    /// A window of these rows alone, counted here.
+    pub fn alone(rows: Rows, dictionaries: Dictionaries, counting: Counting, now: Millis) -> Result<Self, TooWide> {
         let sets = counter::count(&rows, &counting, &dictionaries.quasi, DEFAULT_WARM_MEMORY).ok_or(TooWide)?;
-        Ok(Self { kind: WindowKind::Expiry, ..Self::of(Arc::new(rows), (sets, Arc::new(counting)), dictionaries, now) })
+        Ok(Self::of(Arc::new(rows), (sets, Arc::new(counting)), dictionaries, now))
     }
 
     /// Nothing but these rows, at this moment.
