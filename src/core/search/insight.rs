@@ -89,6 +89,8 @@ pub struct Insight {
     pub seen: Seen,
     /// The node of the release; the least one above, if cuts are published.
     pub chosen: Node,
+    /// True if it satisfies: otherwise nothing of the window could be published.
+    pub met: bool,
     /// The loss of the release by the policy's metric.
     pub loss: f64,
     /// Its smallest class.
@@ -128,6 +130,7 @@ pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time:
         lattice: lattice.clone(),
         seen,
         chosen: chosen.recoding.coarsest(),
+        met: chosen.evaluation.satisfies,
         loss: chosen.evaluation.penalised,
         k: chosen.evaluation.k,
         checks: chosen.checks,
@@ -274,9 +277,9 @@ mod tests {
     use super::*;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Loss, SuppressionLimit};
-    use crate::search::choose::{Choice, Levels, choose};
+    use crate::search::choose::{Levels, choose};
     use crate::search::evaluator::Trail;
-    use crate::search::fixture::{Table, policy};
+    use crate::search::fixture::{Table, choice, policy};
 
     fn table(records: &[(u8, u8)], lengths: (u32, u32), limit: f64) -> Table {
         let hierarchy = |length| Hierarchy::prefix(PrefixSpec::new(length)).unwrap();
@@ -288,19 +291,8 @@ mod tests {
         Table::new(policy, &records)
     }
 
-    fn choice(algorithm: Algorithm) -> Choice {
-        Choice {
-            algorithm,
-            time_budget: Duration::from_secs(600),
-            max_checks: None,
-            levels: Levels::Free,
-            keep_within: 0.0,
-            tuning: Tuning::default(),
-        }
-    }
-
     fn looked(table: &Table, algorithm: Algorithm) -> (Insight, Chosen) {
-        let choice = choice(algorithm);
+        let choice = choice(algorithm, Levels::Free);
         let evaluator = table.evaluator();
         let lattice = table.policy.lattice();
         let chosen = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));
@@ -328,7 +320,7 @@ mod tests {
         let records: Vec<(u8, u8)> = (0..60u16).map(|i| ((i * 7 % 40) as u8, (i * i % 30) as u8)).collect();
         let table = table(&records, (2, 2), 0.1);
         let (lattice, trail) = (table.policy.lattice(), Arc::new(Trail::default()));
-        let choice = choice(Algorithm::BottomUp);
+        let choice = choice(Algorithm::BottomUp, Levels::Free);
         let windows = [true, false].map(|afresh| {
             let evaluator = table.evaluator().warm(Arc::clone(&trail));
             let chosen = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));
