@@ -330,8 +330,7 @@ impl Run<'_, '_> {
     fn most_promising(&self, mut nodes: Vec<Node>, rng: &mut dyn Rng) -> Node {
         let first = nodes.swap_remove(rng.random_range(0..nodes.len()));
         let mut best = (self.promise(&first), first);
-        // Never all of them, so that chance keeps a part where there are few.
-        for _ in 1..DRAWS.min(nodes.len()) {
+        for _ in 1..DRAWS.min(nodes.len() + 1) {
             let other = nodes.swap_remove(rng.random_range(0..nodes.len()));
             let promise = self.promise(&other);
             if promise > best.0 {
