@@ -1,72 +1,21 @@
 //! Inputs that have the policy's fields elsewhere, and messages that hold several records.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/walk.rs"]
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 
 use proptest::prelude::*;
-use veilstream::codec::RecordReader;
-use veilstream::config::{Config, Purpose, SourceConfig};
-use veilstream::gate::Release;
-use veilstream::generalize::Lineage;
+use veilstream::config::{Config, SourceConfig};
 use veilstream::kafka::client::BadStart;
-use veilstream::model::event::{Event, Key, Millis, Partition, Position};
-use veilstream::model::release::manifest::Manifest;
+use veilstream::model::event::{Event, Key, Partition, Position};
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::model::schema::Placement;
-use veilstream::pipeline::{MemoryLimit, Pipeline, PipelineError, Summary};
-use veilstream::shutdown;
-use veilstream::sink::{Delivery, Sink, SinkError};
-use veilstream::source::{GivenUp, NewAssignment, Replay, Source, SourceError, SourceItem};
-use veilstream::telemetry::Telemetry;
-
-struct Script(std::vec::IntoIter<SourceItem>);
-
-impl Source for Script {
-    async fn next(&mut self) -> Result<SourceItem, SourceError> {
-        Ok(self.0.next().unwrap_or(SourceItem::End))
-    }
-}
-
-/// One release as a reader has it, and what operators are told.
-#[derive(Debug)]
-struct Seen {
-    /// Labels and values, row by row.
-    rows: Vec<(String, Vec<String>)>,
-    lineage: Lineage,
-    manifest: Manifest,
-}
-
-#[derive(Clone, Default)]
-struct Reader(Arc<Mutex<Vec<Seen>>>);
-
-impl Sink for Reader {
-    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        let mut rows = Vec::new();
-        release
-            .rows(|quasi, values| {
-                rows.push((quasi.join(" "), values.iter().map(ToString::to_string).collect()));
-                Ok::<(), ()>(())
-            })
-            .unwrap();
-        let (lineage, manifest) = (release.lineage().clone(), release.manifest().clone());
-        self.0.lock().unwrap().push(Seen { rows, lineage, manifest });
-        Ok(Delivery::Published)
-    }
-
-    async fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
-}
-
-fn now() -> Millis {
-    Millis(1_000_000_000_000)
-}
-
-fn config(text: &str) -> Config {
-    Config::parse(text, Path::new("pipeline.yaml"), Purpose::Pipeline).unwrap()
-}
+use veilstream::pipeline::{PipelineError, Summary};
+use veilstream::source::{GivenUp, NewAssignment, Replay, SourceItem};
+use walk::{Reader, Seen, config, pipeline, readers, walk_with};
 
 fn run(
     config: &Config,
@@ -82,32 +31,15 @@ fn run_on(
     placements: &[Placement],
     script: Vec<SourceItem>,
 ) -> Result<(Summary, Vec<Seen>), PipelineError> {
-    let policy = Arc::new(config.policy.clone());
-    let pipeline = Pipeline {
-        policy: Arc::clone(&policy),
-        windows: config.windows.clone(),
-        scope: config.scope,
-        choice: config.choice.clone(),
-        audiences: Vec::new(),
-        name: "test".into(),
-        seed: 1,
-        telemetry: Arc::new(Telemetry::new(&policy).unwrap()),
-        memory: MemoryLimit::default(),
-        cores,
-        clock: now,
-    };
     let bad_start = matches!(&config.source, SourceConfig::Kafka(kafka) if kafka.bad_start == BadStart::Reject);
-    let reader = |at: &Placement| {
-        let reader = RecordReader::json(&policy.schema.placed(at), 1 << 20);
-        if bad_start { reader.starting_badly() } else { reader }
-    };
-    let readers = placements.iter().map(reader).collect();
-    let (_stopper, stop) = shutdown::channel();
+    let pipeline = pipeline(config, cores);
+    let readers = readers(&pipeline, placements).into_iter();
+    let readers = readers.map(|reader| if bad_start { reader.starting_badly() } else { reader }).collect();
     let reader = Reader::default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let summary = runtime.block_on(pipeline.run(Script(script.into_iter()), readers, reader.clone(), stop))?;
+    let summary = runtime.block_on(walk_with(pipeline, readers, script, reader.clone()))?;
     assert!(summary.adds_up(), "{summary:?}");
-    Ok((summary, std::mem::take(&mut *reader.0.lock().unwrap())))
+    Ok((summary, reader.take()))
 }
 
 fn event(placement: usize, offset: i64, key: &str, json: Option<String>) -> Event {

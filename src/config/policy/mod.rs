@@ -16,9 +16,7 @@ use self::fingerprint::Fingerprint;
 use super::file::At;
 use super::raw::{RawAction, RawAudience, RawHierarchy, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{
-    Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
+use crate::model::policy::{Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit};
 use crate::model::release::audience::Audience;
 use crate::model::schema::{AddedFields, Envelope, Path as FieldPath, Role, Schema};
 
@@ -414,11 +412,7 @@ fn fingerprint(policy: &Policy, placements: &[String], mut hash: Fingerprint) ->
     };
     parts(&["suppression", &policy.suppression.0.to_string(), &action, "loss", policy.loss.as_str()]);
     for fallback in [policy.unknown_value, policy.missing_value, policy.null_value] {
-        parts(&[match fallback {
-            Fallback::Reject => "reject",
-            Fallback::Suppress => "suppress",
-            Fallback::Top => "top",
-        }]);
+        parts(&[fallback.as_str()]);
     }
     // Labels are the rule.
     parts(&[Render::Label.as_str()]);

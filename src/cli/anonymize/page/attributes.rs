@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{Sheet, percent};
+use super::Sheet;
 use crate::cli::shared::ReleaseReport;
 use crate::gate::Release;
 use crate::model::policy::QuasiIdentifier;
 use crate::model::schema::Role;
 use crate::plot::bars::{Pair, pairs};
-use crate::plot::{Caption, figure};
+use crate::plot::{Caption, figure, percent};
 use crate::telemetry::html::Html;
 use crate::telemetry::pictures;
 use crate::usefulness::{Distribution, ValueShare, distributions};
