@@ -17,7 +17,7 @@ def shows_the_release(browser, service):
     newest = service.wait_for_releases(3)
     # A page is good for a second, whoever asks: the one before the first release may still be served.
     wait_until("the page shows the release", lambda: browser.open(f"http://{service.address}/") or newest in browser.body())
-    wait_until("the page compares recodings", lambda: browser.open(f"http://{service.address}/") or "Compared on 1000 records" in browser.body())
+    wait_until("the page compares recodings", lambda: browser.open(f"http://{service.address}/") or " records of the window of " in browser.body())
     service.send(service.people(1000, seed=7))
     service.wait_for_releases(4)
     following = service.status()["last_releases"][0]["release_id"]

@@ -43,7 +43,10 @@ pub(super) fn shown(view: &View, at: Millis, recodings: &Recodings, html: &mut H
     side_by_side(&view.policy, &columns, html);
     for (kind, made) in &recodings.made {
         match made {
-            Ok(figures) => html.text("p class=\"note\"", &format!("{}: {}.", kind.as_str(), figures.words)),
+            Ok(figures) => {
+                let late = if figures.late { " (its search was out of time: there may be a better one)" } else { "" };
+                html.text("p class=\"note\"", &format!("{}: {}{late}.", kind.as_str(), figures.words))
+            }
             Err(reason) => html.text("p class=\"note\"", &format!("{}: left out, {reason}.", kind.as_str())),
         };
     }
@@ -75,7 +78,9 @@ fn sentences(own: RecodingKind, recodings: &Recodings) -> Vec<String> {
     )];
     let least = made(recodings).min_by(|(_, a), (_, b)| a.loss.total_cmp(&b.loss));
     let Some((kind, best)) = least.filter(|(kind, best)| *kind != own && best.loss < WORTH_IT * now.loss) else {
-        said.push("No other recoding would give up noticeably less for the same promise.".into());
+        let late = made(recodings).any(|(kind, figures)| kind != own && figures.late);
+        let found = if late { ", as far as there was time to search" } else { "" };
+        said.push(format!("No other recoding would give up noticeably less for the same promise{found}."));
         return said;
     };
     let narrowed = best.usefulness.attack.cells;
@@ -108,6 +113,7 @@ mod tests {
             classes: 3,
             left_out: 0,
             loss,
+            late: false,
             usefulness: Usefulness {
                 loss_by_attribute: Vec::new(),
                 loss_median: loss,
