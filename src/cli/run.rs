@@ -19,7 +19,7 @@ use crate::codec::protobuf::ProtobufDecoder;
 use crate::codec::{Decode, Format, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
-use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
+use crate::kafka::client::{BadStart, KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
 use crate::kafka::session::Session;
 use crate::kafka::sink::KafkaSink;
 use crate::kafka::source::{self as kafka_source, KafkaSource, Left};
@@ -245,7 +245,8 @@ pub(super) fn message_readers(
             (MessageFormat::Confluent(_), Some(schemas)) => Box::new(schemas.decoder(most)),
             _ => Box::new(JsonDecoder::new(&schema, most)),
         };
-        Ok(RecordReader::new(decoder, &schema, most))
+        let reader = RecordReader::new(decoder, &schema, most);
+        Ok(if source.bad_start == BadStart::Reject { reader.starting_badly() } else { reader })
     };
     source.placements.iter().enumerate().map(reader).collect()
 }

@@ -105,8 +105,6 @@ pub struct Chosen {
     pub algorithm: Algorithm,
     /// Why it ended.
     pub stop: StopReason,
-    /// The least loss that any permitted recoding could have.
-    pub bound: f64,
     /// Nodes counted.
     pub checks: u64,
     /// Nodes whose status was derived.
@@ -130,7 +128,6 @@ impl Chosen {
     pub fn given(recoding: Recoding, choice: &Choice, evaluator: &Evaluator<'_>) -> Self {
         let evaluation = evaluator.evaluate_recoding(&recoding);
         Self {
-            bound: evaluation.loss,
             unmet_bounds: choice.unmet_bounds(evaluator, &recoding),
             recoding,
             evaluation,
@@ -184,7 +181,6 @@ pub fn choose(
         evaluation,
         algorithm: choice.algorithm,
         stop: outcome.stop,
-        bound: outcome.bound,
         checks: evaluator.checks(),
         predicted: outcome.predicted,
         nodes: permitted.size(evaluator.policy()),
@@ -275,7 +271,7 @@ mod tests {
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Criterion, Loss, SuppressionLimit};
     use crate::model::schema::Role;
-    use crate::search::fixture::{Table, policy};
+    use crate::search::fixture::{self, Table, policy};
     use crate::search::front::objectives::{Objective, Prefer};
 
     /// A window of codes after one that held the codes of `FIRST`.
@@ -287,14 +283,7 @@ mod tests {
     }
 
     fn choice(algorithm: Algorithm) -> Choice {
-        Choice {
-            algorithm,
-            time_budget: Duration::from_secs(600),
-            max_checks: None,
-            levels: Levels::Sticky,
-            keep_within: 0.02,
-            tuning: Tuning::default(),
-        }
+        fixture::choice(algorithm, Levels::Sticky)
     }
 
     fn chosen(table: &Table, algorithm: Algorithm, levels: Levels, last: Option<&Recoding>) -> (Recoding, Vec<String>) {

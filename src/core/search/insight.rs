@@ -260,8 +260,8 @@ mod tests {
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Loss, SuppressionLimit};
     use crate::search::Algorithm;
-    use crate::search::choose::{Choice, Levels, choose};
-    use crate::search::fixture::{Table, policy};
+    use crate::search::choose::{Levels, choose};
+    use crate::search::fixture::{Table, choice, policy};
 
     fn table(records: &[(u8, u8)], lengths: (u32, u32), limit: f64) -> Table {
         let hierarchy = |length| Hierarchy::prefix(PrefixSpec::new(length)).unwrap();
@@ -274,15 +274,7 @@ mod tests {
     }
 
     fn looked(table: &Table, algorithm: Algorithm) -> (Insight, Chosen) {
-        let time_budget = Duration::from_secs(600);
-        let choice = Choice {
-            algorithm,
-            time_budget,
-            max_checks: None,
-            levels: Levels::Free,
-            keep_within: 0.0,
-            tuning: Tuning::default(),
-        };
+        let choice = choice(algorithm, Levels::Free);
         let evaluator = table.evaluator();
         let lattice = table.policy.lattice();
         let chosen = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));

@@ -48,8 +48,6 @@ pub struct ClosedWindow {
     pub id: WindowId,
     /// Its lane: the partition, or 0 if its records are those of the instance.
     pub lane: Partition,
-    /// When its first record was read.
-    pub opened: Millis,
     /// When it closed.
     pub closed: Millis,
     /// Why it closed.
@@ -148,7 +146,6 @@ impl ClosedWindow {
         Self {
             id: WindowId(0),
             lane: Partition(0),
-            opened: now,
             closed: now,
             reason: CloseReason::Waited,
             rows,
@@ -334,7 +331,6 @@ impl OpenWindow {
         let sets = counter::count(&self.rows, &self.counting, &dictionaries.quasi, self.warm_memory).ok_or(TooWide)?;
         Ok(ClosedWindow {
             id: self.id,
-            opened: self.opened,
             reason,
             rejected,
             suppressed: self.suppressed,
@@ -362,7 +358,6 @@ impl OpenWindow {
         self.counted = Some((counter, self.rows.len()));
         let window = ClosedWindow {
             id: self.id,
-            opened: self.opened,
             reason,
             rejected: self.take_rejected(),
             suppressed: std::mem::take(&mut self.suppressed),

@@ -50,6 +50,7 @@ pub(super) fn attributes(sheet: &Sheet<'_>, html: &mut Html) {
             Role::Insensitive | Role::Reviewed => Some("passed through unchanged"),
             Role::Subject => Some("counted, never published"),
             Role::Private => Some("read for conditions, never published"),
+            Role::Coordinate => Some("published as a cell only"),
             Role::Quasi | Role::Identifier | Role::Label | Role::EventTime => None,
         };
         if let Some(done) = attribute.roles.iter().find_map(done) {
