@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::classes::{Classes, Origin, SeenClasses};
+use super::classes::{Classes, SeenClasses};
 use super::facets::Facets;
 use super::marginals;
 use super::small_classes::{self, Question, SmallClasses};
@@ -24,7 +24,6 @@ pub(crate) struct FrequencySet<K> {
     pub(crate) node: Node,
     /// Per attribute the values of its cut; empty for a node.
     pub(crate) values: Vec<Option<Arc<[GeneralizedValue]>>>,
-    pub(crate) origin: Origin,
     pub(crate) fields: Vec<KeyField>,
     pub(crate) keys: Vec<K>,
     pub(crate) rows: Vec<u32>,
@@ -38,11 +37,11 @@ pub(crate) struct FrequencySet<K> {
 
 impl<K: ClassKey> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
-    pub(crate) fn of_records(node: Node, origin: Origin, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
+    pub(crate) fn of_records(node: Node, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
         let (people, facets) = (None, Arc::default());
         let (small, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let values = Vec::new();
-        Self { node, values, origin, fields, keys, rows, people, facets, small, marginals, ascends }
+        Self { node, values, fields, keys, rows, people, facets, small, marginals, ascends }
     }
 
     /// From which bit on its keys ascend, so that those that agree in all bits from there on lie together.
@@ -62,12 +61,12 @@ impl<K: ClassKey> FrequencySet<K> {
     }
 
     /// The coarser classes that those of `finer` were added up to.
-    pub(crate) fn merged_of(finer: &Self, node: Node, origin: Origin, summed: Summed<K>) -> Self {
+    pub(crate) fn merged_of(finer: &Self, node: Node, summed: Summed<K>) -> Self {
         let Summed { keys, rows, class_of } = summed;
         let class_of = Arc::new(class_of);
-        let people = finer.people.as_ref().map(|people| people.merged_later(&class_of, rows.len()));
+        let people = finer.people.as_ref().and_then(|people| people.merged_later(&class_of, rows.len()));
         let facets = finer.facets.merged_later(&class_of, rows.len());
-        Self { people, facets, ..Self::of_records(node, origin, finer.fields.clone(), keys, rows) }
+        Self { people, facets, ..Self::of_records(node, finer.fields.clone(), keys, rows) }
     }
 
     /// The published classes with all attributes made one that are not `known`.
@@ -84,7 +83,7 @@ impl<K: ClassKey> FrequencySet<K> {
         let mut class_of = vec![GONE; self.keys.len()];
         shown().zip(seen).for_each(|(class, seen)| class_of[class] = seen);
         let summed = Summed { keys, rows, class_of: class_of.clone() };
-        let classes = Self::merged_of(self, self.node.clone(), Origin::RolledUp, summed);
+        let classes = Self::merged_of(self, self.node.clone(), summed);
         SeenClasses { classes: Box::new(classes), class_of }
     }
 
@@ -156,9 +155,6 @@ impl<K: ClassKey> Classes for FrequencySet<K> {
     fn tallies(&self) -> Vec<ClassTally> {
         let subjects = self.people.as_ref().and_then(|people| people.subjects());
         tally::tallies(&self.rows, self.sizes(), subjects, self.facets.get())
-    }
-    fn origin(&self) -> Origin {
-        self.origin
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.merged(published, known)

@@ -135,10 +135,13 @@ impl People {
         Self { from: None, counted: OnceLock::from(counted) }
     }
 
-    /// The people of coarser classes: finer class i is part of `class_of[i]`.
-    pub(crate) fn merged_later(self: &Arc<Self>, class_of: &Arc<Vec<u32>>, classes: usize) -> Arc<Self> {
+    /// The people of coarser classes: finer class i is part of `class_of[i]`. `None` where it is not known who straddles classes.
+    pub(crate) fn merged_later(self: &Arc<Self>, class_of: &Arc<Vec<u32>>, classes: usize) -> Option<Arc<Self>> {
+        if self.counted.get().is_some_and(|counted| counted.subjects.is_none()) {
+            return None;
+        }
         let from = Finer { people: Arc::clone(self), class_of: Arc::clone(class_of), classes };
-        Arc::new(Self { from: Some(from), counted: OnceLock::new() })
+        Some(Arc::new(Self { from: Some(from), counted: OnceLock::new() }))
     }
 
     /// True if nobody has asked for them yet.
