@@ -146,7 +146,7 @@ fn refinement_and_downcoding_of_local_snapshots_have_measured_rates() {
     let mut own = Narrowed::default();
     for levels in [Levels::Fixed(None), Levels::Sticky] {
         let (mut later, mut few) = (Narrowed::default(), 0);
-        for seed in 0..2 {
+        for seed in 0..4 {
             let table = skewed(4 * SIZE, seed);
             let ([first, others], with_few) = attack(&table, &levels);
             later.add(&others);
