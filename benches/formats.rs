@@ -1,4 +1,4 @@
-//! What a record costs to decode, flat and nested, in every format of messages.
+//! What a record costs to decode, flat and nested, in every format of messages, and as an element of an array of JSON.
 //!
 //! The nested record has the same fields and values as the flat one, in messages of messages, and an unnamed field beside them.
 //! Processor time per record, the least of several rounds; the ratios are what counts.
@@ -12,17 +12,19 @@ use cpu_time::ProcessTime;
 use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value as Dynamic};
 use serde_json::{Value as Json, json};
-use veilstream::codec::Decode;
 use veilstream::codec::avro::{AvroDecoder, parse_schema};
 use veilstream::codec::json::JsonDecoder;
 use veilstream::codec::message::write_document;
 use veilstream::codec::protobuf::ProtobufDecoder;
 use veilstream::codec::schemas::{SchemaLanguage, WriterSchema};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::codec::{Decode, RecordReader};
+use veilstream::model::schema::{Path, Placement, Role, Schema};
 
 const RECORDS: usize = 20_000;
 const ROUNDS: usize = 15;
 const LARGEST: usize = 1 << 20;
+/// The elements of an array.
+const ELEMENTS: usize = 4;
 
 /// A shape: the paths of its fields, its schemas, and a record.
 struct Shape {
@@ -93,15 +95,29 @@ fn filled(descriptor: &MessageDescriptor, json: &Json) -> DynamicMessage {
 }
 
 /// The processor time of one record, in nanoseconds.
-fn measure(decoder: &mut dyn Decode, payloads: &[Vec<u8>]) -> f64 {
-    let round = |decoder: &mut dyn Decode| {
+fn measure(payloads: &[Vec<u8>], mut decode: impl FnMut(&[u8])) -> f64 {
+    let mut round = || {
         let started = ProcessTime::now();
-        for payload in payloads {
-            std::hint::black_box(decoder.decode(payload).expect("good input"));
-        }
-        started.elapsed().as_nanos() as f64 / payloads.len() as f64
+        payloads.iter().for_each(|payload| decode(payload));
+        started.elapsed().as_nanos() as f64 / RECORDS as f64
     };
-    (0..ROUNDS).map(|_| round(decoder)).fold(f64::INFINITY, f64::min)
+    (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
+}
+
+/// Flat records of JSON, several in each message.
+fn elements() -> f64 {
+    let array = Placement { array: Some(Path::of("rows")), ..Placement::default() };
+    let fields = FLAT.paths.map(|path| format!("rows.{path}"));
+    let schema = Schema::new(fields.iter().map(|path| (path.as_str(), Role::Quasi))).placed(&array);
+    let mut reader = RecordReader::json(&schema, LARGEST);
+    let message = |first: usize| {
+        let rows: Vec<Json> = (first..first + ELEMENTS).map(FLAT.record).collect();
+        json!({ "rows": rows }).to_string().into_bytes()
+    };
+    let payloads: Vec<Vec<u8>> = (0..RECORDS).step_by(ELEMENTS).map(message).collect();
+    measure(&payloads, |payload| {
+        reader.each(payload, |record, _| _ = std::hint::black_box(record.clone())).expect("good input");
+    })
 }
 
 fn main() {
@@ -133,7 +149,9 @@ fn main() {
                 "avro" => Box::new(AvroDecoder::new(&schema, &avro, LARGEST).unwrap()),
                 _ => Box::new(ProtobufDecoder::new(&schema, &message, LARGEST).unwrap()),
             };
-            let took = measure(&mut *decoder, &payloads);
+            let took = measure(&payloads, |payload| {
+                std::hint::black_box(decoder.decode(payload).expect("good input"));
+            });
             if shape.name == "flat" {
                 flat = took;
             }
@@ -141,4 +159,6 @@ fn main() {
             println!("{format:<10} {:<7} {took:>10.0} {:>14.2} {:>12.2}", shape.name, took / json, took / flat);
         }
     }
+    let took = elements();
+    println!("{:<10} {:<7} {took:>10.0} {:>14.2}", "json", "element", took / of_json["flat"]);
 }

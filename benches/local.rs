@@ -6,23 +6,22 @@
 //! to learn with, instead of the usual ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+#[path = "../tests/common/adult.rs"]
+mod adult;
+#[path = "../tests/common/fixture.rs"]
+mod fixture;
 
+use std::hint::black_box;
+
+use adult::Adult;
 use cpu_time::ProcessTime;
-use veilstream::encode::{Dictionaries, Encoded, Encoder};
+use fixture::{encoded, policy, text};
+use veilstream::encode::Dictionaries;
 use veilstream::local::{Effort, Regions, Table, Terms, apply, learn};
 use veilstream::model::batch::Rows;
-use veilstream::model::event::{Millis, Position};
-use veilstream::model::hierarchy::Hierarchy;
-use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
-    SuppressionLimit,
-};
-use veilstream::model::record::{Record, Value};
+use veilstream::model::policy::{Criterion, Diversity, K, Policy};
 use veilstream::model::schedule::Schedule;
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::schema::Role;
 use veilstream::privacy::Rules;
 
 /// As the service has it.
@@ -35,7 +34,7 @@ const PAST: usize = 8;
 const KAFKA_STEPS: usize = 133;
 
 fn main() {
-    let Some(folder) = folder() else {
+    let Some(adult) = Adult::find() else {
         println!("local: SKIPPED, no folder `adult` in VEILSTREAM_DATA or ../shared/data");
         return;
     };
@@ -49,13 +48,13 @@ fn main() {
     println!("local: Adult, glm from labels, nothing suppressed; processor time in ms");
     println!("  case                      loss  target   bound   steps  classes     table     apply  target     learn");
     for (k, target, bound) in [(5, 0.0535, 0.042), (10, 0.078, 0.060), (50, 0.150, 0.115)] {
-        let census = Census::read(&folder, "", vec![Criterion::KAnonymity(K(k))]);
+        let census = Census::read(&adult, &[], vec![Criterion::KAnonymity(K(k))]);
         whole(&census, &format!("whole, k = {k}"), &once, (target, Some(bound)));
     }
     let diverse = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
-    let census = Census::read(&folder, "occupation", vec![Criterion::KAnonymity(K(5)), diverse]);
+    let census = Census::read(&adult, &["occupation"], vec![Criterion::KAnonymity(K(5)), diverse]);
     whole(&census, "whole, 3-diversity", &once, (0.033, None));
-    let census = Census::read(&folder, "", vec![Criterion::KAnonymity(K(5))]);
+    let census = Census::read(&adult, &[], vec![Criterion::KAnonymity(K(5))]);
     for (size, target, time) in [(1_000, 0.190, 1.5), (5_000, 0.108, 4.0), (10_000, 0.083, 7.0)] {
         windows(&census, size, &streaming, (target, time));
         windows(&census, size, &Effort { max_steps: KAFKA_STEPS, ..streaming.clone() }, (target, time));
@@ -125,46 +124,14 @@ struct Census {
 }
 
 impl Census {
-    /// All columns are quasi-identifiers but `sensitive`, if there is such a column.
-    fn read(folder: &Path, sensitive: &str, criteria: Vec<Criterion>) -> Self {
-        let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
-        let mut lines = text.lines();
-        let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
-        let role = |name: &str| if name == sensitive { Role::Sensitive } else { Role::Quasi };
-        let quasi = |name: &&str| {
-            let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
-            let hierarchy = Arc::new(Hierarchy::parse_csv(&csv).expect("a valid hierarchy"));
-            QuasiIdentifier {
-                name: (*name).into(),
-                weight: 1.0,
-                min_level: 0,
-                max_level: hierarchy.height(),
-                priority: 1,
-                render: Render::Label,
-                hierarchy,
-            }
-        };
-        let policy = Policy {
-            schema: Schema::new(header.iter().map(|name| (*name, role(name)))),
-            quasi: header.iter().filter(|name| **name != sensitive).map(quasi).collect(),
-            criteria,
-            suppression: SuppressionLimit(0.0),
-            action: SuppressionAction::Drop,
-            recoding: RecodingKind::FullDomain,
-            loss: Loss::Glm,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            sequential: None,
-            fingerprint: "adult".into(),
-        };
-        let mut encoder = Encoder::new(Arc::new(policy.clone()));
-        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        for (at, line) in lines.enumerate() {
-            let record = Record { values: line.split(';').map(|cell| Value::Text(cell.into())).collect() };
-            assert_eq!(encoder.encode(&record, None), Encoded::Row, "line {}", at + 2);
-            rows.push(Position::new(0, at as i64), Millis(0), encoder.row());
-        }
+    /// All columns are quasi-identifiers but the `sensitive` ones.
+    fn read(adult: &Adult, sensitive: &[&str], criteria: Vec<Criterion>) -> Self {
+        let columns = adult.columns_without(sensitive);
+        let others: Vec<(&str, Role)> = sensitive.iter().map(|name| (*name, Role::Sensitive)).collect();
+        let policy = Policy { criteria, ..policy(adult.hierarchies(&columns), &others, 5) };
+        let all = [&columns, sensitive].concat();
+        let records = adult.records(&all).map(|cells| cells.into_iter().map(text));
+        let (encoder, rows) = encoded(&policy, records);
         Self { policy, rows, dictionaries: encoder.dictionaries() }
     }
 
@@ -211,10 +178,4 @@ fn shortest<T>(runs: usize, mut run: impl FnMut() -> T) -> (f64, T) {
         }
     }
     best
-}
-
-fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
-    folder.join("adult.csv").is_file().then_some(folder)
 }

@@ -15,7 +15,8 @@
 //! ```
 //! [`pipeline`] is that walk, written once, with a bounded channel at three cuts: source | window, window | search,
 //! gate | sink. Batches of events in the first channel are decoded on several cores; the window thread takes them in their order and
-//! encodes them, so that codes and releases are the same on any number of cores. Only two things travel back: a stop (or a revoked partition), and the pressure of full channels.
+//! encodes them, so that codes and releases are the same on any number of cores. Only two things travel back: a stop (or a revoked
+//! partition), and the pressure of full channels.
 //!
 //! # Where to read on
 //! [`pipeline`], then [`gate`] (the only constructor of [`gate::Release`]; a sink takes nothing else), then [`search`] (how
@@ -33,7 +34,7 @@
 //! - A loss: a file in `loss/` and a variant of [`Loss`](model::policy::Loss).
 //! - A codec: a file in `codec/` that implements [`Decode`](codec::Decode) and [`Encode`](codec::Encode), and a variant of
 //!   [`Format`](codec::Format) for files or of `MessageFormat` in [`kafka`] for messages. Schemas of messages meet in
-//!   `codec/schemas.rs`, by the types of `codec/kind.rs`.
+//!   `codec/schemas/`, by the types of `codec/kind.rs`.
 //! - A metric: an entry in the `metrics!` list of `telemetry/metrics.rs`, set by a method of
 //!   [`Telemetry`](telemetry::Telemetry).
 //! - A word that gives a field's meaning away: a list in `profile/names.rs`; a hierarchy that `init` proposes: a variant of
@@ -76,8 +77,6 @@
 //!   moves on; its releases are *snapshots*, and a slide is one move.
 //! - *changelog*: releases of a sliding window that say which rows come to its snapshot and which leave; *base*: the release whose
 //!   snapshot is changed. [`Accepted`](gate::Accepted): the rows of that snapshot, as the gate remembers them.
-//! - *draft*: a release before the gate. *Grouping*: the class of each of its rows. *Outcomes*: which of its rows are published,
-//!   held or suppressed.
 //! - *suppressed*: left out for good. *Held*: waits for a later release. *Rejected*: unreadable or without a place.
 //! - *gate*: counts the rows that will be sent; turns a batch into a [`Release`](gate::Release) or a
 //!   [`Refusal`](gate::Refusal).
@@ -90,8 +89,9 @@
 //! - *span*: consecutive offsets of one partition. *Runs*: a set of offsets of one partition, as spans. *Spans*: runs by
 //!   partition. *Fence*: stops the rows of a revoked partition.
 //! - *commit space*: the bytes of commit metadata that plans and waiting records must fit;
-//!   [`CommitSpace`](model::release::plan::CommitSpace). *Uncommitted*: releases that are made and not committed yet.
-//! - *usefulness*: what readers can still get right from a release; for the holder of the data, never in a manifest.
+//!   [`CommitSpace`](model::release::plan::CommitSpace).
+//! - *usefulness*: what readers can still get right from a release; for the holder of the data, never in a manifest. The console
+//!   compares it for all recodings on a [`WindowSample`](usefulness::recodings::WindowSample).
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
@@ -125,7 +125,7 @@
 //! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
-//! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, window
+//! pipeline   -> anonymizer, codec, encode, failpoint, gate, model, privacy, search, shutdown, sink, source, telemetry, usefulness, window
 //! plot       ->
 //! privacy    -> model
 //! profile    -> codec, model, source
@@ -134,8 +134,8 @@
 //! shutdown   ->
 //! sink       -> codec, files, gate, model
 //! source     -> codec, model
-//! telemetry  -> config, gate, kafka, model, plot, privacy, search, window
-//! usefulness -> encode, gate, generalize, local, model, privacy
+//! telemetry  -> config, gate, kafka, model, plot, privacy, search, usefulness, window
+//! usefulness -> anonymizer, encode, gate, generalize, local, model, privacy, search, window
 //! window     -> encode, frequency, model
 //! ```
 

@@ -5,23 +5,21 @@
 //! no harness, because a harness would call a skipped test passed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::PathBuf;
+#[path = "common/adult.rs"]
+mod adult;
+#[path = "common/fixture.rs"]
+mod fixture;
+
 use std::sync::Arc;
 use std::time::Instant;
 
+use adult::Adult;
+use fixture::{encoded, policy, text};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use veilstream::encode::{Encoded, Encoder};
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
-use veilstream::model::batch::Rows;
-use veilstream::model::event::{Millis, Position};
-use veilstream::model::hierarchy::Hierarchy;
-use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
-use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::policy::{Policy, SuppressionLimit};
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::Evaluator;
 use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
@@ -30,56 +28,11 @@ use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
 /// 1,050 and 1,487 with 1, 5 and 10 %.
 const MOST_CHECKS: u64 = 600;
 
-fn data() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
-    folder.join("adult.csv").is_file().then_some(folder)
-}
-
-fn policy(folder: &std::path::Path, header: &[&str]) -> Policy {
-    let quasi = |name: &&str| {
-        let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
-        let hierarchy = Arc::new(Hierarchy::parse_csv(&csv).expect("a valid hierarchy"));
-        let max_level = hierarchy.height();
-        QuasiIdentifier {
-            name: (*name).into(),
-            hierarchy,
-            weight: 1.0,
-            min_level: 0,
-            max_level,
-            priority: 1,
-            render: Render::Label,
-        }
-    };
-    Policy {
-        schema: Schema::new(header.iter().map(|name| (*name, Role::Quasi))),
-        quasi: header.iter().map(quasi).collect(),
-        criteria: vec![Criterion::KAnonymity(K(5))],
-        suppression: SuppressionLimit(0.0),
-        action: SuppressionAction::Drop,
-        recoding: RecodingKind::FullDomain,
-        loss: Loss::Glm,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: "adult".into(),
-    }
-}
-
 /// The policy without suppression, and a maker of fresh frequency sets over the whole table.
-fn adult(folder: &std::path::Path) -> (Policy, impl Fn() -> Arc<dyn FrequencySets>) {
-    let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
-    let policy = policy(folder, &header);
-    let mut encoder = Encoder::new(Arc::new(policy.clone()));
-    let mut rows = Rows::new(header.len(), 0);
-    for (i, line) in lines.enumerate() {
-        let record = Record { values: line.split(';').map(|cell| Value::Text(cell.into())).collect() };
-        assert_eq!(encoder.encode(&record, None), Encoded::Row, "line {}", i + 2);
-        rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-    }
+fn counted(adult: &Adult) -> (Policy, impl Fn() -> Arc<dyn FrequencySets>) {
+    let columns = adult.columns_without(&[]);
+    let policy = policy(adult.hierarchies(&columns), &[], 5);
+    let (encoder, rows) = encoded(&policy, adult.records(&columns).map(|cells| cells.into_iter().map(text)));
     assert_eq!(rows.len(), 30_162);
     let counting = Rules::new(&policy).counting();
     let sets =
@@ -109,17 +62,17 @@ fn run(algorithm: Algorithm, policy: &Policy, sets: Arc<dyn FrequencySets>) -> (
 }
 
 fn main() {
-    match data() {
-        Some(folder) => {
-            optimum_is_proven_in_few_checks(&folder);
+    match Adult::find() {
+        Some(adult) => {
+            optimum_is_proven_in_few_checks(&adult);
             println!("adult: 1 passed, 0 failed");
         }
         None => println!("adult: SKIPPED, no folder `adult` in VEILSTREAM_DATA or ../shared/data"),
     }
 }
 
-fn optimum_is_proven_in_few_checks(folder: &std::path::Path) {
-    let (policy, sets) = adult(folder);
+fn optimum_is_proven_in_few_checks(adult: &Adult) {
+    let (policy, sets) = counted(adult);
     assert_eq!(policy.lattice().size(), 12_960);
     // Frequency sets do not depend on the limit: the slow twin rolls up each node once for all four.
     let shared = sets();

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Rule, Table, hold};
-use stream::{NOW, Row, Stream, by_count, classes, crossing, intersected, joined, policy, releases, rows, town};
+use stream::{
+    NOW, Row, Stream, by_count, classes, crossing, fewest, intersected, intersecting_finds_nobody_with_sequential,
+    joined, policy, releases, rows, sequential, town,
+};
 use veilstream::anonymizer::{Closing, Past};
 use veilstream::gate::Memory;
 use veilstream::model::batch::Rows;
@@ -21,7 +24,7 @@ use veilstream::model::policy::{Loss, Policy, RecodingKind, Sequential, Suppress
 use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::search::choose::Levels;
-use veilstream::window::{CloseRules, EventTime};
+use veilstream::window::{CloseRules, EventTime, Windows};
 
 #[test]
 fn two_releases_joined_single_out_nobody_where_levels_do_not_cross() {
@@ -38,26 +41,7 @@ fn two_releases_joined_single_out_nobody_where_levels_do_not_cross() {
 
 #[test]
 fn intersecting_the_values_of_who_returns_finds_people_without_sequential_and_none_with_it() {
-    let rules = [Rule::K(4), Rule::Distinct(0, 3)];
-    for (seed, action) in [(1, SuppressionAction::Drop), (2, hold(Duration::from_secs(900)))] {
-        let table = town(4800, 600, seed);
-        let sequential = Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
-        let off = policy(&table, &rules, action, None);
-        let (returned, found) = intersected(&table, &releases(&table, &off, 400, Levels::Sticky).0, 4, 3);
-        assert!(found > 50, "of {returned} who return {found} are found");
-        let on = policy(&table, &rules, action, Some(sequential));
-        let (published, _) = releases(&table, &on, 400, Levels::Sticky);
-        let (returned, found) = intersected(&table, &published, 4, 3);
-        assert_eq!(found, 0, "of {returned} who return");
-        // Not for want of people who return.
-        assert!(returned > 500, "{returned} return");
-        for rows in &published {
-            for lines in classes(rows).values() {
-                let people: BTreeSet<u16> = lines.iter().map(|&line| table.lines[line].subject).collect();
-                assert!(people.len() >= 4);
-            }
-        }
-    }
+    intersecting_finds_nobody_with_sequential(RecodingKind::FullDomain, &Levels::Sticky, 500);
 }
 
 /// The releases of a stream that starts over after every one of them; it learns what the last `told` ones showed.
@@ -96,9 +80,8 @@ fn restarted(table: &Table, policy: &Arc<Policy>, levels: &Levels, told: usize) 
 #[test]
 fn who_starts_over_and_is_told_decides_as_who_never_did() {
     let table = town(4800, 600, 7);
-    let sequential = Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
     let rules = [Rule::K(4), Rule::Distinct(0, 3)];
-    let full_domain = policy(&table, &rules, SuppressionAction::Drop, Some(sequential));
+    let full_domain = policy(&table, &rules, SuppressionAction::Drop, Some(sequential()));
     let policy = |recoding| Arc::new(Policy { recoding, ..(*full_domain).clone() });
     let lines = |releases: &[Vec<Row>]| -> Vec<BTreeSet<usize>> {
         releases.iter().map(|rows| rows.iter().map(|row| row.line).collect()).collect()
@@ -119,7 +102,7 @@ fn who_starts_over_and_is_told_decides_as_who_never_did() {
 fn a_full_memory_leaves_people_out_and_not_unwatched() {
     let table = town(4800, 600, 4);
     let rules = [Rule::K(4), Rule::Distinct(0, 3)];
-    let sequential = Sequential { releases: 4, candidates: 3, field: 0, max_subjects: 500 };
+    let sequential = Sequential { max_subjects: 500, ..sequential() };
     let policy = policy(&table, &rules, SuppressionAction::Drop, Some(sequential));
     let (published, stream) = releases(&table, &policy, 400, Levels::Sticky);
     let (returned, found) = intersected(&table, &published, 4, 3);
@@ -206,9 +189,8 @@ fn who_comes_late_is_in_a_later_release_and_not_alone() {
     published.extend(stream.drain(NOW + 4_000_000));
     let mut late_ones = 0;
     for rows in &published {
+        assert!(fewest(&table, rows) >= 4);
         for lines in classes(rows).values() {
-            let people: BTreeSet<u16> = lines.iter().map(|&line| table.lines[line].subject).collect();
-            assert!(people.len() >= 4);
             late_ones += lines.iter().filter(|&&line| late(line as i64)).count();
         }
         // It does not bring a release of its own with it.

@@ -41,6 +41,10 @@ fn labels(row: &Value) -> String {
 
 /// The desk of a run, and the person of each line of its input.
 fn released(recoding: &str) -> (Desk, Vec<String>) {
+    released_as(POLICY, recoding, AUDIENCES)
+}
+
+fn released_as(policy: &str, recoding: &str, audiences: &str) -> (Desk, Vec<String>) {
     let desk = Desk::new();
     let records = desk.run(&["generate", "--records", "4500", "--seed", "3", "--format", "jsonl"]).expect(0).out;
     let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -50,7 +54,7 @@ fn released(recoding: &str) -> (Desk, Vec<String>) {
         format!("{record}\n")
     };
     let records: String = records.into_iter().enumerate().map(numbered).collect();
-    desk.write("pipeline.yaml", format!("{POLICY}  recoding: {recoding}\n{AUDIENCES}"));
+    desk.write("pipeline.yaml", format!("{policy}  recoding: {recoding}\n{audiences}"));
     desk.pipe(&["run", "-c", "pipeline.yaml"], records.as_bytes()).expect(0);
     (desk, people)
 }
@@ -126,6 +130,73 @@ fn all_audiences_together_find_no_group_below_k() {
     }
 }
 
+const ONE_LEVEL: &str = "audiences:
+  - { name: counts, path: counts.jsonl, manifest: counts-manifests.jsonl, recoding: full-domain, loss: glm, min_levels: { zip: 1 } }
+  - { name: groups, path: groups.jsonl, manifest: groups-manifests.jsonl, recoding: full-domain, loss: dm }
+  - { name: partner, path: partner.jsonl, min_levels: { zip: 3, age: 1 }, drop: [occupation] }
+window: { tumbling: { max_records: 1500 } }
+sink: { file: { path: all.jsonl, manifest: manifests.jsonl } }
+";
+
+/// One level per column for an audience of a release that has several, chosen by its own loss.
+#[test]
+fn an_audience_can_have_one_level_per_column() {
+    for recoding in ["subtree", "local"] {
+        let policy = POLICY.replace("policy:\n", "policy:\n  row_levels: true\n");
+        let (desk, people) = released_as(&policy, recoding, ONE_LEVEL);
+        let (all, partner) = (rows(&desk, "all.jsonl"), rows(&desk, "partner.jsonl"));
+        let levels = |row: &Value| ["age", "sex", "zip", "born"].map(|name| row[format!("{name}_level")].clone());
+        let mut losses: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        for name in ["counts", "groups"] {
+            let table = rows(&desk, &format!("{name}.jsonl"));
+            assert!(table.len() <= all.len() && table.len() * 20 >= all.len() * 19, "{recoding}: {}", table.len());
+            let manifests: Vec<Value> = desk
+                .read(&format!("{name}-manifests.jsonl"))
+                .lines()
+                .map(|l| serde_json::from_str(l).unwrap())
+                .collect();
+            assert_eq!(manifests.len(), 3);
+            for (window, manifest) in (0..).zip(&manifests) {
+                let of: Vec<&Value> =
+                    table.iter().filter(|(line, _)| **line / 1500 == window).map(|(_, row)| row).collect();
+                let kinds: BTreeSet<String> = of.iter().map(|row| format!("{:?}", levels(row))).collect();
+                assert!(kinds.len() == 1, "{recoding}, {name}: {kinds:?}");
+                assert_eq!(manifest["records_published"].as_u64(), Some(of.len() as u64));
+                assert_eq!(manifest["records_in"], 1500);
+                assert_eq!(manifest["records_suppressed"].as_u64(), Some(1500 - of.len() as u64));
+                assert!(
+                    manifest["recoding"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .all(|a| a["finest"].is_null() && a["cut"].is_null()),
+                    "{manifest}"
+                );
+                for loss in ["glm", "dm"] {
+                    let losses = losses.entry((name, loss)).or_default();
+                    *losses +=
+                        manifest["losses"].as_array().unwrap().iter().find(|l| l["name"] == loss).unwrap()["value"]
+                            .as_f64()
+                            .unwrap();
+                }
+            }
+            let manifest = format!("{name}-manifests.jsonl");
+            desk.run(&["verify", "-c", "pipeline.yaml", &format!("{name}.jsonl"), "--manifest", &manifest]).expect(0);
+        }
+        assert!(losses[&("groups", "dm")] <= losses[&("counts", "dm")], "{recoding}: {losses:?}");
+        // T32: also which rows a table leaves out follows from the release alone.
+        let tables = ["counts", "groups"].map(|name| rows(&desk, &format!("{name}.jsonl")));
+        let mut groups: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for line in all.keys() {
+            let shown = |table: &BTreeMap<u64, Value>| table.get(line).map(labels);
+            let group =
+                format!("{} {} {:?} {:?}", line / 1500, labels(&partner[line]), shown(&tables[0]), shown(&tables[1]));
+            groups.entry(group).or_default().insert(&people[*line as usize]);
+        }
+        assert!(groups.len() > 10 && groups.values().all(|people| people.len() >= 5), "{recoding}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_its_place() {
     let desk = Desk::new();
@@ -141,6 +212,18 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     desk.write("median.yaml", format!("{median}{AUDIENCES}"));
     let said = desk.run(&["validate", "-c", "median.yaml"]).expect(2);
     assert!((said.out + &said.err).contains("the statistics of two levels"));
+    for (recoding, audience, wanted) in [
+        ("full-domain", "recoding: full-domain", "one level per column already"),
+        ("local", "recoding: local", "two generalizations of the same people"),
+        ("local", "recoding: full-domain, loss: cm", "write `glm`, `precision`, `dm` or `aecs`"),
+        ("local", "loss: dm", "has nothing to choose"),
+    ] {
+        let audience =
+            format!("audiences: [{{ name: a, path: a.jsonl, {audience} }}]\nsink: {{ file: {{ path: all.jsonl }} }}\n");
+        desk.write("own.yaml", format!("{POLICY}  recoding: {recoding}\n{audience}"));
+        let said = desk.run(&["validate", "-c", "own.yaml"]).expect(2);
+        assert!((said.out + &said.err).contains(wanted), "{audience}");
+    }
     desk.write("stdio.yaml", format!("{POLICY}audiences: [{{ name: a, path: a.jsonl }}]\n"));
     let said = desk.run(&["validate", "-c", "stdio.yaml"]).expect(2);
     assert!((said.out + &said.err).contains("audiences need places of their own"));

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fixture::{choice, released};
 use common::{Line, Rule, Table, flat, hold};
 use proptest::prelude::*;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::kafka::client::{OnGap, Start, TopicRule};
@@ -29,8 +30,8 @@ use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
 use veilstream::model::release::spans::Spans;
 use veilstream::privacy::Rules;
+use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
 use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -87,14 +88,7 @@ impl Instance {
         session.assigned(Ok(vec![FoundPartition { partition: P, committed: broker.offset, state: state.clone() }]));
         let (epoch, found) = session.take_up().expect("assigned").expect("without a fault");
         session.consuming(epoch, |progress| progress.assign(P, found[0].committed, &found[0].state)).expect("current");
-        let choice = Choice {
-            algorithm: Algorithm::Optimal,
-            time_budget: HOUR,
-            max_checks: None,
-            levels: Levels::Free,
-            keep_within: 0.1,
-            tuning: Tuning::default(),
-        };
+        let choice = Choice { keep_within: 0.1, ..choice(Algorithm::Optimal, Levels::Free) };
         let anonymizer = Anonymizer::new(Arc::clone(policy), choice, "test", seed);
         let this = Self {
             anonymizer: anonymizer.within(Some(Arc::clone(&session) as _)),
@@ -152,10 +146,7 @@ impl Instance {
         let mut window = window.close(now, reason, &self.encoder).unwrap();
         window.kind = replay.map_or(WindowKind::Tumbling, |replayed| WindowKind::Replay(Box::new(replayed)));
         window.held = std::mem::replace(&mut self.held, Rows::new(1, 1));
-        match self.anonymizer.release(window).unwrap() {
-            Closing::Release(release) => self.under_way.push(*release),
-            Closing::Refused(refusal) => panic!("{refusal}"),
-        }
+        self.under_way.push(*released(self.anonymizer.release(window).unwrap()));
     }
 
     /// Reads a window's worth and makes a release of it.

@@ -203,7 +203,7 @@ def benches_exist(_, text):
 
 BLOCKS = {
     "README.md": [a_picture, runs, this_test, runs, runs, runs, the_pipeline, kafka],
-    "schemas/README.md": [valid, valid, valid, nested, the_summary],
+    "schemas/README.md": [valid, valid, valid, valid, valid, nested, the_summary],
     "deploy/README.md": [runs, valid],
     "tests/README.md": [options_exist, options_exist],
     "tests/infra/README.md": [runs],

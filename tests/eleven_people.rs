@@ -11,15 +11,13 @@ use std::sync::Arc;
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-use table::Engine;
+use table::{Engine, fixture};
 use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec, PrefixSpec};
 use veilstream::model::lattice::{Lattice, Node};
-use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
+use veilstream::model::policy::{Criterion, K, Loss, Policy, Render};
 use veilstream::model::record::Value;
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::schema::Role;
 use veilstream::search::evaluator::Evaluator;
 use veilstream::search::evolutionary::granulation_ga::NodeBits;
 use veilstream::search::{Algorithm, Budget, StopReason};
@@ -60,40 +58,13 @@ fn engine(criteria: Vec<Criterion>) -> Engine {
     let units = [DateUnit::Day, DateUnit::Month, DateUnit::Year];
     let born = DateSpec::new(units);
     let height = IntervalSpec::new([5, 10, 20].map(Decimal::from), 100.into(), 220.into());
-    let hierarchies = [
-        Hierarchy::dates(born).unwrap(),
-        Hierarchy::prefix(PrefixSpec::new(5)).unwrap(),
-        Hierarchy::intervals(height).unwrap(),
+    let quasi = vec![
+        ("born", Hierarchy::dates(born).unwrap()),
+        ("zip", Hierarchy::prefix(PrefixSpec::new(5)).unwrap()),
+        ("height", Hierarchy::intervals(height).unwrap()),
     ];
-    let quasi = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
-        name: name.into(),
-        max_level: hierarchy.height(),
-        hierarchy: Arc::new(hierarchy),
-        weight: 1.0,
-        min_level: 0,
-        priority: 1,
-        render: Render::Label,
-    };
-    let policy = Policy {
-        schema: Schema::new([
-            ("born", Role::Quasi),
-            ("zip", Role::Quasi),
-            ("height", Role::Quasi),
-            ("income", Role::Sensitive),
-            ("health", Role::Sensitive),
-        ]),
-        quasi: ["born", "zip", "height"].into_iter().zip(hierarchies).map(quasi).collect(),
-        criteria,
-        suppression: SuppressionLimit(0.0),
-        action: SuppressionAction::Drop,
-        recoding: RecodingKind::FullDomain,
-        loss: Loss::Ql,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: String::new(),
-    };
+    let others = [("income", Role::Sensitive), ("health", Role::Sensitive)];
+    let policy = Policy { criteria, loss: Loss::Ql, ..fixture::policy(quasi, &others, 1) };
     let values = |person: &[&'static str; 5]| {
         let text = |i: usize| Value::Text(person[i].into());
         vec![text(0), text(1), text(2), text(3), Value::Number(person[4].into())]

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use veilstream::encode::Dictionaries;
 use veilstream::frequency::counter;
 use veilstream::frequency::key::{Layout, Width};
-use veilstream::frequency::set::{Classes, Origin, Question, SmallClasses};
+use veilstream::frequency::set::{Classes, Question, SmallClasses};
 use veilstream::frequency::store::{Answer, FrequencySets};
 use veilstream::model::batch::Rows;
 use veilstream::model::counting::{Counting, Facet, Histogram};
@@ -134,7 +134,6 @@ proptest! {
         nodes.sort_by_key(Node::height);
         for node in &nodes {
             let set = sets.set(node);
-            prop_assert_eq!(set.origin() == Origin::Scanned, node.height() == 0);
             prop_assert_eq!(of_engine(&*set, &dictionaries), of_rows(&table, 0..table.lines.len(), node));
         }
         let origins = sets.origins();

@@ -528,7 +528,7 @@ fn protobuf_schema() {
 #[test]
 fn json_schema() {
     let words: Vec<&str> =
-        "{ } [ ] \"type\": \"$ref\":\"#\" \"anyOf\":[ \"items\": \"string\" \"integer\" null ,".split(' ').collect();
+        "{ } [ ] \"type\": \"object\" \"properties\":{ \"additionalProperties\":false \"$ref\":\"#\" \"anyOf\":[ \"items\": \"string\" \"integer\" null ,".split(' ').collect();
     schema_text(
         "json-schema",
         SchemaLanguage::Json,

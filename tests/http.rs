@@ -50,8 +50,49 @@ fn bounds_that_are_not_met_are_seen() {
     service.send(jsonl(&people(100)).as_bytes());
     wait_until("a release", || service.metric("veilstream_releases_total{outcome=\"published\"}") == Some(1.0));
     assert_eq!((unmet_bounds(&service, "k"), unmet_bounds(&service, "glm")), (Some(1.0), Some(0.0)));
-    assert!(service.get("/", &[]).1.contains("bound not met; asked: at least 1000"), "{}", service.get("/", &[]).1);
+    let (_, page) = service.get("/engine", &[]);
+    assert!(page.contains("bound not met; asked: at least 1000"), "{page}");
     assert!(service.get("/status.json", &[]).1.contains("\"unmet_bounds\":[{\""));
+}
+
+/// Once the page is served, a window is compared under every recoding. Nothing of that is in what readers get.
+#[test]
+fn the_recodings_are_compared_for_the_holder_of_the_data() {
+    let desk = Desk::new();
+    let sink = "sink: { file: { path: out.jsonl, manifest: manifests.jsonl, journal: journal.jsonl } }\n";
+    let rest = "window: { tumbling: { max_records: 400, max_age: 1h } }\n";
+    desk.write("pipeline.yaml", policy(&format!("  keep: [score]\n{rest}{sink}{HTTP}")));
+    let mut service = Service::start(&desk, "pipeline.yaml", "info");
+    let page = |service: &Service| service.get("/", &[]).1;
+    assert!(page(&service).contains("on the first window of at least 200 records"));
+    service.send(jsonl(&people(400)).as_bytes());
+    wait_until("a comparison", || page(&service).contains("Compared on 400 records"));
+    let shown = page(&service);
+    for wanted in [
+        "recoding: full-domain: every column",
+        "of the detail is given up",
+        "<th scope=\"col\">full-domain (as published)</th>",
+        "<th scope=\"col\">local</th>",
+        "loss of one record in twenty, at least",
+        "cells narrowed",
+    ] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    // As `search` counts them on the same records.
+    desk.write("in.jsonl", jsonl(&people(400)));
+    let found = desk.run(&["search", "-c", "pipeline.yaml", "in.jsonl", "--json"]).expect(0).json();
+    let counted = |recoding: &serde_json::Value| format!("<td>{}</td>", recoding["classes"]);
+    let counted: String = found["recodings"].as_array().unwrap().iter().map(counted).collect();
+    assert!(shown.contains(&format!("<th scope=\"row\">classes</th>{counted}")), "{counted}: {shown}");
+    assert!(!shown.contains("glm") && !shown.contains(" dm "), "the page for people speaks in words: {shown}");
+    assert!(service.get("/engine", &[]).1.contains("glm"), "the engine room has the figures");
+    service.signal("TERM");
+    let left = service.end().expect(0);
+    for file in ["out.jsonl", "manifests.jsonl", "journal.jsonl"] {
+        let text = desk.read(file);
+        assert!(!text.is_empty() && !text.contains("local") && !text.contains("narrowed"), "{file}: {text}");
+    }
+    assert!(!left.err.contains("local"), "{}", left.err);
 }
 
 /// After windows that could not be published, one good release does not make the verdict green.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
-#[path = "local/naive.rs"]
+#[path = "common/naive.rs"]
 mod naive;
 #[path = "common/stream.rs"]
 mod stream;
@@ -13,13 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Attribute, Line, Rule, Table, flat, hold, instances, rules, tables};
+use common::fixture::{choice, released};
+use common::{Attribute, Line, Rule, Table, flat, hold, instances, numbered, rules, tables};
 use naive::{Member, satisfies};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stream::{Row, classes, crossing, intersected, joined, policy, releases, town};
-use veilstream::anonymizer::{Anonymizer, Closing};
+use stream::{
+    Row, classes, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town,
+};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::batch::Rows;
@@ -30,10 +33,9 @@ use veilstream::model::policy::{
 };
 use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
-use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
-use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
+use veilstream::search::Algorithm;
+use veilstream::search::choose::Levels;
 use veilstream::telemetry::Telemetry;
 use veilstream::usefulness::usefulness;
 use veilstream::window::{CloseReason, OpenWindow, Replayed, WindowId, WindowKind};
@@ -99,20 +101,9 @@ fn cases() -> impl Strategy<Value = Case> {
             policy.sequential = asked.then_some(sequential);
             policy.recoding = RecodingKind::Local;
             policy.unknown_value = Fallback::Suppress;
-            policy.schema = numbered(&table);
-            Case { table, policy: Arc::new(policy), levels, windows, unknown }
+            Case { table, policy: Arc::new(numbered(&policy)), levels, windows, unknown }
         })
     })
-}
-
-/// The fields of a table, and a number of its own kept in every row.
-fn numbered(table: &Table) -> Schema {
-    let named =
-        |prefix: &'static str, role: Role, count: usize| (0..count).map(move |i| (format!("{prefix}{i}"), role));
-    let fields = named("q", Role::Quasi, table.attributes.len()).chain(named("s", Role::Sensitive, table.sensitive));
-    let subject = table.with_subject.then(|| ("who".to_owned(), Role::Subject));
-    let fields: Vec<(String, Role)> = fields.chain(subject).chain([("number".to_owned(), Role::Reviewed)]).collect();
-    Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)))
 }
 
 /// An anonymizer and what it reads with.
@@ -130,17 +121,11 @@ fn position(line: usize) -> Position {
 
 impl<'c> Engine<'c> {
     fn new(case: &'c Case) -> Self {
-        let choice = Choice {
-            algorithm: match case.policy.recoding {
-                RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
-                RecodingKind::FullDomain | RecodingKind::Local => Algorithm::Optimal,
-            },
-            time_budget: Duration::from_secs(3600),
-            max_checks: None,
-            levels: case.levels.clone(),
-            keep_within: 0.02,
-            tuning: Tuning::default(),
+        let algorithm = match case.policy.recoding {
+            RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+            RecodingKind::FullDomain | RecodingKind::Local => Algorithm::Optimal,
         };
+        let choice = choice(algorithm, case.levels.clone());
         let policy = Arc::clone(&case.policy);
         Self {
             case,
@@ -180,10 +165,7 @@ impl<'c> Engine<'c> {
         if let Some(plan) = plan {
             window.kind = WindowKind::Replay(Box::new(Replayed { plan, held }));
         }
-        match self.anonymizer.release(window).unwrap() {
-            Closing::Release(release) => *release,
-            Closing::Refused(refusal) => panic!("refused: {refusal}"),
-        }
+        *released(self.anonymizer.release(window).unwrap())
     }
 }
 
@@ -208,7 +190,7 @@ fn members(table: &Table, rows: &[(Vec<String>, Vec<String>)]) -> Vec<Member> {
     let member = |(labels, values): &(Vec<String>, Vec<String>)| {
         let (number, own) = (line(values), &table.lines[line(values)]);
         let who = if table.with_subject { u64::from(own.subject) } else { number as u64 };
-        Member { labels: labels.clone(), who, sensitive: own.sensitive[..table.sensitive].to_vec() }
+        Member { labels: labels.clone(), who, sensitive: own.sensitive[..table.sensitive].to_vec(), kept: None }
     };
     rows.iter().map(member).collect()
 }
@@ -227,8 +209,8 @@ fn coarsest_satisfies(case: &Case, lines: std::ops::Range<usize>) -> bool {
     let members = members(&case.table, &rows);
     // Every class by itself must reach what is asked of everybody who looks alike in some attributes.
     let by_class = |criterion: &Criterion| match criterion {
-        Criterion::Over { criterion, .. } => satisfies(criterion, &members),
-        criterion => satisfies(criterion, &members),
+        Criterion::Over { criterion, .. } => satisfies(criterion, &members, &[]),
+        criterion => satisfies(criterion, &members, &[]),
     };
     !members.is_empty() && case.policy.criteria.iter().all(by_class)
 }
@@ -261,7 +243,7 @@ fn check(case: &Case, seed: u64) -> Result<(), TestCaseError> {
         }
         let members = members(table, &rows);
         for criterion in &case.policy.criteria {
-            prop_assert!(satisfies(criterion, &members), "{criterion:?} fails in window {window}");
+            prop_assert!(satisfies(criterion, &members, &[]), "{criterion:?} fails in window {window}");
         }
         let provenance = &release.manifest().provenance;
         prop_assert_eq!(provenance.records_published, rows.len() as u64);
@@ -317,7 +299,7 @@ fn one_sided() -> Case {
     let table = flat(&["a", "b", "c"], &lines.collect::<Vec<_>>(), false);
     let base = table.policy_with(&[Rule::K(2)], 0.0, Loss::Glm, SuppressionAction::Drop);
     let criteria = vec![Criterion::AlphaK { field: 0, alpha: 0.6, k: K(2) }];
-    let policy = Policy { criteria, recoding: RecodingKind::Local, schema: numbered(&table), ..(*base).clone() };
+    let policy = Policy { criteria, recoding: RecodingKind::Local, ..numbered(&base) };
     Case { table, policy: Arc::new(policy), levels: Levels::Sticky, windows: 2, unknown: 16 }
 }
 
@@ -355,8 +337,7 @@ fn a_planned_schedule_that_does_not_fit_is_not_replaced_by_another() {
 fn whoever_repeats_the_release_of_another_goes_on_with_the_own_fixed_schedule() {
     for levels in [Levels::Fixed(None), Levels::Monotone] {
         let table = skewed(1800, 1);
-        let policy = local(&table, &[Rule::K(5)], SuppressionAction::Drop, None);
-        let policy = Arc::new(Policy { schema: numbered(&table), ..(*policy).clone() });
+        let policy = local(&table, 5);
         let case = Case { table, policy, levels, windows: 1, unknown: 16 };
         let lines = |window: usize| (window * 600..(window + 1) * 600).collect::<Vec<usize>>();
         let schedule = |release: &Release| release.manifest().provenance.schedule.as_ref().unwrap().id.clone();
@@ -384,8 +365,8 @@ fn skewed(records: usize, seed: u64) -> Table {
     table
 }
 
-fn local(table: &Table, rules: &[Rule], action: SuppressionAction, sequential: Option<Sequential>) -> Arc<Policy> {
-    let policy = policy(table, rules, action, sequential);
+fn local(table: &Table, k: u32) -> Arc<Policy> {
+    let policy = policy(table, &[Rule::K(k)], SuppressionAction::Drop, None);
     Arc::new(Policy { recoding: RecodingKind::Local, ..(*policy).clone() })
 }
 
@@ -484,7 +465,7 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
     for (seed, levels) in (0..6).flat_map(|seed| [(seed, Levels::Fixed(None)), (seed, Levels::Sticky)]) {
         let is_fixed = levels == Levels::Fixed(None);
         let table = skewed(4 * SIZE, seed);
-        let policy = local(&table, &[Rule::K(5)], SuppressionAction::Drop, None);
+        let policy = local(&table, 5);
         let policy = Arc::new(Policy { suppression: SuppressionLimit(0.0), ..(*policy).clone() });
         let (published, stream) = releases(&table, &policy, SIZE, levels);
         assert!(!is_fixed || stream.levels.windows(2).all(|pair| pair[0] == pair[1]), "the schedule is fixed");
@@ -524,10 +505,9 @@ fn the_attack_rate_of_a_report_is_that_of_the_whole_attack() {
     let (mut narrowed, mut found) = (0, 0.0);
     for seed in 0..4 {
         let table = skewed(400, seed);
-        let policy = local(&table, &[Rule::K(5)], SuppressionAction::Drop, None);
+        let policy = local(&table, 5);
         let policy = Arc::new(Policy {
             suppression: SuppressionLimit(0.0),
-            schema: numbered(&table),
             unknown_value: Fallback::Suppress,
             ..(*policy).clone()
         });
@@ -555,7 +535,6 @@ fn the_attack_rate_of_a_report_is_that_of_the_whole_attack() {
 #[test]
 fn with_sequential_local_suppresses_no_more_than_full_domain_and_loses_less() {
     let rules = [Rule::K(4), Rule::Distinct(0, 3)];
-    let sequential = || Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
     for seed in 0..3 {
         let table = town(4800, 600, seed);
         let of = |policy: &Arc<Policy>| {
@@ -584,7 +563,7 @@ fn with_sequential_local_suppresses_no_more_than_full_domain_and_loses_less() {
 #[test]
 fn two_local_releases_joined_single_people_out_at_a_measured_rate() {
     for (name, table) in [("alternating", crossing(9)), ("drifting", town(5400, 1500, 3))] {
-        let local = local(&table, &[Rule::K(3)], SuppressionAction::Drop, None);
+        let local = local(&table, 3);
         let node = policy(&table, &[Rule::K(3)], SuppressionAction::Drop, None);
         let rate = |policy: &Arc<Policy>, levels| joined(&table, &releases(&table, policy, 600, levels).0, 3);
         let (free, sticky) = (rate(&local, Levels::Free), rate(&local, Levels::Sticky));
@@ -601,28 +580,7 @@ fn two_local_releases_joined_single_people_out_at_a_measured_rate() {
 
 #[test]
 fn intersecting_local_releases_finds_people_without_sequential_and_none_with_it() {
-    let rules = [Rule::K(4), Rule::Distinct(0, 3)];
-    for (seed, action) in [(1, SuppressionAction::Drop), (2, hold(Duration::from_secs(900)))] {
-        for levels in [Levels::Sticky, Levels::Fixed(None)] {
-            let table = town(4800, 600, seed);
-            let sequential =
-                Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS };
-            let off = local(&table, &rules, action, None);
-            let (returned, found) = intersected(&table, &releases(&table, &off, 400, levels.clone()).0, 4, 3);
-            println!("without sequential, {levels:?}: {found} of {returned} who return have fewer than 3 candidates");
-            assert!(found > 50, "of {returned} who return {found} are found");
-            let on = local(&table, &rules, action, Some(sequential));
-            let (published, _) = releases(&table, &on, 400, levels);
-            let (returned, found) = intersected(&table, &published, 4, 3);
-            assert_eq!(found, 0, "of {returned} who return");
-            assert!(returned > 200, "{returned} return");
-            println!("with sequential: none of {returned}");
-            for rows in &published {
-                for lines in classes(rows).values() {
-                    let people: BTreeSet<u16> = lines.iter().map(|&line| table.lines[line].subject).collect();
-                    assert!(people.len() >= 4);
-                }
-            }
-        }
+    for levels in [Levels::Sticky, Levels::Fixed(None)] {
+        intersecting_finds_nobody_with_sequential(RecodingKind::Local, &levels, 200);
     }
 }

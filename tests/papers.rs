@@ -3,10 +3,14 @@
 #![allow(unreachable_pub, dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::type_complexity)]
 
+#[path = "common/adult.rs"]
+mod adult;
 #[path = "../benches/papers/cuts.rs"]
 mod cuts;
 #[path = "../benches/papers/data.rs"]
 mod data;
+#[path = "common/fixture.rs"]
+mod fixture;
 #[path = "../benches/papers/granulation.rs"]
 mod granulation;
 #[path = "../benches/papers/pbg.rs"]

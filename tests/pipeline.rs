@@ -1,33 +1,26 @@
 //! The walk as a whole, with a source and a sink of our own: that its stages overlap, and whose records share a window.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/walk.rs"]
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use veilstream::codec::RecordReader;
-use veilstream::config::{Config, Purpose};
+use veilstream::config::Config;
 use veilstream::gate::Release;
-use veilstream::model::event::{Event, Millis, Position};
+use veilstream::model::event::{Event, Position};
 use veilstream::model::release::manifest::Manifest;
-use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
-use veilstream::shutdown;
+use veilstream::model::schema::Placement;
+use veilstream::pipeline::Summary;
 use veilstream::sink::{Delivery, Sink, SinkError};
-use veilstream::source::{Source, SourceError, SourceItem};
+use veilstream::source::SourceItem;
 use veilstream::telemetry::Telemetry;
+use walk::{pipeline, walk};
 
 /// Larger than any machine needs to fill four windows of a hundred records; only a walk that stands still takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Batches of events, then the end.
-struct Batches(std::vec::IntoIter<Vec<Event>>);
-
-impl Source for Batches {
-    async fn next(&mut self) -> Result<SourceItem, SourceError> {
-        Ok(self.0.next().map_or(SourceItem::End, SourceItem::Events))
-    }
-}
 
 fn event(partition: u32, offset: i64, age: u32, who: u32) -> Event {
     let json = format!(r#"{{"age":{age},"job":"j{}","id":"p{who}"}}"#, who % 5);
@@ -40,31 +33,7 @@ fn config(more: &str) -> Config {
         "policy:\n  quasi_identifiers:\n    - {{ name: age, hierarchy: {{ intervals: {{ widths: [10], min: 0, max: 100 }} }} }}\n  \
          sensitive: [{{ name: job }}]\n  subject: id\n  privacy: [{{ k-anonymity: 5 }}]\n{more}"
     );
-    Config::parse(&text, Path::new("test.yaml"), Purpose::Pipeline).expect("a configuration")
-}
-
-fn now() -> Millis {
-    Millis(1_700_000_000_000)
-}
-
-async fn run<K: Sink>(config: &Config, telemetry: Arc<Telemetry>, batches: Vec<Vec<Event>>, sink: K) -> Summary {
-    let policy = Arc::new(config.policy.clone());
-    let pipeline = Pipeline {
-        policy: Arc::clone(&policy),
-        windows: config.windows.clone(),
-        scope: config.scope,
-        choice: config.choice.clone(),
-        audiences: Vec::new(),
-        name: "test".into(),
-        seed: 1,
-        memory: MemoryLimit::default(),
-        cores: 2,
-        telemetry,
-        clock: now,
-    };
-    let readers = vec![RecordReader::json(&policy.schema, 1 << 20)];
-    let (_stopper, stop) = shutdown::channel();
-    pipeline.run(Batches(batches.into_iter()), readers, sink, stop).await.expect("runs to its end")
+    walk::config(&text)
 }
 
 /// Keeps the manifests. Before the first release is published, waits until so many records were read into windows.
@@ -94,10 +63,11 @@ impl Sink for Keeping {
 }
 
 async fn manifests(config: &Config, batches: Vec<Vec<Event>>, first_waits_for: u64) -> (Summary, Vec<Manifest>) {
-    let telemetry = Arc::new(Telemetry::new(&Arc::new(config.policy.clone())).unwrap());
-    let manifests = Arc::new(Mutex::new(Vec::new()));
-    let sink = Keeping { manifests: Arc::clone(&manifests), first_waits_for, telemetry: Arc::clone(&telemetry) };
-    let summary = run(config, telemetry, batches, sink).await;
+    let pipeline = pipeline(config, 2);
+    let (telemetry, manifests) = (Arc::clone(&pipeline.telemetry), Arc::new(Mutex::new(Vec::new())));
+    let sink = Keeping { manifests: Arc::clone(&manifests), first_waits_for, telemetry };
+    let script = batches.into_iter().map(SourceItem::Events).collect();
+    let summary = walk(pipeline, &[Placement::default()], script, sink).await.expect("runs to its end");
     let manifests = std::mem::take(&mut *manifests.lock().unwrap());
     (summary, manifests)
 }

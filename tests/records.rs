@@ -244,6 +244,11 @@ fn keys_of_a_few_records_are_told_to_nobody() {
     let few = |n: usize| "{\"canary@example.org\":{\"agex\":3,\"age\":1}}\n".repeat(n);
     desk.write("one.yaml", pipeline("", "path: in.jsonl"));
     desk.write("policy.yaml", policy(""));
+    let tells_nobody = |n: usize, arguments: &[&str]| {
+        let left = desk.run(arguments);
+        let told = format!("{}{}", left.out, left.err);
+        assert!(!told.contains("canary"), "{n} {arguments:?}: {told}");
+    };
     for n in [1, 3, 19] {
         let mut text = few(n);
         desk.write("in.jsonl", &text);
@@ -254,25 +259,13 @@ fn keys_of_a_few_records_are_told_to_nobody() {
             &["profile", "in.jsonl"],
             &["init", "--yes", "in.jsonl", "-o", "-"],
         ] {
-            let left = desk.run(arguments);
-            assert!(
-                !format!("{}{}", left.out, left.err).contains("canary"),
-                "{n} {arguments:?}: {}{}",
-                left.out,
-                left.err
-            );
+            tells_nobody(n, arguments);
         }
         // Nor among many others.
         text.push_str(&jsonl(&people(400)));
         desk.write("in.jsonl", &text);
         for arguments in [&["profile", "in.jsonl"][..], &["validate", "-c", "policy.yaml", "--sample", "in.jsonl"]] {
-            let left = desk.run(arguments);
-            assert!(
-                !format!("{}{}", left.out, left.err).contains("canary"),
-                "{n} {arguments:?}: {}{}",
-                left.out,
-                left.err
-            );
+            tells_nobody(n, arguments);
         }
     }
     // A person in the place of a header.

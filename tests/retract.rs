@@ -2,64 +2,21 @@
 //! and a release that is carried out again comes out the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/walk.rs"]
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use veilstream::codec::RecordReader;
-use veilstream::config::{Config, Purpose};
-use veilstream::gate::Release;
-use veilstream::generalize::Lineage;
-use veilstream::model::event::{Event, Key, Millis, Position};
-use veilstream::pipeline::{MemoryLimit, Pipeline, Summary};
-use veilstream::shutdown;
-use veilstream::sink::{Delivery, Sink, SinkError};
-use veilstream::source::{NewAssignment, Replay, Source, SourceError, SourceItem};
-use veilstream::telemetry::Telemetry;
+use veilstream::model::event::{Event, Key, Position};
+use veilstream::model::schema::Placement;
+use veilstream::pipeline::Summary;
+use veilstream::source::{NewAssignment, Replay, SourceItem};
+use walk::{Reader, Seen, config, now, pipeline, walk};
 
-/// What a source has to say, then the end.
-struct Script(std::vec::IntoIter<SourceItem>);
-
-impl Source for Script {
-    async fn next(&mut self) -> Result<SourceItem, SourceError> {
-        Ok(self.0.next().unwrap_or(SourceItem::End))
-    }
-}
-
-/// One release as a reader has it, and where it comes from.
-#[derive(Debug)]
-struct Seen {
-    /// Labels and values, row by row.
-    rows: Vec<(String, Vec<String>)>,
-    lineage: Lineage,
-}
-
-impl Seen {
-    /// The label of each record, by its number.
-    fn labels(&self) -> BTreeMap<i64, String> {
-        self.rows.iter().map(|(label, values)| (values[1].parse().unwrap(), label.clone())).collect()
-    }
-}
-
-#[derive(Clone, Default)]
-struct Reader(Arc<Mutex<Vec<Seen>>>);
-
-impl Sink for Reader {
-    async fn publish(&mut self, release: &Release) -> Result<Delivery, SinkError> {
-        let mut rows = Vec::new();
-        release
-            .rows(|quasi, values| {
-                rows.push((quasi.join(" "), values.iter().map(ToString::to_string).collect()));
-                Ok::<(), ()>(())
-            })
-            .unwrap();
-        self.0.lock().unwrap().push(Seen { rows, lineage: release.lineage().clone() });
-        Ok(Delivery::Published)
-    }
-
-    async fn finish(&mut self) -> Result<(), SinkError> {
-        Ok(())
-    }
+/// The label of each record, by its number.
+fn labels(seen: &Seen) -> BTreeMap<i64, String> {
+    seen.rows.iter().map(|(label, values)| (values[1].parse().unwrap(), label.clone())).collect()
 }
 
 /// A record, of which `number` is published as it is.
@@ -73,46 +30,23 @@ fn tombstone((partition, offset): (u32, i64), key: Option<&str>) -> Event {
     Event { position: Position::new(partition, offset), placement: 0, timestamp: None, key, payload: None }
 }
 
-fn now() -> Millis {
-    Millis(1_700_000_000_000)
-}
-
 /// Runs to the end of the script: what is read, in which releases, and how many records were retracted.
 async fn run(more: &str, script: Vec<SourceItem>) -> (Summary, Vec<Seen>, u64) {
     let text = format!(
         "policy:\n  quasi_identifiers:\n    - {{ name: age, hierarchy: {{ intervals: {{ widths: [10], min: 0, max: 100 }} }} }}\n  \
          sensitive: [{{ name: job }}]\n  subject: id\n  keep: [{{ name: n, reviewed: true }}]\n  privacy: [{{ k-anonymity: 5 }}]\n{more}"
     );
-    let config = Config::parse(&text, Path::new("test.yaml"), Purpose::Pipeline).expect("a configuration");
-    let policy = Arc::new(config.policy.clone());
-    let telemetry = Arc::new(Telemetry::new(&policy).unwrap());
-    let pipeline = Pipeline {
-        policy: Arc::clone(&policy),
-        windows: config.windows.clone(),
-        scope: config.scope,
-        choice: config.choice.clone(),
-        audiences: Vec::new(),
-        name: "test".into(),
-        seed: 1,
-        memory: MemoryLimit::default(),
-        cores: 2,
-        telemetry: Arc::clone(&telemetry),
-        clock: now,
-    };
-    let readers = vec![RecordReader::json(&policy.schema, 1 << 20)];
-    let (_stopper, stop) = shutdown::channel();
-    let reader = Reader::default();
-    let summary =
-        pipeline.run(Script(script.into_iter()), readers, reader.clone(), stop).await.expect("runs to its end");
+    let pipeline = pipeline(&config(&text), 2);
+    let (telemetry, reader) = (Arc::clone(&pipeline.telemetry), Reader::default());
+    let summary = walk(pipeline, &[Placement::default()], script, reader.clone()).await.expect("runs to its end");
     assert!(summary.adds_up(), "{summary:?}");
     let text = telemetry.metrics_text(now()).unwrap();
     let retracted = text.lines().find_map(|line| line.strip_prefix("veilstream_records_retracted_total "));
-    let releases = std::mem::take(&mut *reader.0.lock().unwrap());
-    (summary, releases, retracted.map_or(0, |count| count.parse().unwrap()))
+    (summary, reader.take(), retracted.map_or(0, |count| count.parse().unwrap()))
 }
 
 fn published(releases: &[Seen]) -> BTreeSet<i64> {
-    releases.iter().flat_map(|release| release.labels().into_keys()).collect()
+    releases.iter().flat_map(|release| labels(release).into_keys()).collect()
 }
 
 const WINDOW: &str = "window: { tumbling: { max_records: 100, max_age: 1h } }\n";
@@ -183,8 +117,8 @@ async fn who_is_held_or_carried_on_is_not_published() {
             (events[19], events[20], events[33]) = (named, tombstone, record((1, 3), None, "p33", 10, 1003));
         }
         let (summary, releases, retracted) = run(HOLD, vec![SourceItem::Events(events)]).await;
-        assert_eq!(releases[0].labels().len(), 19, "one is held");
-        assert_eq!(releases[1].labels().contains_key(&19), !gone, "{key}");
+        assert_eq!(labels(&releases[0]).len(), 19, "one is held");
+        assert_eq!(labels(&releases[1]).contains_key(&19), !gone, "{key}");
         assert_eq!((summary.records_held, summary.records_suppressed), (0, u64::from(gone)), "{key}");
         assert_eq!(retracted, u64::from(gone));
     }
@@ -194,7 +128,7 @@ async fn who_is_held_or_carried_on_is_not_published() {
         events.push(tombstone((0, 20), Some(key)));
         events.extend((21..40).map(|i| record((0, i), None, &format!("p{i}"), 10, i)));
         let (summary, releases, _) = run(HOLD, vec![SourceItem::Events(events)]).await;
-        assert_eq!((releases[0].rows.len(), releases[1].labels().contains_key(&0)), (0, !gone), "{key}");
+        assert_eq!((releases[0].rows.len(), labels(&releases[1]).contains_key(&0)), (0, !gone), "{key}");
         assert_eq!((summary.records_published, summary.records_suppressed), (39 - u64::from(gone), u64::from(gone)));
     }
 }
@@ -224,8 +158,8 @@ async fn a_release_that_is_carried_out_again_is_the_same() {
     events[37] = tombstone((1, 7), Some("p25"));
     let (_, releases, retracted) = run(HOLD, vec![SourceItem::Events(events.clone())]).await;
     let first = &releases[1];
-    let missing: Vec<i64> = [19, 25, 1002].into_iter().filter(|n| first.labels().contains_key(n)).collect();
-    assert!(missing.is_empty() && first.labels().contains_key(&1006), "{missing:?} are there");
+    let missing: Vec<i64> = [19, 25, 1002].into_iter().filter(|n| labels(first).contains_key(n)).collect();
+    assert!(missing.is_empty() && labels(first).contains_key(&1006), "{missing:?} are there");
     assert_eq!((first.rows.len(), retracted), (15, 3));
     let plan = first.lineage.plan.clone();
     assert!(plan.held.contains(Position::new(0, 19)) && plan.fresh.contains(Position::new(0, 20)));
@@ -242,7 +176,7 @@ async fn a_release_that_is_carried_out_again_is_the_same() {
 
 /// What a reader who subtracts two snapshots learns: the fewest records that left a class, or came, at the join of both.
 fn fewest(before: &Seen, after: &Seen) -> usize {
-    let (before, after) = (before.labels(), after.labels());
+    let (before, after) = (labels(before), labels(after));
     let whole = before.values().chain(after.values()).any(|label| label == "*");
     let mut groups: BTreeMap<(bool, &str), usize> = BTreeMap::new();
     for (of, other, left) in [(&before, &after, true), (&after, &before, false)] {
@@ -270,11 +204,11 @@ async fn who_is_in_snapshots_leaves_them_with_enough_others() {
         let (summary, releases, retracted) = run(window, vec![SourceItem::Events(events)]).await;
         let snapshots: Vec<&Seen> = releases.iter().filter(|release| !release.rows.is_empty()).collect();
         assert!(snapshots.len() > 5, "{} snapshots", snapshots.len());
-        let seen = |number: &i64| snapshots.iter().any(|snapshot| snapshot.labels().contains_key(number));
+        let seen = |number: &i64| snapshots.iter().any(|snapshot| labels(snapshot).contains_key(number));
         shown_before += named.iter().filter(|number| seen(number)).count();
         for snapshot in &snapshots {
-            let newest = *snapshot.labels().last_key_value().unwrap().0;
-            let there = named.iter().any(|number| snapshot.labels().contains_key(number));
+            let newest = *labels(snapshot).last_key_value().unwrap().0;
+            let there = named.iter().any(|number| labels(snapshot).contains_key(number));
             assert!(newest < 3 * SLIDE || !there, "{named:?} are in a snapshot up to {newest}");
         }
         let fewest = snapshots.windows(2).map(|pair| fewest(pair[0], pair[1])).min().unwrap();

@@ -9,13 +9,13 @@ mod slides;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use common::{Rule, Table, cases, flat};
+use common::{Books, Rule, Table, cases, counts_its_rows, flat};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slides::{NOW, Reader, Seen, Stream, by_records, by_time, choice, policy, released, town};
 use veilstream::anonymizer::Anonymizer;
-use veilstream::gate::{Release, verify_next};
+use veilstream::gate::verify_next;
 use veilstream::generalize::{GeneralizedBatch, RowRef};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::lattice::Node;
@@ -25,7 +25,7 @@ use veilstream::model::record::Value;
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::window::{CloseReason, ClosedWindow, SlideRules, WindowKind};
+use veilstream::window::{CloseReason, ClosedWindow, SlideRules, WindowKind, Windows};
 
 /// What an attack has found: groups of people that break a rule.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,34 +77,6 @@ fn attack(lines: &Table, snapshots: &[Seen], rules: &[Rule]) -> [Found; 3] {
         look(&snapshots.iter().collect::<Vec<_>>());
     }
     found
-}
-
-/// What all manifests say together.
-#[derive(Default)]
-struct Books {
-    records_in: u64,
-    published: u64,
-    suppressed: u64,
-    rejected: u64,
-    finished: BTreeSet<i64>,
-}
-
-impl Books {
-    fn enter(&mut self, release: &Release, waiting: usize) {
-        let p = &release.manifest().provenance;
-        self.records_in += p.records_in;
-        self.published += p.records_published;
-        self.suppressed += p.records_suppressed;
-        self.rejected += p.records_rejected;
-        assert_eq!(p.records_held, waiting as u64);
-        assert!(p.offsets.is_empty(), "single records come and go");
-        let spans = release.lineage().finished.iter().flat_map(|(_, spans)| spans);
-        for offset in spans.flat_map(|span| span.first.0..=span.last.0) {
-            assert!(self.finished.insert(offset), "{offset} is finished twice");
-        }
-        assert_eq!(self.finished.len() as u64, self.published + self.suppressed + self.rejected);
-        assert_eq!(self.records_in, self.finished.len() as u64 + waiting as u64);
-    }
 }
 
 /// Sends every line through a sliding window. `checked`: each snapshot knows of the last one; if not, it is made as if it
@@ -301,16 +273,9 @@ proptest! {
         let mut gone: BTreeSet<usize> = BTreeSet::new();
         for window in windows {
             gone.extend(window.tombstones.positions().iter().map(|position| named[&position.offset.0] as usize));
-            // Its frequency sets count just its rows.
-            let base = window.sets.base();
-            let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
-            for i in 0..window.rows.len() {
-                *counted.entry(window.rows.quasi(i).to_vec()).or_default() += 1;
-            }
-            let codes = |class: usize| (0..table.attributes.len()).map(|a| base.code(class, a)).collect();
-            let sets: BTreeMap<Vec<u32>, u32> = (0..base.len()).map(|c| (codes(c), base.rows()[c])).collect();
-            prop_assert_eq!(sets, counted);
+            counts_its_rows(&window);
             let release = released(anonymizer.release(window).expect("narrow enough"));
+            prop_assert!(release.manifest().provenance.offsets.is_empty(), "single records come and go");
             books.enter(&release, anonymizer.waiting());
             let seen = reader.seen(&release, table.sensitive);
             prop_assert!(seen.iter().all(|seen| seen.rows.keys().all(|row| !gone.contains(row))), "somebody deleted is shown");
@@ -318,7 +283,7 @@ proptest! {
         }
         prop_assert_eq!(attack(&table, &snapshots, &rules), <[Found; 3]>::default());
         prop_assert_eq!(anonymizer.waiting(), 0);
-        prop_assert_eq!(books.finished, (0..stream.next).collect::<BTreeSet<_>>());
+        prop_assert_eq!(books.finished, (0..stream.next).map(|offset| Position::new(0, offset)).collect::<BTreeSet<_>>());
         let shown: BTreeSet<usize> = snapshots.iter().flat_map(|seen| seen.rows.keys().copied()).collect();
         prop_assert_eq!(books.published, shown.len() as u64);
     }

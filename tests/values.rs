@@ -8,22 +8,18 @@ mod criteria;
 mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use criteria::Engine;
+use criteria::{Engine, fixture};
 use program::{Desk, csv, people, policy};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use veilstream::model::confidential::{Field, Formula, Sentence};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{
-    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render,
-    SuppressionAction, SuppressionLimit,
-};
+use veilstream::model::policy::{Criterion, Distance, Diversity, K, Policy};
 use veilstream::model::record::Value;
 use veilstream::model::release::manifest::rounded;
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::schema::Role;
 
 /// Each line is one value or one person, as JSON.
 const SPELLINGS: [&[&str]; 9] = [
@@ -319,28 +315,8 @@ fn spelled(at: usize) -> Value<'static> {
 }
 
 fn spelled_policy(criteria: Vec<Criterion>) -> Policy {
-    Policy {
-        schema: Schema::new([("q", Role::Quasi), ("s", Role::Sensitive), ("who", Role::Subject)]),
-        quasi: vec![QuasiIdentifier {
-            name: "q".into(),
-            hierarchy: Arc::new(Hierarchy::trivial()),
-            weight: 1.0,
-            min_level: 0,
-            max_level: 1,
-            priority: 1,
-            render: Render::Label,
-        }],
-        criteria,
-        suppression: SuppressionLimit(0.0),
-        action: SuppressionAction::Drop,
-        recoding: RecodingKind::FullDomain,
-        loss: Loss::Glm,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: String::new(),
-    }
+    let others = [("s", Role::Sensitive), ("who", Role::Subject)];
+    Policy { criteria, ..fixture::policy(vec![("q", Hierarchy::trivial())], &others, 1) }
 }
 
 /// What the value and the person of a record count as.

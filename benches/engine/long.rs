@@ -1,25 +1,17 @@
 //! What lasts longer than a window: what keeping rollups warm costs the intake, and whether memory stays where it is over a thousand
 //! windows.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng as _;
-use veilstream::codec::json::JsonDecoder;
-use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _, RecordReader};
-use veilstream::encode::Encoder;
+use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, RecordReader};
 use veilstream::gate::Release;
-use veilstream::model::event::{Event, Millis};
-use veilstream::search::choose::choose;
-use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::sink::{Delivery, Sink, SinkError};
 use veilstream::source::{BATCH, Source, SourceError, SourceItem};
-use veilstream::window::{CloseRules, DEFAULT_WARM_MEMORY, SlideRules, Sliding, WindowRules};
+use veilstream::window::{CloseRules, DEFAULT_WARM_MEMORY, SlideRules, WindowRules};
 
 use super::flow::{pipeline, resident};
 use super::people::Case;
-use super::timed;
+use super::slide::{Side, search};
 
 /// Records of a sliding window, and the slides that are timed.
 const SLIDING: usize = 100_000;
@@ -38,64 +30,38 @@ const SETTLED: usize = 100;
 /// many records are replaced at a time.
 pub(crate) fn intake(case: &Case) {
     for slide in [SLIDING / 1000, SLIDING / 100, SLIDING / 20] {
-        let mut sides = [DEFAULT_WARM_MEMORY, 0].map(|memory| Side::new(case, slide, memory));
+        let rules = |warm_memory: usize| SlideRules {
+            size: SLIDING,
+            slide,
+            time: None,
+            max_hold: 1,
+            warm_memory,
+            changes: false,
+        };
+        let mut sides = [DEFAULT_WARM_MEMORY, 0].map(|memory| (Side::by(case, rules(memory)), Duration::ZERO));
         let batches = SLIDING / slide + SLIDES;
         for batch in 0..batches {
             let events = case.events(batch * slide, slide);
             // In turns, for what else happens on the machine.
             sides.rotate_left(1);
-            sides.iter_mut().for_each(|side| side.take(case, &events, batch >= batches - SLIDES));
+            for (side, spent) in &mut sides {
+                let (took, closed) = side.take(&events);
+                if batch >= batches - SLIDES {
+                    *spent += took;
+                }
+                // Searches begin a little before anything is timed.
+                if closed.rows.len() == SLIDING {
+                    search(case, &closed, &side.trail, None);
+                }
+            }
         }
         sides.rotate_left(batches % 2);
-        let [warm, cold] = sides.map(|side| side.spent.as_nanos() as f64 / (SLIDES * slide) as f64);
+        let [warm, cold] = sides.map(|(_, spent)| spent.as_nanos() as f64 / (SLIDES * slide) as f64);
         println!(
             "{:<10} {slide:>5} of {SLIDING} replaced: {warm:.0} ns per record taken in with warm rollups, {cold:.0} without: {:.2} of the rate",
             case.name,
             cold / warm,
         );
-    }
-}
-
-/// A window with the searches that look at it.
-struct Side {
-    decoder: JsonDecoder,
-    encoder: Encoder,
-    window: Sliding,
-    trail: Arc<Trail>,
-    spent: Duration,
-}
-
-impl Side {
-    fn new(case: &Case, slide: usize, warm_memory: usize) -> Self {
-        let rules = SlideRules { size: SLIDING, slide, time: None, max_hold: 1, warm_memory, changes: false };
-        Self {
-            decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
-            encoder: Encoder::new(Arc::clone(&case.policy)),
-            window: Sliding::new(rules, Arc::new(Case::choice().rules(&case.policy).counting())),
-            trail: Arc::default(),
-            spent: Duration::ZERO,
-        }
-    }
-
-    fn take(&mut self, case: &Case, events: &[Event], counts: bool) {
-        let (spent, closed) = timed(|| {
-            for event in events {
-                let payload = event.payload.as_deref().expect("a payload");
-                let encoded = self.encoder.encode(&self.decoder.decode(payload).expect("good input"), None);
-                self.window.add(&self.encoder, event.position, Millis(0), encoded).expect("fits");
-            }
-            self.window.due(Millis(0), &self.encoder).expect("fits").expect("a slide")
-        });
-        if counts {
-            self.spent += spent;
-        }
-        // Searches begin a little before anything is timed.
-        if closed.rows.len() == SLIDING {
-            let choice = Case::choice();
-            let rules = choice.rules(&case.policy).bind(&closed.dictionaries.values());
-            let evaluator = Evaluator::new(&case.policy, &rules, closed.sets).warm(Arc::clone(&self.trail));
-            choose(&choice, &case.policy.lattice(), None, &evaluator, &mut ChaCha8Rng::seed_from_u64(1));
-        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! The engine alone: where each nanosecond of a record goes, records per second on one and on two cores, bytes per buffered record.
 //!
-//! `cargo bench --bench engine` runs everything but `-- anonymize 5000000 20000000` (files of so many records); `-- decode` (nested records against flat ones), `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without),
+//! `cargo bench --bench engine` runs everything but `-- anonymize 5000000 20000000` (files of so many records); `-- stages`, `-- flow`, `-- memory`, `-- intake` (with warm rollups, and without),
 //! `-- slide` (one slide of a sliding window, and the same window begun anew) and `-- long` (a thousand windows) run one part; `-- --save` keeps the ratios as the new baseline. Every figure is also a ratio to a reference kernel that is timed in the same run, so that runs on other machines
 //! and beside other work can be compared; what has moved by more than [`MARGIN`] since the baseline is said at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../tests/common/adult.rs"]
+mod adult;
 mod baseline;
 mod batch;
-mod decode;
+#[path = "../../tests/common/fixture.rs"]
+mod fixture;
 mod flow;
 mod long;
 mod people;
@@ -47,9 +50,6 @@ fn main() {
     }
     let wanted = |part: &str| words.is_empty() || words.contains(&part);
     let mut figures = Vec::new();
-    if wanted("decode") {
-        decode::run();
-    }
     if wanted("stages") {
         for case in Case::all() {
             figures.extend(stages::run(&case));

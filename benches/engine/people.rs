@@ -2,7 +2,6 @@
 //! (4,320 nodes), an occupation, and fields that the policy drops. With the real table at hand its rows are used instead, a tenth
 //! of their cells redrawn.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +11,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use veilstream::model::event::{Event, Position};
 use veilstream::model::hierarchy::Hierarchy;
-use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
-    SuppressionLimit,
-};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::policy::{Criterion, Diversity, K, Policy, RecodingKind, SuppressionLimit};
+use veilstream::model::schema::Role;
+use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
+
+use crate::adult::Adult;
+use crate::fixture::{choice, policy};
 
 /// A field: its values with what they generalize to, and how often each occurs.
 #[derive(Clone)]
@@ -107,13 +106,6 @@ fn field((name, values): (&'static str, &str)) -> Field {
     Field { name, values: values.split_whitespace().map(value).collect() }
 }
 
-/// Where the Adult data is, if it is there.
-fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
-    folder.join("adult.csv").is_file().then_some(folder)
-}
-
 impl Case {
     /// Every case that can be run here: the first is what the targets are about.
     pub(crate) fn all() -> Vec<Self> {
@@ -128,17 +120,12 @@ impl Case {
                 ],
             ),
         ];
-        if let Some(folder) = folder() {
+        if let Some(table) = Adult::find() {
             let mut adult = Self::new("adult", &[], vec![Criterion::KAnonymity(K(5))]);
-            let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
-            let mut lines = text.lines().map(|line| line.split(';').collect::<Vec<_>>());
-            let header = lines.next().expect("a header");
-            let columns: Vec<usize> = (adult.fields.iter())
-                .map(|field| header.iter().position(|name| *name == field.name).expect("the field"))
-                .collect();
+            let columns: Vec<&str> = adult.fields.iter().map(|field| field.name).collect();
             let index = |field: &Field, text: &str| field.values.iter().position(|(value, ..)| value == text);
-            let row = |line: Vec<&str>| (adult.fields.iter().zip(&columns)).map(|(f, &c)| index(f, line[c])).collect();
-            adult.rows = lines.filter_map(row).collect();
+            let row = |cells: Vec<&str>| adult.fields.iter().zip(cells).map(|(f, cell)| index(f, cell)).collect();
+            adult.rows = table.records(&columns).filter_map(row).collect();
             cases.push(adult);
         }
         cases
@@ -159,47 +146,17 @@ impl Case {
                 above => format!("{leaf};{above};*\n"),
             };
             let csv: String = field.values.iter().map(line).collect();
-            let hierarchy = Arc::new(Hierarchy::parse_csv(csv.as_bytes()).expect("a hierarchy"));
-            let max_level = hierarchy.height();
-            QuasiIdentifier {
-                name: field.name.into(),
-                hierarchy,
-                weight: 1.0,
-                min_level: 0,
-                max_level,
-                priority: 1,
-                render: Render::Label,
-            }
+            (field.name, Hierarchy::parse_csv(csv.as_bytes()).expect("a hierarchy"))
         };
-        let quasi: Vec<QuasiIdentifier> = fields.iter().filter(|f| f.name != "occupation").map(quasi).collect();
-        let roles = quasi.iter().map(|q| (&*q.name, Role::Quasi)).chain([("occupation", Role::Sensitive)]);
-        let policy = Policy {
-            schema: Schema::new(roles.chain(others.iter().copied())),
-            quasi: quasi.clone(),
-            criteria,
-            suppression: SuppressionLimit(0.05),
-            action: SuppressionAction::Drop,
-            recoding: RecodingKind::FullDomain,
-            loss: Loss::Glm,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            fingerprint: name.into(),
-            sequential: None,
-        };
+        let quasi = fields.iter().filter(|f| f.name != "occupation").map(quasi).collect();
+        let policy = policy(quasi, &[&[("occupation", Role::Sensitive)], others].concat(), 5);
+        let policy = Policy { criteria, suppression: SuppressionLimit(0.05), fingerprint: name.into(), ..policy };
         Self { name, policy: Arc::new(policy), fields, rows: Vec::new() }
     }
 
     /// The exact optimum, searched anew for every window.
     pub(crate) fn choice() -> Choice {
-        Choice {
-            algorithm: Algorithm::Optimal,
-            time_budget: Duration::from_secs(60),
-            max_checks: None,
-            levels: Levels::default(),
-            keep_within: 0.02,
-            tuning: Tuning::default(),
-        }
+        Choice { time_budget: Duration::from_secs(60), ..choice(Algorithm::Optimal, Levels::default()) }
     }
 
     /// The events of `records` people from number `first` on. The same numbers give the same bytes.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::Encoder;
@@ -25,11 +25,11 @@ use veilstream::model::schema::Schema;
 use veilstream::search::choose::choose;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::sink::file::{FilePaths, FileSink};
-use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, Windows};
 
 use super::baseline::{Figure, reference};
 use super::people::Case;
-use super::timed;
+use super::{fixture, timed};
 
 /// Records of the window.
 const SIZE: usize = 100_000;
@@ -112,7 +112,7 @@ fn with_local(case: &Case, slide: usize) -> f64 {
     for batch in 0..SIZE / slide + BEFORE + SLIDES {
         let (_, window) = side.take(&case.events(batch * slide, slide));
         let (time, release) = timed(|| anonymizer.release(window).expect("fits"));
-        assert!(matches!(release, Closing::Release(_)));
+        fixture::released(release);
         anonymizer.learn();
         if batch >= SIZE / slide + BEFORE {
             times.push([time; 4]);
@@ -130,10 +130,7 @@ fn changes(case: &Case, slide: usize) -> [f64; 3] {
     let mut rows = 0;
     for batch in 0..4 * turnover {
         let (taken, window) = side.take(&case.events(batch * slide, slide));
-        let (decided, release) = timed(|| match anonymizer.release(window).expect("fits") {
-            Closing::Release(release) => *release,
-            Closing::Refused(refusal) => panic!("{refusal}"),
-        });
+        let (decided, release) = timed(|| *fixture::released(anonymizer.release(window).expect("fits")));
         if batch >= 2 * turnover {
             let written = serialize(case, &release);
             rows += release.len();
@@ -145,18 +142,22 @@ fn changes(case: &Case, slide: usize) -> [f64; 3] {
 }
 
 /// A window that moves on, and what its searches leave.
-struct Side {
+pub(crate) struct Side {
     decoder: JsonDecoder,
     encoder: Encoder,
     window: Sliding,
-    trail: Arc<Trail>,
+    pub(crate) trail: Arc<Trail>,
     last: Option<Recoding>,
 }
 
 impl Side {
     fn new(case: &Case, slide: usize, changes: bool) -> Self {
         let max_hold = (SIZE / slide) as u64;
-        let rules = SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory: DEFAULT_WARM_MEMORY, changes };
+        let warm_memory = DEFAULT_WARM_MEMORY;
+        Self::by(case, SlideRules { size: SIZE, slide, time: None, max_hold, warm_memory, changes })
+    }
+
+    pub(crate) fn by(case: &Case, rules: SlideRules) -> Self {
         Self {
             decoder: JsonDecoder::new(&case.policy.schema, DEFAULT_MAX_RECORD_BYTES),
             encoder: Encoder::new(Arc::clone(&case.policy)),
@@ -166,7 +167,7 @@ impl Side {
         }
     }
 
-    fn take(&mut self, events: &[Event]) -> (Duration, ClosedWindow) {
+    pub(crate) fn take(&mut self, events: &[Event]) -> (Duration, ClosedWindow) {
         timed(|| {
             for event in events {
                 let payload = event.payload.as_deref().expect("a payload");
@@ -192,7 +193,12 @@ fn begin_anew(case: &Case, window: &ClosedWindow) -> [Duration; 4] {
 }
 
 /// As the anonymizer searches, after `last`.
-fn search(case: &Case, window: &ClosedWindow, trail: &Arc<Trail>, last: Option<&Recoding>) -> (Duration, Recoding) {
+pub(crate) fn search(
+    case: &Case,
+    window: &ClosedWindow,
+    trail: &Arc<Trail>,
+    last: Option<&Recoding>,
+) -> (Duration, Recoding) {
     let choice = Case::choice();
     timed(|| {
         let rules = choice.rules(&case.policy).bind(&window.dictionaries.values());
@@ -206,11 +212,9 @@ fn anonymizer(case: &Case) -> Anonymizer {
 }
 
 fn released(anonymizer: &mut Anonymizer, window: ClosedWindow) -> Release {
-    match anonymizer.release(window).expect("fits") {
-        Closing::Release(release) if !release.is_empty() => *release,
-        Closing::Release(_) => panic!("nothing is shown"),
-        Closing::Refused(refusal) => panic!("{refusal}"),
-    }
+    let release = *fixture::released(anonymizer.release(window).expect("fits"));
+    assert!(!release.is_empty(), "nothing is shown");
+    release
 }
 
 fn serialize(case: &Case, release: &Release) -> Duration {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::codec::json::{JsonDecoder, JsonEncoder};
 use veilstream::codec::{DEFAULT_MAX_RECORD_BYTES, Decode as _};
 use veilstream::encode::{Encoded, Encoder};
@@ -23,7 +23,7 @@ use veilstream::window::{CloseReason, ClosedWindow, OpenWindow, WindowId};
 
 use super::baseline::{Figure, reference};
 use super::people::Case;
-use super::{WINDOW, shortest, timed};
+use super::{WINDOW, fixture, shortest, timed};
 
 /// More runs find a quieter moment; fewer are over sooner.
 const RUNS: usize = 9;
@@ -72,10 +72,7 @@ pub(crate) fn run(case: &Case) -> Vec<Figure> {
     let release = || {
         let recounted = closed.recounted((*counting).clone()).expect("fits");
         let mut anonymizer = Anonymizer::new(Arc::clone(&case.policy), choice.clone(), "bench", 1);
-        timed(|| match anonymizer.release(recounted).expect("fits") {
-            Closing::Release(release) => *release,
-            Closing::Refused(refusal) => panic!("{refusal}"),
-        })
+        timed(|| *fixture::released(anonymizer.release(recounted).expect("fits")))
     };
     let (released, release) = shortest(RUNS, release);
     let provenance = &release.manifest().provenance;

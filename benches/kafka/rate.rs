@@ -71,6 +71,7 @@ fn pass_through(broker: &Broker, records: usize, window: usize, name: &str) -> R
         registry: None,
         start: Start::Earliest,
         on_gap: OnGap::Stop,
+        bad_start: Default::default(),
     };
     let mut settings = group_consumer(&source, 64 << 20);
     let consumer: BaseConsumer = settings.set("auto.offset.reset", "earliest").create().unwrap();

@@ -15,7 +15,8 @@ use veilstream::search::exact::optimal::Optimal;
 use veilstream::search::greedy::subtree::SubtreeBottomUp;
 use veilstream::search::{Budget, Search};
 
-use crate::data::{Effort, Sheet, Table, folder, people, policy, texts, verdict};
+use crate::adult::Adult;
+use crate::data::{Effort, Sheet, Table, census, people, policy, texts, verdict};
 
 /// The tables of the paper, then ours on a table of people.
 pub fn sheets(effort: &Effort) -> Vec<Sheet> {
@@ -124,8 +125,8 @@ const LIMITS: [f64; 3] = [0.0, 0.01, 0.05];
 /// Cuts as printed, and refined, against the best node. Refined ones must not lose more than that.
 fn against_the_optimum(effort: &Effort) -> Sheet {
     let head = ["k", "limit", "best node", "as printed", "refined", "checks", ""];
-    let (title, table) = match (effort.adult, folder()) {
-        (true, Some(folder)) => ("Adult", adult(&folder.join("adult"))),
+    let (title, table) = match (effort.adult, Adult::find()) {
+        (true, Some(adult)) => ("Adult", census(&adult, Loss::Glm, |_| ())),
         (true, None) => {
             let sheet = Sheet::new("subtree-bottom-up against the full-domain optimum (glm), Adult", &head);
             return sheet.note("not measured: no Adult data; set VEILSTREAM_DATA to the folder that holds adult/");
@@ -157,16 +158,4 @@ fn against_the_optimum(effort: &Effort) -> Sheet {
         }
     }
     sheet
-}
-
-/// All nine columns of Adult.
-fn adult(folder: &std::path::Path) -> Table {
-    let text = std::fs::read_to_string(folder.join("adult.csv")).expect("the file can be read");
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-    let quasi = header.iter().map(|&name| {
-        let bytes = std::fs::read(folder.join(format!("{name}.csv"))).expect("every column has a hierarchy");
-        (name, Hierarchy::parse_csv(&bytes).expect("it is one"))
-    });
-    Table::new(policy(quasi.collect(), &[], 2, 0.0, Loss::Glm), &[], &header, lines.map(|line| line.split(';')))
 }

@@ -2,25 +2,22 @@
 //! ready to search).
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::encode::{Encoded, Encoder};
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
-use veilstream::model::batch::Rows;
 use veilstream::model::counting::Facet;
-use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{Decimal, Hierarchy, IntervalSpec};
-use veilstream::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
-use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::policy::{Loss, Policy, SuppressionAction, SuppressionLimit};
+use veilstream::model::record::Value;
+use veilstream::model::schema::Role;
 use veilstream::privacy::Rules;
+
+use crate::adult::Adult;
+use crate::fixture;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -98,33 +95,10 @@ pub struct Table {
     pub sets: Arc<dyn FrequencySets>,
 }
 
-/// A k-anonymity policy over these quasi-identifiers.
+/// A k-anonymity policy over these quasi-identifiers; what is left out waits.
 pub fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32, suppression: f64, loss: Loss) -> Policy {
-    let roles = quasi.iter().map(|(name, _)| (*name, Role::Quasi)).chain(others.iter().copied());
-    let schema = Schema::new(roles);
-    let identifier = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
-        name: name.into(),
-        weight: 1.0,
-        min_level: 0,
-        max_level: hierarchy.height(),
-        priority: 1,
-        render: Render::Label,
-        hierarchy: Arc::new(hierarchy),
-    };
-    Policy {
-        schema,
-        quasi: quasi.into_iter().map(identifier).collect(),
-        criteria: vec![Criterion::KAnonymity(K(k))],
-        suppression: SuppressionLimit(suppression),
-        action: SuppressionAction::Hold { max_hold: Duration::ZERO },
-        recoding: RecodingKind::FullDomain,
-        loss,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: String::new(),
-    }
+    let (suppression, action) = (SuppressionLimit(suppression), SuppressionAction::Hold { max_hold: Duration::ZERO });
+    Policy { suppression, action, loss, ..fixture::policy(quasi, others, k) }
 }
 
 impl Table {
@@ -133,19 +107,17 @@ impl Table {
     where
         R: IntoIterator<Item = &'a str>,
     {
-        let mut encoder = Encoder::new(Arc::new(policy.clone()));
         let slots: Vec<Option<usize>> = header.iter().map(|name| policy.schema.slot(name)).collect();
-        let mut counted = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        for (offset, row) in rows.enumerate() {
-            let mut record = Record::new(policy.schema.attributes().len());
+        let records = rows.map(|row| {
+            let mut values = vec![Value::Missing; policy.schema.attributes().len()];
             for (slot, text) in slots.iter().zip(row) {
                 if let Some(slot) = slot {
-                    record.values[*slot] = Value::Text(text.into());
+                    values[*slot] = fixture::text(text);
                 }
             }
-            assert_eq!(encoder.encode(&record, None), Encoded::Row, "row {offset}");
-            counted.push(Position::new(0, offset as i64), Millis(0), encoder.row());
-        }
+            values
+        });
+        let (encoder, counted) = fixture::encoded(&policy, records);
         let rules = Rules::new(&policy).also_counting(facets.iter().copied());
         let domains = encoder.dictionaries().quasi;
         let sets = counter::count(&counted, &rules.counting(), &domains, usize::MAX).expect("the keys fit");
@@ -222,11 +194,12 @@ pub fn texts(rows: &[Vec<String>]) -> impl Iterator<Item = impl Iterator<Item = 
     rows.iter().map(|row| row.iter().map(String::as_str))
 }
 
-/// Where the Adult data is, if it is there.
-pub fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from);
-    folder.join("adult/adult.csv").is_file().then_some(folder)
+/// All columns of Adult as quasi-identifiers.
+pub fn census(adult: &Adult, loss: Loss, change: impl FnOnce(&mut Policy)) -> Table {
+    let columns = adult.columns_without(&[]);
+    let mut policy = policy(adult.hierarchies(&columns), &[], 2, 0.0, loss);
+    change(&mut policy);
+    Table::new(policy, &[], &columns, adult.records(&columns))
 }
 
 /// The mean.

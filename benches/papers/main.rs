@@ -12,8 +12,12 @@
     clippy::type_complexity
 )]
 
+#[path = "../../tests/common/adult.rs"]
+mod adult;
 mod cuts;
 mod data;
+#[path = "../../tests/common/fixture.rs"]
+mod fixture;
 mod granulation;
 mod pbg;
 mod tabu;

@@ -1,10 +1,7 @@
 //! Dewri, Ray, Ray, Whitley 2010: how well `pbg-ea` finds the trade-off on Adult, against the exact one.
 
-use std::path::Path;
-
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::policy::Loss;
 use veilstream::model::schema::Role;
 use veilstream::search::Budget;
@@ -14,7 +11,8 @@ use veilstream::search::front::archive::{FrontQuality, Point, quality};
 use veilstream::search::front::frontier::exact;
 use veilstream::search::front::objectives::{Objective, Objectives};
 
-use crate::data::{Effort, Sheet, Table, folder, mean, people, policy, texts, verdict};
+use crate::adult::Adult;
+use crate::data::{Effort, Sheet, Table, mean, people, policy, texts, verdict};
 
 const SEEDS: u64 = 20;
 static QUASI: [&str; 8] =
@@ -114,13 +112,13 @@ pub fn sheets(effort: &Effort) -> Vec<Sheet> {
     let title =
         |table: &str| format!("Property-based generalizations (Dewri et al. 2010), {table}, mean of {seeds} seeds");
     let mut sheet = Sheet::new(title(if effort.adult { "Adult" } else { "made-up people" }), &head);
-    let table: Box<dyn Fn(bool) -> Table> = match (effort.adult, folder()) {
+    let table: Box<dyn Fn(bool) -> Table> = match (effort.adult, Adult::find()) {
         (true, None) => {
             return vec![sheet.note(
                 "not measured: no Adult data; set VEILSTREAM_DATA to the folder that holds adult/ and adult-pbg/",
             )];
         }
-        (true, Some(folder)) => Box::new(move |labelled| adult(&folder, labelled)),
+        (true, Some(adult)) => Box::new(move |labelled| census(&adult, labelled)),
         (false, _) => Box::new(|labelled| made_up(effort.people, labelled)),
     };
     let own = table(false);
@@ -159,22 +157,15 @@ fn made_up(records: usize, labelled: bool) -> Table {
     Table::new(policy, &facets, &["age", "workclass", "race", "sex", "occupation"], texts(&rows))
 }
 
-fn adult(folder: &Path, labelled: bool) -> Table {
+fn census(adult: &Adult, labelled: bool) -> Table {
     let (quasi, others): (&[&str], &[(&str, Role)]) = match labelled {
         true => (&QUASI[..7], &[("occupation", Role::Sensitive), ("salary-class", Role::Label)]),
         false => (&QUASI, &[("occupation", Role::Sensitive)]),
     };
-    let read = |path: &str| std::fs::read(folder.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let hierarchy = |name: &str| {
-        Hierarchy::parse_csv(&read(&format!("adult-pbg/{name}.csv"))).unwrap_or_else(|e| panic!("{name}: {e:?}"))
-    };
-    let quasi = quasi.iter().map(|&name| (name, hierarchy(name))).collect();
-    let policy = policy(quasi, others, 2, 0.01, Loss::Glm);
-    let text = String::from_utf8(read("adult/adult.csv")).expect("UTF-8");
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
+    let policy = policy(adult.hierarchies_in("adult-pbg", quasi), others, 2, 0.01, Loss::Glm);
+    let header = adult.columns_without(&[]);
     let facets: Vec<_> = Objective::L.facets(&policy).collect();
-    Table::new(policy, &facets, &header, lines.map(|line| line.split(';')))
+    Table::new(policy, &facets, &header, adult.records(&header))
 }
 
 /// The rows of cases that differ in their boxes only.

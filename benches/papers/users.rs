@@ -10,7 +10,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use veilstream::model::hierarchy::{DateSpec, DateUnit, Hierarchy, PrefixSpec};
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{Criterion, K, Loss, SuppressionLimit};
+use veilstream::model::policy::{Criterion, K, Loss, Policy, SuppressionLimit};
 use veilstream::model::recoding::Recoding;
 use veilstream::privacy::Rules;
 use veilstream::search::aim::Scores;
@@ -18,7 +18,8 @@ use veilstream::search::evaluator::Evaluator;
 use veilstream::search::greedy::top_down::{Extension, TopDown};
 use veilstream::search::{Budget, Search};
 
-use crate::data::{Effort, PEOPLE, Sheet, Table, folder, groups, intervals, people, policy, skewed, texts, verdict};
+use crate::adult::Adult;
+use crate::data::{Effort, PEOPLE, Sheet, Table, census, groups, intervals, people, policy, skewed, texts, verdict};
 
 /// A lattice up to this many nodes is gone through as a whole.
 const MOST_NODES: u128 = 50_000;
@@ -87,9 +88,9 @@ fn counts(effort: &Effort) -> Sheet {
     let mut sheet = Sheet::new(title, &HEAD);
     let ks: &[u32] = if effort.adult { &[2, 5, 10, 50] } else { &[2] };
     let limits: &[f64] = if effort.adult { &[0.0, 0.01, 0.05] } else { &[0.0] };
-    let adult = folder().filter(|_| effort.adult);
-    if let Some(folder) = &adult {
-        let table = adult_table(&folder.join("adult"));
+    let adult = Adult::find().filter(|_| effort.adult);
+    if let Some(adult) = &adult {
+        let table = census(adult, Loss::Score, prefer);
         limits.iter().for_each(|limit| ks.iter().for_each(|k| row("Adult, 9 columns", &table, *k, *limit, &mut sheet)));
     }
     let columns = PEOPLE.each_ref().map(|column| column.0);
@@ -187,17 +188,9 @@ fn exhaustive(evaluator: &Evaluator<'_>) -> u64 {
     best
 }
 
-/// All nine columns of Adult; who looks at it cares for age and education most.
-fn adult_table(folder: &std::path::Path) -> Table {
-    let text = std::fs::read_to_string(folder.join("adult.csv")).expect("the file can be read");
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
-    let quasi = header.iter().map(|&name| {
-        let bytes = std::fs::read(folder.join(format!("{name}.csv"))).expect("every column has a hierarchy");
-        (name, Hierarchy::parse_csv(&bytes).expect("it is one"))
-    });
-    let mut own = policy(quasi.collect(), &[], 2, 0.0, Loss::Score);
-    for quasi in &mut own.quasi {
+/// Who looks at Adult cares for age and education most.
+fn prefer(policy: &mut Policy) {
+    for quasi in &mut policy.quasi {
         quasi.priority = match &*quasi.name {
             "age" => 3,
             "education" => 5,
@@ -205,7 +198,6 @@ fn adult_table(folder: &std::path::Path) -> Table {
             _ => 2,
         };
     }
-    Table::new(own, &[], &header, lines.map(|line| line.split(';')))
 }
 
 /// Orders in the shape of Lands End: zip, date, gender, style, price, quantity, cost, shipment.

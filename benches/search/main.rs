@@ -8,31 +8,33 @@
 //! clock; run it under `taskset -c 0` too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../tests/common/adult.rs"]
+mod adult;
 #[path = "../engine/baseline.rs"]
 mod baseline;
+#[path = "../../tests/common/fixture.rs"]
+mod fixture;
 mod table;
 
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use adult::Adult;
 use baseline::{Figure, reference, timed};
+use fixture::{encoded, policy, text};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use table::{Table, Timing, folder, median, ms, timed_once};
-use veilstream::encode::{Dictionaries, Encoded, Encoder};
+use table::{Table, Timing, median, ms, timed_once};
+use veilstream::encode::Dictionaries;
 use veilstream::frequency::counter::{self, DEFAULT_WARM_MEMORY};
 use veilstream::frequency::store::FrequencySets;
 use veilstream::model::batch::{Row, Rows};
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::hierarchy::{Hierarchy, PrefixSpec};
-use veilstream::model::policy::{
-    Criterion, Distance, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render,
-    SuppressionAction, SuppressionLimit,
-};
-use veilstream::model::record::{Record, Value};
-use veilstream::model::schema::{Role, Schema};
+use veilstream::model::policy::{Criterion, Distance, Diversity, K, Policy, SuppressionLimit};
+use veilstream::model::record::Value;
+use veilstream::model::schema::Role;
 use veilstream::privacy::Rules;
 use veilstream::search::evaluator::{Evaluator, Trail};
 use veilstream::search::{Algorithm, Budget, Outcome, StopReason};
@@ -49,30 +51,18 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let asked = |part: &str| wanted.is_empty() || wanted.iter().any(|w| w == part);
     let mut figures = Vec::new();
-    match folder() {
-        Some(folder) => {
-            if asked("adult") {
-                adult(&folder, &mut figures);
-            }
-            if asked("cores") {
-                cores(&folder);
-            }
-            if asked("ten") {
-                ten_times(&folder, &mut figures);
-            }
-            if asked("subtree") {
-                subtree(&folder, &mut figures);
-            }
-            if asked("warm") {
-                warm(&folder);
-            }
-            if asked("tumbling") {
-                tumbling(&folder);
-            }
-            if asked("criteria") {
-                criteria(&folder, &mut figures);
-            }
-        }
+    type Part = fn(&Adult, &mut Vec<Figure>);
+    let parts: [(&str, Part); 7] = [
+        ("adult", adult_alone),
+        ("cores", |adult, _| cores(adult)),
+        ("ten", ten_times),
+        ("subtree", subtree),
+        ("warm", |adult, _| warm(adult)),
+        ("tumbling", |adult, _| tumbling(adult)),
+        ("criteria", criteria),
+    ];
+    match Adult::find() {
+        Some(adult) => parts.iter().filter(|(name, _)| asked(name)).for_each(|(_, part)| part(&adult, &mut figures)),
         None => println!("adult: skipped, no data; set VEILSTREAM_DATA to the folder that holds adult/\n"),
     }
     if asked("growth") {
@@ -87,8 +77,8 @@ fn main() {
 }
 
 /// 30,162 records, 9 quasi-identifiers, 12,960 nodes, k = 5, glm.
-fn adult(folder: &std::path::Path, figures: &mut Vec<Figure>) {
-    let table = Table::adult(folder, &[]);
+fn adult_alone(adult: &Adult, figures: &mut Vec<Figure>) {
+    let table = Table::adult(adult, &[]);
     println!("adult: {}", table.describe());
     println!("  from rows in memory, encoding excluded; `count` is the base set, `search` the rest");
     println!("  limit  algorithm  checks     count    search     total        ARX  times faster  target");
@@ -114,8 +104,8 @@ fn adult(folder: &std::path::Path, figures: &mut Vec<Figure>) {
 }
 
 /// The searches that count many nodes at once, by the clock, on as many cores as the process may use.
-fn cores(folder: &std::path::Path) {
-    let table = Table::adult(folder, &[]);
+fn cores(adult: &Adult) {
+    let table = Table::adult(adult, &[]);
     let policy = table.policy_with(0.05, vec![Criterion::KAnonymity(K(5))]);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("cores: adult, 5 %, {cores} of them; the shortest of some runs by the clock, counting excluded");
@@ -137,14 +127,14 @@ fn cores(folder: &std::path::Path) {
 
 /// A window of 100,000 records of which a share is replaced: searched again with what the last search left, against
 /// counted and searched afresh.
-fn warm(folder: &std::path::Path) {
+fn warm(adult: &Adult) {
     const WINDOW: usize = 100_000;
     const SLIDES: u64 = 16;
     const COLD: usize = 9;
-    let plain = Table::adult(folder, &[]).redrawn(10);
-    let sensitive = Table::adult(folder, &["occupation"]).redrawn(10);
+    let plain = Table::adult(adult, &[]).redrawn(10);
+    let sensitive = Table::adult(adult, &["occupation"]).redrawn(10);
     // Everybody of the table ten times over, and so three times in a window, mostly in different tuples.
-    let people = Table::adult_of(folder, &["occupation"], true).redrawn(10);
+    let people = Table::adult_of(adult, &["occupation"], true).redrawn(10);
     let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
     let cases = [
         (&plain, None, 0.01, 0.01, Some(10.0)),
@@ -221,9 +211,9 @@ fn warm(folder: &std::path::Path) {
 
 /// Windows that follow one another: searched with what the last window's search left (its answer first, then the nodes that
 /// proved it), against searched afresh. Nothing is shared but that; every window is counted anew.
-fn tumbling(folder: &std::path::Path) {
+fn tumbling(adult: &Adult) {
     const WINDOW: usize = 30_000;
-    let table = Table::adult(folder, &[]).redrawn(10);
+    let table = Table::adult(adult, &[]).redrawn(10);
     let windows: Vec<Rows> = (0..10).map(|window| table.rows.filtered(|i| i / WINDOW == window)).collect();
     println!("tumbling: ten windows of {WINDOW} records, k = 5; counted and searched; medians");
     for (algorithm, limit) in [(Algorithm::Optimal, 0.01), (Algorithm::Optimal, 0.05), (Algorithm::BottomUp, 0.05)] {
@@ -270,8 +260,8 @@ fn tumbling(folder: &std::path::Path) {
 }
 
 /// Ten times the rows, a tenth of the cells redrawn from their columns.
-fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
-    let once = Table::adult(folder, &[]);
+fn ten_times(adult: &Adult, figures: &mut Vec<Figure>) {
+    let once = Table::adult(adult, &[]);
     let n = once.rows.len();
     let table = once.redrawn(10);
     println!("ten times: {}", table.describe());
@@ -282,7 +272,7 @@ fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
         figures.push(optimal.figure("ten times", limit));
     }
     // The same rows ten times over: after counting, the search is the same.
-    let mut replicated = Table::adult(folder, &[]);
+    let mut replicated = Table::adult(adult, &[]);
     (0..9 * n).for_each(|i| replicated.push(once.rows.quasi(i % n), &[], 0));
     let policy = |k| {
         let mut policy = once.policy_with(0.05, vec![Criterion::KAnonymity(K(k))]);
@@ -301,8 +291,8 @@ fn ten_times(folder: &std::path::Path, figures: &mut Vec<Figure>) {
 }
 
 /// Subtree recoding of about a million rows, a tenth of the cells redrawn from their columns.
-fn subtree(folder: &std::path::Path, figures: &mut Vec<Figure>) {
-    let table = Table::adult(folder, &[]).redrawn(33);
+fn subtree(adult: &Adult, figures: &mut Vec<Figure>) {
+    let table = Table::adult(adult, &[]).redrawn(33);
     println!("subtree: {}", table.describe());
     for limit in [0.0, 0.05] {
         let policy = table.policy_with(limit, vec![Criterion::KAnonymity(K(5))]);
@@ -314,8 +304,8 @@ fn subtree(folder: &std::path::Path, figures: &mut Vec<Figure>) {
 }
 
 /// 5-anonymity with a criterion on the occupation, 8 quasi-identifiers, 5 %.
-fn criteria(folder: &std::path::Path, figures: &mut Vec<Figure>) {
-    let table = Table::adult(folder, &["occupation"]);
+fn criteria(adult: &Adult, figures: &mut Vec<Figure>) {
+    let table = Table::adult(adult, &["occupation"]);
     println!("criteria: {}", table.describe());
     let diversity = Criterion::LDiversity { field: 0, l: 3.0, variant: Diversity::Distinct };
     let closeness = Criterion::TCloseness { field: 0, t: 0.2, distance: Distance::Equal };

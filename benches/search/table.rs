@@ -49,27 +49,22 @@ impl Timing {
 }
 
 impl Table {
-    pub(crate) fn adult(folder: &std::path::Path, sensitive: &[&str]) -> Self {
-        Self::adult_of(folder, sensitive, false)
+    pub(crate) fn adult(adult: &Adult, sensitive: &[&str]) -> Self {
+        Self::adult_of(adult, sensitive, false)
     }
 
     /// The census table; if `people`, with somebody else as the subject of each record.
-    pub(crate) fn adult_of(folder: &std::path::Path, sensitive: &[&str], people: bool) -> Self {
-        let text = std::fs::read_to_string(folder.join("adult.csv")).expect("readable");
-        let mut lines = text.lines();
-        let header: Vec<&str> = lines.next().expect("a header").split(';').collect();
-        let role = |name: &&str| if sensitive.contains(name) { Role::Sensitive } else { Role::Quasi };
-        let quasi = header.iter().filter(|name| role(name) == Role::Quasi).map(|name| {
-            let csv = std::fs::read(folder.join(format!("{name}.csv"))).expect("a hierarchy per column");
-            (*name, Hierarchy::parse_csv(&csv).expect("a valid hierarchy"))
-        });
-        let person = people.then_some(("person", Role::Subject));
-        let schema = Schema::new(header.iter().map(|name| (*name, role(name))).chain(person));
-        let records = lines.enumerate().map(|(i, line)| {
+    pub(crate) fn adult_of(adult: &Adult, sensitive: &[&str], people: bool) -> Self {
+        let columns = adult.columns_without(sensitive);
+        let mut others: Vec<(&str, Role)> = sensitive.iter().map(|name| (*name, Role::Sensitive)).collect();
+        others.extend(people.then_some(("person", Role::Subject)));
+        let policy = policy(adult.hierarchies(&columns), &others, 5);
+        let all = [&columns, sensitive].concat();
+        let records = adult.records(&all).enumerate().map(|(i, cells)| {
             let person = people.then(|| Value::Text(i.to_string().into()));
-            line.split(';').map(|cell| Value::Text(cell.into())).chain(person).collect()
+            cells.into_iter().map(text).chain(person).collect::<Vec<_>>()
         });
-        Self::new(schema, quasi.collect(), records)
+        Self::new(policy, records)
     }
 
     /// Every attribute a code of `height` letters, each letter less evenly spread than the one before.
@@ -87,44 +82,11 @@ impl Table {
                 (0..attributes).map(|_| Value::Text(cell(&mut letter).into())).collect()
             })
             .collect();
-        let schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Quasi)));
-        Self::new(schema, quasi, rows.into_iter())
+        Self::new(policy(quasi, &[], 5), rows.into_iter())
     }
 
-    pub(crate) fn new<'a>(
-        schema: Schema,
-        quasi: Vec<(&str, Hierarchy)>,
-        records: impl Iterator<Item = Vec<Value<'a>>>,
-    ) -> Self {
-        let identifier = |(name, hierarchy): (&str, Hierarchy)| QuasiIdentifier {
-            name: name.into(),
-            weight: 1.0,
-            min_level: 0,
-            max_level: hierarchy.height(),
-            priority: 1,
-            render: Render::Label,
-            hierarchy: Arc::new(hierarchy),
-        };
-        let policy = Policy {
-            quasi: quasi.into_iter().map(identifier).collect(),
-            schema,
-            criteria: vec![Criterion::KAnonymity(K(5))],
-            suppression: SuppressionLimit(0.0),
-            action: SuppressionAction::Drop,
-            recoding: RecodingKind::FullDomain,
-            loss: Loss::Glm,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            sequential: None,
-            fingerprint: String::new(),
-        };
-        let mut encoder = Encoder::new(Arc::new(policy.clone()));
-        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        for (i, values) in records.enumerate() {
-            assert_eq!(encoder.encode(&Record { values: values.into() }, None), Encoded::Row, "record {i}");
-            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-        }
+    pub(crate) fn new<'a>(policy: Policy, records: impl Iterator<Item = Vec<Value<'a>>>) -> Self {
+        let (encoder, rows) = encoded(&policy, records);
         Self { policy, dictionaries: encoder.dictionaries(), sizes: encoder.sizes(), rows }
     }
 
@@ -210,10 +172,4 @@ pub(crate) fn timed_once(work: impl FnOnce()) -> f64 {
 
 pub(crate) fn ms(milliseconds: f64) -> String {
     if milliseconds < 100.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
-}
-
-pub(crate) fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let folder = std::env::var_os("VEILSTREAM_DATA").map_or_else(beside, PathBuf::from).join("adult");
-    folder.join("adult.csv").is_file().then_some(folder)
 }

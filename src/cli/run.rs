@@ -1,6 +1,6 @@
 //! `veilstream run`: runs the service from its source to its sink, until the input ends or a signal stops it.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,9 @@ use clap::Args;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::shared::{Failure, max_record_bytes, now, pipeline, print, runtime, tell};
+use super::shared::{
+    Failure, ShownBesideLogs, max_record_bytes, now, pipeline, print, reading_beside_logs, runtime, tell,
+};
 use crate::codec::avro::AvroDecoder;
 use crate::codec::confluent::SchemaCache;
 use crate::codec::json::JsonDecoder;
@@ -17,7 +19,7 @@ use crate::codec::protobuf::ProtobufDecoder;
 use crate::codec::{Decode, Format, RecordReader};
 use crate::config::{Config, Purpose, SinkConfig, SourceConfig};
 use crate::files::is_stdout;
-use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
+use crate::kafka::client::{BadStart, KafkaSinkConfig, KafkaSourceConfig, MessageFormat};
 use crate::kafka::session::Session;
 use crate::kafka::sink::KafkaSink;
 use crate::kafka::source::{self as kafka_source, KafkaSource, Left};
@@ -70,19 +72,22 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let summary = runtime()?.block_on(serve(&config))?;
     let json = serde_json::json!(summary).to_string();
     let not_met = summary.not_met().map(Failure::not_met);
-    let rows_on_stdout = match &config.sink {
-        SinkConfig::Stdio { .. } => true,
-        SinkConfig::File { path, .. } => is_stdout(path),
-        SinkConfig::Kafka(_) => false,
-    };
     match not_met {
         // The summary is the last line.
-        Some(failure) if rows_on_stdout => Err(Failure::NotMet(format!("{failure}\n{json}"))),
-        None if rows_on_stdout => {
+        Some(failure) if rows_on_stdout(&config) => Err(Failure::NotMet(format!("{failure}\n{json}"))),
+        None if rows_on_stdout(&config) => {
             tell!("{json}");
             Ok(())
         }
         not_met => print(&json).and(not_met.map_or(Ok(()), Err)),
+    }
+}
+
+fn rows_on_stdout(config: &Config) -> bool {
+    match &config.sink {
+        SinkConfig::Stdio { .. } => true,
+        SinkConfig::File { path, .. } => is_stdout(path),
+        SinkConfig::Kafka(_) => false,
     }
 }
 
@@ -110,7 +115,7 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
         // The header of a CSV input may not have arrived yet.
         () = stop.asked() => None,
     };
-    let Some((source, preamble)) = opened else { return Ok(Summary::default()) };
+    let Some((source, preamble, _progress)) = opened else { return Ok(Summary::default()) };
     let readers = vec![preamble.reader(&policy.schema, max_record_bytes(config))?];
     let Some(sink) = file_sink(config, &preamble, &mut stop).await? else { return Ok(Summary::default()) };
     Ok(pipeline.run(source, readers, sink, stop).await?)
@@ -240,7 +245,8 @@ pub(super) fn message_readers(
             (MessageFormat::Confluent(_), Some(schemas)) => Box::new(schemas.decoder(most)),
             _ => Box::new(JsonDecoder::new(&schema, most)),
         };
-        Ok(RecordReader::new(decoder, &schema, most))
+        let reader = RecordReader::new(decoder, &schema, most);
+        Ok(if source.bad_start == BadStart::Reject { reader.starting_badly() } else { reader })
     };
     source.placements.iter().enumerate().map(reader).collect()
 }
@@ -252,18 +258,27 @@ enum AnySource {
 }
 
 impl AnySource {
-    async fn open(config: &Config) -> Result<(Self, Preamble), SourceError> {
+    async fn open(config: &Config) -> Result<(Self, Preamble, Option<ShownBesideLogs>), SourceError> {
         let max_record_bytes = max_record_bytes(config);
         let input = |format, delimiter, encoding| Input { format, likely: None, delimiter, encoding, max_record_bytes };
         Ok(match &config.source {
             SourceConfig::File { path, format, delimiter, encoding, .. } => {
                 let input = Input { likely: Format::of_path(path), ..input(*format, *delimiter, *encoding) };
-                let (source, preamble) = file::open(path, input).await?;
-                (Self::Reader(source), preamble)
+                let bytes = file::bytes(path)?;
+                // Rows would tear a display on the same terminal.
+                let (progress, bytes) = match rows_on_stdout(config) && io::stdout().is_terminal() {
+                    true => (None, bytes),
+                    false => {
+                        let (shown, bytes) = reading_beside_logs(path, bytes);
+                        (Some(shown), bytes)
+                    }
+                };
+                let (source, preamble) = file::open(bytes, input).await?;
+                (Self::Reader(source), preamble, progress)
             }
             SourceConfig::Stdio { format } => {
                 let (source, preamble) = file::stdin(input(*format, None, None)).await?;
-                (Self::Reader(source), preamble)
+                (Self::Reader(source), preamble, None)
             }
             SourceConfig::Generator { records, rate, seed, subjects } => {
                 let settings = GeneratorSettings {
@@ -272,7 +287,7 @@ impl AnySource {
                     seed: *seed,
                     subjects: Some(*subjects),
                 };
-                (Self::Generator(Box::new(GeneratorSource::new(settings))), Preamble::Json)
+                (Self::Generator(Box::new(GeneratorSource::new(settings))), Preamble::Json, None)
             }
             // The configuration allows it with a Kafka sink only.
             SourceConfig::Kafka(_) => return Err(SourceError::Thread),

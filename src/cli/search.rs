@@ -10,7 +10,7 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use self::recodings::{Comparison, ruled_out};
+use self::recodings::Comparison;
 use super::shared::{Batch, Failure, InputArgs, ReleaseReport, algorithm, print};
 use crate::config::Config;
 use crate::model::policy::RecodingKind;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &SearchArgs) -> Result<(), Failure> {
             choice.time_budget = choice.time_budget.min(TIME_OF_EACH);
         }
         let recoding = kind_of(algorithm);
-        if let Some(reason) = ruled_out(recoding, &config) {
+        if let Some(reason) = config.choice.ruled_out(recoding, &config.policy) {
             left_out.push((algorithm, reason));
             continue;
         }

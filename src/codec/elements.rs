@@ -27,6 +27,7 @@ pub struct RecordReader {
     decoder: Box<dyn Decode>,
     schema: Schema,
     elements: Option<Elements>,
+    may_start_badly: bool,
 }
 
 /// Reads the elements of an array.
@@ -46,7 +47,14 @@ impl RecordReader {
             array: array.clone(),
             slots: schema.element().leaves(),
         };
-        Self { decoder, schema: schema.clone(), elements: schema.array.as_ref().map(elements) }
+        let elements = schema.array.as_ref().map(elements);
+        Self { decoder, schema: schema.clone(), elements, may_start_badly: false }
+    }
+
+    /// The same, of an input whose first messages may all be unreadable.
+    #[must_use]
+    pub fn starting_badly(self) -> Self {
+        Self { may_start_badly: true, ..self }
     }
 
     /// Reads JSON objects.
@@ -75,7 +83,17 @@ impl RecordReader {
     /// Another reader of the same payloads, for another thread.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self { decoder: self.decoder.another(), schema: self.schema.clone(), elements: self.elements.clone() }
+        Self {
+            decoder: self.decoder.another(),
+            schema: self.schema.clone(),
+            elements: self.elements.clone(),
+            may_start_badly: self.may_start_badly,
+        }
+    }
+
+    /// True if messages that are all turned away are no reason to stop.
+    pub fn may_start_badly(&self) -> bool {
+        self.may_start_badly
     }
 
     /// A survey of what it reads.

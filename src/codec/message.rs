@@ -266,7 +266,7 @@ mod tests {
     /// What lets a release be carried out again knowing only its schema id.
     #[test]
     fn deriving_from_an_output_schema_changes_nothing() {
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
         let types = [
             r#""int""#,
             r#"["null","long"]"#,
@@ -276,6 +276,11 @@ mod tests {
             r#""bytes""#,
             r#""float""#,
             r#"{"type":"array","items":"string"}"#,
+            r#"{"type":"array","items":["null","long","string"]}"#,
+            r#"{"type":"array","items":{"type":"record","name":"R","fields":[{"name":"x","type":"int"},{"name":"y",
+                "type":{"type":"array","items":["null",{"type":"map","values":"int"}]}},{"name":"z","type":["null","R"]}]}}"#,
+            r#"["null",{"type":"record","name":"S","fields":[{"name":"e","type":{"type":"enum","name":"E","symbols":["q"]}},
+                {"name":"f","type":{"type":"array","items":"E"}},{"name":"r","type":"R"}]}]"#,
         ];
         let fields: Vec<String> =
             names.iter().zip(types).map(|(name, of)| format!(r#"{{"name":"{name}","type":{of}}}"#)).collect();

@@ -186,7 +186,9 @@ impl Encoder {
         self.row.kept.clear();
         self.row.key = 0;
         for ((domain, recent), &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
-            let value = &record.values[slot];
+            let pair = schema.pairs.iter().find(|(quasi, _)| *quasi == slot);
+            let pair = pair.map(|&(_, second)| beside(&record.values[slot], &record.values[second]));
+            let value = pair.as_ref().unwrap_or(&record.values[slot]);
             let code = match value {
                 // Numbers are canonical already.
                 Value::Number(text) => recent.code(text, || domain.code(text)),
@@ -293,6 +295,18 @@ impl Carried {
             self.counted_as.push(self.counted.code(&text).ok_or_else(full)?);
         }
         Ok((written, self.counted_as[written as usize]))
+    }
+}
+
+/// Two values as one text; what is wrong with one of them is wrong with both.
+fn beside(first: &Value<'_>, second: &Value<'_>) -> Value<'static> {
+    match (first, second) {
+        (Value::Missing, _) | (_, Value::Missing) => Value::Missing,
+        (Value::Null, _) | (_, Value::Null) => Value::Null,
+        _ => match (first.canonical(), second.canonical()) {
+            (Some(first), Some(second)) => Value::Text(format!("{first},{second}").into()),
+            _ => Value::Nested("[]".into()),
+        },
     }
 }
 

@@ -180,21 +180,37 @@ impl GeneralizedBatch {
 
     /// The same rows with no value finer than these levels, labels as the hierarchies have them. Classes that become alike are one.
     pub(crate) fn raised(&self, finest: &[Level]) -> Self {
+        self.raised_where(finest, |_| true)
+    }
+
+    /// The rows of the classes that are no coarser than these levels anywhere, raised to them: each column has one level.
+    pub(crate) fn at_one_level(&self, levels: &[Level]) -> Self {
+        self.raised_where(levels, |class| self.levels_of(class).zip(levels).all(|(own, &level)| own <= level))
+    }
+
+    /// The level of each value of a class.
+    pub(crate) fn levels_of(&self, class: usize) -> impl Iterator<Item = Level> {
+        self.columns.iter().zip(self.class_cells(class)).map(|(column, &code)| column.value(code).level)
+    }
+
+    fn raised_where(&self, finest: &[Level], stays: impl Fn(usize) -> bool) -> Self {
         let raised: Vec<(Column, Vec<Code>)> =
             self.columns.iter().zip(finest).map(|(column, &level)| column.raised(level)).collect();
         let mut index = ClassIndex::new(raised.iter().map(|(column, _)| column.len()));
         let mut number = |class: usize| {
             let cells = self.class_cells(class).iter().zip(&raised);
-            index.number(cells.map(|(&code, (_, codes))| codes[code as usize]))
+            stays(class).then(|| index.number(cells.map(|(&code, (_, codes))| codes[code as usize])))
         };
-        let numbers: Vec<u32> = (0..self.class_count).map(&mut number).collect();
+        let numbers: Vec<Option<u32>> = (0..self.class_count).map(&mut number).collect();
         let (class_cells, class_count) = index.into_cells();
         let columns: Vec<Arc<Column>> = raised.into_iter().map(|(column, _)| Arc::new(column)).collect();
+        let rows = self.order.iter().zip(&self.classes);
+        let (order, classes) = rows.filter_map(|(&row, &class)| Some((row, numbers[class as usize]?))).unzip();
         Self {
             fresh: Arc::clone(&self.fresh),
             held: Arc::clone(&self.held),
-            order: self.order.clone(),
-            classes: self.classes.iter().map(|&class| numbers[class as usize]).collect(),
+            order,
+            classes,
             quasi: columns.iter().map(|column| Labels::Column(Arc::clone(column))).collect(),
             columns,
             class_cells,
@@ -227,6 +243,15 @@ impl GeneralizedBatch {
     /// True if none would be.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
+    }
+
+    /// The messages that its rows come from: where a message has several records, fewer than rows.
+    pub(crate) fn messages(&self) -> u64 {
+        let position = |&row: &RowRef| {
+            let (rows, i) = self.source(row);
+            rows.position(i)
+        };
+        Spans::covering(self.order.iter().map(position)).count()
     }
 
     /// The rows that `row` refers to, and its index there.

@@ -10,6 +10,7 @@
 
 mod attack;
 mod compare;
+pub mod recodings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! A message can hold several records. They are handed on one after the other, all or none of them, at the position of the message.
 //! Until a window closes with enough messages of a placement, they are surveyed: a misspelt field, or messages of another kind, stop
-//! the pipeline before anything of them is published or committed. Later ones do not: bad messages in the middle of a stream are rejected one
+//! the pipeline before anything of them is published or committed, unless the input may start badly. Later ones do not: bad messages in the middle of a stream are rejected one
 //! by one.
 
 use std::sync::Arc;
@@ -114,14 +114,19 @@ impl RecordIntake {
     /// Refuses the first messages of a placement if nothing useful could be published of them: a field of the policy is in none of them,
     /// or all of them, `least` or more, are turned away.
     pub(super) fn check(&mut self, least: u64) -> Result<(), PipelineError> {
-        for of_placement in &mut self.surveys {
+        for (of_placement, reader) in self.surveys.iter_mut().zip(&self.readers) {
             let Some(survey) = of_placement.as_ref().filter(|survey| survey.messages() > 0) else { continue };
             let (mistaken, later) = survey.mistaken();
             if !mistaken.is_empty() {
                 return Err(PipelineError::NoSuchField(survey.told(&mistaken)));
             }
             if let Some(told) = survey.all_rejected(least) {
-                return Err(PipelineError::AllRejected(told));
+                if !reader.may_start_badly() {
+                    return Err(PipelineError::AllRejected(told));
+                }
+                tracing::warn!(reasons = told, "every message so far is rejected");
+                // A misspelt field shows when there is a record.
+                continue;
             }
             if survey.messages() < ENOUGH {
                 continue;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use crate::gate::Release;
 use crate::model::release::audience::Audience;
 use crate::model::release::plan::CommitSpace;
 use crate::source::{GivenUp, NewAssignment};
+use crate::usefulness::recodings::{self, WindowSample};
 use crate::window::{ClosedWindow, TooWide, WindowKind};
 
 /// How long an operator's insight into a search may take. Longer costs the stream more than the console may, at one insight in
@@ -115,6 +116,9 @@ impl SearchStage {
         if telemetry.look_due(clock()) {
             anonymizer.look(LOOK);
         }
+        if telemetry.comparison_due(clock()) {
+            compare(&self.pipeline, &window);
+        }
         let closing = anonymizer.release(window)?;
         step("gated");
         if let Some(insight) = anonymizer.take_insight() {
@@ -187,4 +191,19 @@ impl SearchStage {
             None => Ok(true),
         }
     }
+}
+
+/// Copies some records of a window and compares the recodings on them, on a thread of its own that nobody waits for: it ends with the
+/// process, and what it finds is for the console alone.
+fn compare(pipeline: &Arc<Pipeline>, window: &ClosedWindow) {
+    let Some(sample) = WindowSample::of(window) else { return };
+    let (pipeline, at) = (Arc::clone(pipeline), (pipeline.clock)());
+    pipeline.telemetry.comparing();
+    let work = move || {
+        let Pipeline { policy, choice, seed, telemetry, .. } = &*pipeline;
+        let started = Instant::now();
+        telemetry.compared(recodings::compare(policy, choice, sample, *seed), at, started.elapsed());
+    };
+    // Without a thread there is no comparison, and none is tried again: the service has other worries.
+    let _ = std::thread::Builder::new().name("compare".into()).spawn(work);
 }

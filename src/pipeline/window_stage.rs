@@ -167,19 +167,22 @@ impl WindowStage {
         Ok(taken)
     }
 
-    /// Takes records that were held before a restart. In a sliding window every record waits anyway.
+    /// Takes records that were held before a restart. In a sliding window every record waits anyway. Where messages are taken apart
+    /// nobody waits, so these were held under another policy: the records of a message end together, suppressed with the next window.
     fn held_before(&mut self, batch: &[(Event, Option<Millis>)]) -> Result<Taken, TooWide> {
         let now = self.now();
         self.windowed.read += batch.len() as u64;
         self.pipeline.telemetry.read(batch.len());
         let sliding = matches!(self.pipeline.windows, WindowRules::Sliding(_));
+        let whole = self.pipeline.policy.schema.array.is_none();
         for (event, since) in batch {
             let (windows, held, position) = (&mut self.windows, &mut self.held, event.position);
             self.intake.read(event, None, |encoder, encoded| match encoded {
-                Encoded::Row if !sliding => {
+                Encoded::Row if !sliding && whole => {
                     held.push(position, waiting_since(event, *since, now), encoder.row());
                     Ok(())
                 }
+                Encoded::Row if !whole => windows.add(encoder, position, now, Encoded::Suppressed),
                 other => windows.add(encoder, position, now, other),
             })?;
         }

@@ -158,9 +158,52 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
+/// A share as a person says it: hardly any, about a quarter, nearly all.
+pub(crate) fn portion(share: f64) -> &'static str {
+    const FRACTIONS: [(f64, &str); 13] = [
+        (0.05, "about a twentieth"),
+        (0.1, "about a tenth"),
+        (0.2, "about a fifth"),
+        (0.25, "about a quarter"),
+        (1.0 / 3.0, "about a third"),
+        (0.4, "about two fifths"),
+        (0.5, "about half"),
+        (0.6, "about three fifths"),
+        (2.0 / 3.0, "about two thirds"),
+        (0.75, "about three quarters"),
+        (0.8, "about four fifths"),
+        (0.9, "about nine tenths"),
+        (1.0, "nearly all"),
+    ];
+    match share {
+        share if share <= 0.0 => "none",
+        share if share < 0.03 => "hardly any",
+        share if share >= 1.0 => "all",
+        share => {
+            let nearest = FRACTIONS.iter().min_by(|a, b| (a.0 - share).abs().total_cmp(&(b.0 - share).abs()));
+            nearest.map_or("all", |(_, said)| said)
+        }
+    }
+}
+
+/// A share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", figure(100.0 * share))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_said_as_people_say_them() {
+        let said = [0.0, 0.01, 0.05, 0.263, 0.48, 0.97, 1.0].map(portion);
+        assert_eq!(
+            said,
+            ["none", "hardly any", "about a twentieth", "about a quarter", "about half", "nearly all", "all"]
+        );
+        assert_eq!([0.0, 0.0005, 0.26349].map(percent), ["0 %", "0.05 %", "26.3 %"]);
+    }
 
     #[test]
     fn nothing_escapes_the_escape() {

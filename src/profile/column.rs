@@ -2,6 +2,7 @@
 //!
 //! Notations (dates, addresses, codes) are looked for in the first [`LOOKED_AT`] values; the rest only needs counting.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -54,6 +55,33 @@ static DATES: LazyLock<Vec<Hierarchy>> = LazyLock::new(|| {
 
 static PLACES: LazyLock<Option<Hierarchy>> = LazyLock::new(|| Hierarchy::geohash(GeohashSpec::default()).ok());
 
+/// Notations of dates, one or several of [`DATE_FORMATS`] by their places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Notations(u16);
+
+/// The most notations of one field. More: text that is no date passes for one. Fewer: fields of several sources are hidden altogether.
+const MOST_NOTATIONS: usize = 3;
+/// A further notation has at least this share of the values. Larger: the dates of a small source are lost. Smaller: mistakes count as
+/// a notation.
+const FURTHER: f64 = 0.01;
+
+impl Notations {
+    /// As `formats` of a hierarchy names them.
+    pub(crate) fn formats(self) -> impl Iterator<Item = &'static str> {
+        let named = move |(at, format): (usize, Option<&'static str>)| self.has(at).then_some(format.unwrap_or("iso"));
+        DATE_FORMATS.into_iter().enumerate().filter_map(named)
+    }
+
+    /// True if nothing has to be said of them: ISO 8601 alone.
+    pub(crate) fn are_usual(self) -> bool {
+        self == Self(1)
+    }
+
+    fn has(self, at: usize) -> bool {
+        self.0 & (1 << at) != 0
+    }
+}
+
 /// What most values of a field are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldKind {
@@ -65,8 +93,8 @@ pub(crate) enum FieldKind {
     Integer,
     /// Numbers.
     Number,
-    /// Dates or timestamps, in one of [`DATE_FORMATS`].
-    Date(Option<&'static str>),
+    /// Dates or timestamps.
+    Date(Notations),
     /// Addresses of the internet.
     Ip,
     /// Addresses of electronic mail.
@@ -129,7 +157,8 @@ pub(crate) struct FieldValues {
     integers: u64,
     numbers: u64,
     zero_led: u64,
-    dates: [u64; DATE_FORMATS.len()],
+    /// How many values have which notations of dates.
+    dates: BTreeMap<u16, u64>,
     ips: u64,
     emails: u64,
     uuids: u64,
@@ -198,14 +227,16 @@ impl FieldValues {
             self.zero_led += u64::from(text.len() > 1 && text.starts_with('0') && !text.starts_with("0."));
         }
         let number = text.parse::<i64>();
-        for ((count, dates), format) in self.dates.iter_mut().zip(&*DATES).zip(DATE_FORMATS) {
+        let mut notations = 0;
+        for (at, (dates, format)) in DATES.iter().zip(DATE_FORMATS).enumerate() {
             // A bare number is rarely a date, though some years read as one.
             let likely = match &number {
                 Ok(number) => format == Some(MILLIS) && MILLIS_OF_TODAY.contains(number),
                 Err(_) => true,
             };
-            *count += u64::from(likely && dates.canonical(text).is_some());
+            notations |= u16::from(likely && dates.canonical(text).is_some()) << at;
         }
+        *self.dates.entry(notations).or_default() += 1;
         self.ips += u64::from(text.parse::<IpAddr>().is_ok());
         self.emails += u64::from(is_email(text));
         self.uuids += u64::from(is_uuid(text));
@@ -252,11 +283,8 @@ impl FieldValues {
         if self.nested * 2 > self.present {
             return FieldKind::Nested;
         }
-        let dates = self.dates.iter().zip(DATE_FORMATS).filter(|(count, _)| nearly_all(**count));
-        // Of day and month the notation that reads the most; on a tie the first.
-        let date = dates.rev().max_by_key(|(count, _)| **count).map(|(_, format)| FieldKind::Date(format));
-        if let Some(date) = date {
-            return date;
+        if let Some(notations) = self.notations() {
+            return FieldKind::Date(notations);
         }
         let named = [
             (self.ips, FieldKind::Ip),
@@ -284,6 +312,27 @@ impl FieldValues {
             _ if self.sentences * 2 > self.looked_at => FieldKind::FreeText,
             _ => FieldKind::Text,
         }
+    }
+
+    /// The fewest notations in which nearly all values are dates, if no value reads in two of them: of day and month the notation that
+    /// reads the most, on a tie the first.
+    fn notations(&self) -> Option<Notations> {
+        let (mut chosen, mut left) = (Notations(0), self.looked_at as f64);
+        for _ in 0..MOST_NOTATIONS {
+            let unread = || self.dates.iter().filter(|(own, _)| **own & chosen.0 == 0);
+            let reads = |at: usize| unread().filter(|(own, _)| Notations(**own).has(at)).map(|(_, n)| n).sum::<u64>();
+            let (at, more) = (0..DATE_FORMATS.len()).rev().map(|at| (at, reads(at))).max_by_key(|(_, reads)| *reads)?;
+            if more == 0 || (more as f64) < FURTHER * self.looked_at as f64 {
+                return None;
+            }
+            chosen.0 |= 1 << at;
+            left -= more as f64;
+            if left <= (1.0 - NEARLY_ALL) * self.looked_at as f64 {
+                let ambiguous = self.dates.keys().any(|own| (own & chosen.0).count_ones() > 1);
+                return (!ambiguous).then_some(chosen);
+            }
+        }
+        None
     }
 
     /// The length in characters of nearly all values, if there is one.
@@ -351,6 +400,11 @@ mod tests {
         column
     }
 
+    fn date(formats: &[&str]) -> FieldKind {
+        let at = |name: &&str| DATE_FORMATS.iter().position(|format| format.unwrap_or("iso") == *name).unwrap();
+        FieldKind::Date(Notations(formats.iter().map(|name| 1 << at(name)).sum()))
+    }
+
     #[test]
     fn kinds_follow_from_the_values() {
         for (values, kind) in [
@@ -360,13 +414,16 @@ mod tests {
             (&["01067", "10115"], FieldKind::Code { length: 5, min_length: None, digits: true }),
             (&["SW1A", "EC1A"], FieldKind::Code { length: 4, min_length: None, digits: false }),
             (&["AB2 5AB", "EH12 1AA"], FieldKind::Code { length: 7, min_length: Some(6), digits: false }),
-            (&["11.07.2024 06:42", "01.02.2024 23:59"], FieldKind::Date(Some("%d.%m.%Y %H:%M"))),
-            (&["1700000000620", "1700000001406"], FieldKind::Date(Some("epoch-millis"))),
+            (&["11.07.2024 06:42", "01.02.2024 23:59"], date(&["%d.%m.%Y %H:%M"])),
+            (&["1700000000620", "1700000001406"], date(&["epoch-millis"])),
             (&["4917012345678", "17"], FieldKind::Integer),
             (&["52.52,13.405", "48.1, 11.6"], FieldKind::Place),
-            (&["1985-03-31", "2024-01-01T10:00:00Z"], FieldKind::Date(None)),
-            (&["31/12/1985", "01/02/1990"], FieldKind::Date(Some("%d/%m/%Y"))),
-            (&["12/31/1985", "01/02/1990"], FieldKind::Date(Some("%m/%d/%Y"))),
+            (&["1985-03-31", "2024-01-01T10:00:00Z"], date(&["iso"])),
+            (&["31/12/1985", "01/02/1990"], date(&["%d/%m/%Y"])),
+            (&["12/31/1985", "01/02/1990"], date(&["%m/%d/%Y"])),
+            (&["1985-03-31", "31.03.1985", "01.02.1990"], date(&["iso", "%d.%m.%Y"])),
+            (&["31/12/1985", "12/31/1985", "01/02/1990"], FieldKind::Text),
+            (&["1985-03-31", "born in spring"], FieldKind::Text),
             (&["10.0.0.1", "2001:db8::1"], FieldKind::Ip),
             (&["a@b.example"], FieldKind::Email),
             (&["+49 170 1234567"], FieldKind::Phone),

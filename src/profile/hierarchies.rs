@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::column::{FieldKind, FieldValues};
+use super::column::{FieldKind, FieldValues, Notations};
 use super::intake::TableProfile;
 use super::names;
 use crate::model::hierarchy::Hierarchy;
@@ -28,8 +28,8 @@ const LONGEST_GEOHASH: u32 = 7;
 pub(crate) enum HierarchyProposal {
     /// A file in ARX's format.
     File(PathBuf),
-    /// Dates in a notation.
-    Dates(Option<&'static str>),
+    /// Dates.
+    Dates(Notations),
     /// Numbers: three widths, the smallest and the largest bound.
     Intervals {
         /// From fine to coarse.
@@ -68,8 +68,11 @@ impl HierarchyProposal {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::File(path) => format!("the hierarchy in {}", path.display()),
-            Self::Dates(None) => "by day, month, year, decade".into(),
-            Self::Dates(Some(format)) => format!("by day, month, year, decade; written as {format}"),
+            Self::Dates(notations) if notations.are_usual() => "by day, month, year, decade".into(),
+            Self::Dates(notations) => {
+                let formats: Vec<&str> = notations.formats().collect();
+                format!("by day, month, year, decade; written as {}", formats.join(" or "))
+            }
             Self::Intervals { widths: [a, b, c], .. } => format!("in steps of {a}, {b} and {c}"),
             Self::Prefix { length, min_length: None, .. } => {
                 format!("codes of {length} characters, masked from the end")
@@ -109,7 +112,7 @@ pub(crate) fn fitting(
         return HierarchyProposal::File(file);
     }
     match column.kind() {
-        FieldKind::Date(format) => HierarchyProposal::Dates(format),
+        FieldKind::Date(notations) => HierarchyProposal::Dates(notations),
         FieldKind::Ip => HierarchyProposal::Ip,
         FieldKind::Place => HierarchyProposal::Geohash(LONGEST_GEOHASH),
         FieldKind::Code { length, min_length: None, digits: false }

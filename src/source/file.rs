@@ -13,10 +13,15 @@ use crate::model::event::{Event, Position, Reject, RejectCode};
 use crate::model::record::Record;
 use crate::model::schema::Schema;
 
-/// Starts to read a file.
-pub(crate) async fn open(path: &Path, input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
+/// The bytes of a file.
+pub(crate) fn bytes(path: &Path) -> Result<InputBytes, SourceError> {
     let file = File::open(path).map_err(|source| SourceError::Open { path: path.to_owned(), source })?;
-    ReaderSource::open(InputBytes::File(file, None), input).await
+    Ok(InputBytes::File(file, None))
+}
+
+/// Starts to read an input.
+pub(crate) async fn open(from: InputBytes, input: Input) -> Result<(ReaderSource, Preamble), SourceError> {
+    ReaderSource::open(from, input).await
 }
 
 /// Starts to read standard input. Lines are passed on as they arrive; a stop does not wait for the next one.

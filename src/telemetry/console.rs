@@ -7,6 +7,7 @@
 pub(crate) mod ask;
 mod engine;
 mod officer;
+mod recodings;
 mod search;
 
 use self::ask::{Ask, Page};

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use crate::gate::Release;
 use crate::model::event::Millis;
-use crate::model::policy::Policy;
+use crate::model::policy::{Loss, Policy};
 use crate::model::release::manifest::{AttributeLevel, Manifest, Unmet, UnmetBound};
 use crate::model::release::spread::Spread;
 use crate::model::schedule::Schedule;
 use crate::search::insight::Insight;
+use crate::usefulness::recodings::Recodings;
 
 /// Releases in the pictures. More is finer than a picture shows and is copied for every page; fewer hides the trend.
 const MOMENTS: usize = 240;
@@ -23,6 +24,12 @@ const RECENT: usize = 12;
 const LOOK_WATCHED: Duration = Duration::from_secs(20);
 /// How often it is looked at otherwise, so that a page shows something when it is first opened.
 const LOOK_UNWATCHED: Duration = Duration::from_secs(60);
+/// How often recodings are compared while somebody watches. More often shows figures that hardly change, at the cost of a few searches.
+const COMPARE_WATCHED: Duration = Duration::from_secs(600);
+/// How often they are compared otherwise, so that a page has figures of this day when it is first opened.
+const COMPARE_UNWATCHED: Duration = Duration::from_secs(3600);
+/// Comparing takes at most this part of the time of one core. Larger: the stream feels it. Smaller: wide tables are hardly compared.
+const COMPARE_PART: u32 = 100;
 /// Somebody watches while a page was asked for in this time: a few refreshes of the page.
 const WATCHED: Duration = Duration::from_secs(30);
 
@@ -41,6 +48,8 @@ pub struct Moment {
     pub k: Option<u32>,
     /// Its loss by the policy's metric; none if it has no rows.
     pub loss: Option<f64>,
+    /// The share of the detail that it gives up (`glm`), whatever the policy's metric; none if it has no rows.
+    pub detail: Option<f64>,
     /// What each criterion's weakest class reached, in the order of the policy.
     pub achieved: Vec<Option<f64>>,
     /// Records read since the start.
@@ -82,6 +91,16 @@ impl Look {
     }
 }
 
+/// A comparison of the recodings.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// When the window closed whose records were compared.
+    pub at: Millis,
+    /// What was found; none if nothing could be compared.
+    pub recodings: Option<Recodings>,
+    took: Duration,
+}
+
 /// The ring.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
@@ -89,6 +108,9 @@ pub(super) struct History {
     /// Newest first.
     pub(super) recent: VecDeque<Arc<RecentRelease>>,
     pub(super) look: Option<Arc<Look>>,
+    pub(super) comparison: Option<Arc<Compared>>,
+    /// True while one is being made.
+    comparing: bool,
     /// The recoding of the last release that had rows.
     pub(super) recoding: Vec<AttributeLevel>,
     /// How many windows since the last release could not be published at all, and why the last of them.
@@ -115,6 +137,7 @@ impl History {
             suppressed: from.records_suppressed,
             k: manifest.k_achieved,
             loss: from.loss(policy.loss.as_str()),
+            detail: from.loss(Loss::Glm.as_str()),
             achieved: manifest.criteria.iter().map(|c| c.achieved).collect(),
             read,
             lag,
@@ -150,11 +173,36 @@ impl History {
 
     /// True if the next search should be looked at.
     pub(super) fn look_due(&self, now: Millis) -> bool {
-        let within = |since: Millis, time: Duration| now.0.saturating_sub(since.0) < time.as_millis() as i64;
-        let watched = self.asked.is_some_and(|asked| within(asked, WATCHED));
-        let every = if watched { LOOK_WATCHED } else { LOOK_UNWATCHED };
-        self.look.as_ref().is_none_or(|look| !within(look.at, every))
+        let every = if self.is_watched(now) { LOOK_WATCHED } else { LOOK_UNWATCHED };
+        self.look.as_ref().is_none_or(|look| !is_within(look.at, every, now))
     }
+
+    /// True if the recodings should be compared on the next window.
+    pub(super) fn comparison_due(&self, now: Millis) -> bool {
+        let every = if self.is_watched(now) { COMPARE_WATCHED } else { COMPARE_UNWATCHED };
+        let last = self.comparison.as_ref();
+        !self.comparing && last.is_none_or(|last| !is_within(last.at, every.max(last.took * COMPARE_PART), now))
+    }
+
+    /// A comparison begins.
+    pub(super) fn comparing(&mut self) {
+        self.comparing = true;
+    }
+
+    /// A comparison of a window that closed then has ended after so long.
+    pub(super) fn compared(&mut self, recodings: Option<Recodings>, at: Millis, took: Duration) {
+        self.comparing = false;
+        self.comparison = Some(Arc::new(Compared { at, recodings, took }));
+    }
+
+    fn is_watched(&self, now: Millis) -> bool {
+        self.asked.is_some_and(|asked| is_within(asked, WATCHED, now))
+    }
+}
+
+/// True for so long after `since`.
+fn is_within(since: Millis, time: Duration, now: Millis) -> bool {
+    now.0.saturating_sub(since.0) < time.as_millis() as i64
 }
 
 #[cfg(test)]
@@ -168,6 +216,7 @@ mod tests {
             lattice: Lattice::new(Node::new([0]), Node::new([1])),
             seen: Seen::Nodes(Vec::new()),
             chosen: Node::new([1]),
+            met: true,
             loss: 1.0,
             k: 2,
             checks: 2,
@@ -189,5 +238,22 @@ mod tests {
         history.asked(Millis(105_000));
         assert!(!history.look_due(Millis(119_000)));
         assert!(history.look_due(Millis(120_000)));
+    }
+
+    #[test]
+    fn recodings_are_compared_one_at_a_time_and_seldom() {
+        let mut history = History::default();
+        assert!(history.comparison_due(Millis(0)), "the first window, always");
+        history.comparing();
+        assert!(!history.comparison_due(Millis(1)), "one at a time");
+        history.compared(None, Millis(0), Duration::from_secs(1));
+        history.asked(Millis(599_000));
+        assert!(!history.comparison_due(Millis(599_999)));
+        assert!(history.comparison_due(Millis(600_000)), "somebody watches");
+        assert!(!history.comparison_due(Millis(3_599_999)), "nobody does");
+        assert!(history.comparison_due(Millis(3_600_000)));
+        history.compared(None, Millis(4_000_000), Duration::from_secs(60));
+        assert!(!history.comparison_due(Millis(9_999_999)), "a minute of work in a hundred minutes");
+        assert!(history.comparison_due(Millis(10_000_000)));
     }
 }

@@ -9,10 +9,12 @@ pub(crate) mod html;
 pub mod http;
 mod metrics;
 pub(crate) mod pictures;
+pub(crate) mod tables;
 pub(crate) mod view;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::gate::{Refusal, Release};
 use crate::kafka::meter::Meter;
@@ -22,6 +24,7 @@ use crate::model::release::audience::Audience;
 use crate::model::release::manifest::Unmet;
 use crate::privacy::Rules;
 use crate::search::insight::Insight;
+use crate::usefulness::recodings::Recodings;
 use crate::window::ClosedWindow;
 use history::{History, Look};
 pub(crate) use metrics::resident_bytes;
@@ -35,6 +38,8 @@ pub struct Telemetry {
     wanted: Vec<Wanted>,
     history: Mutex<History>,
     ready: AtomicBool,
+    /// True once somebody can ask for pages.
+    served: AtomicBool,
     meter: Arc<Meter>,
     /// When the oldest window that still fills got its first record; `NEVER` if none fills.
     opened: AtomicI64,
@@ -64,6 +69,7 @@ impl Telemetry {
             policy: Arc::clone(policy),
             history: Mutex::default(),
             ready: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             meter: Arc::default(),
             opened: AtomicI64::new(NEVER),
             scrape: Mutex::new(()),
@@ -75,8 +81,9 @@ impl Telemetry {
         &self.meter
     }
 
-    /// The service starts.
+    /// The service starts, and its pages can be asked for.
     pub fn started(&self, now: Millis) {
+        self.served.store(true, Ordering::Relaxed);
         self.metrics.started.set(now.0 as f64 / 1e3);
     }
 
@@ -225,6 +232,21 @@ impl Telemetry {
         self.history().look = Some(Arc::new(Look::new(now, insight)));
     }
 
+    /// True if the recodings should be compared on the next window: once the pages are served, seldom, and one at a time.
+    pub fn comparison_due(&self, now: Millis) -> bool {
+        self.served.load(Ordering::Relaxed) && self.history().comparison_due(now)
+    }
+
+    /// A comparison of the recodings begins.
+    pub fn comparing(&self) {
+        self.history().comparing();
+    }
+
+    /// A comparison of the recodings has ended.
+    pub fn compared(&self, recodings: Option<Recodings>, at: Millis, took: Duration) {
+        self.history().compared(recodings, at, took);
+    }
+
     /// A copy of everything that the console shows now.
     pub fn view(&self, now: Millis) -> View {
         let history = {
@@ -260,6 +282,7 @@ impl Telemetry {
             schedule: history.schedule,
             unmet_bounds: history.unmet_bounds,
             look: history.look,
+            comparison: history.comparison,
         }
     }
 

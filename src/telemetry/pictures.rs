@@ -35,6 +35,21 @@ pub(crate) fn loss(view: &View) -> Result<String, PlotError> {
     })
 }
 
+/// The share of the detail that is given up, over time.
+pub(crate) fn detail(view: &View) -> Result<String, PlotError> {
+    let points = view.over_time(|m| m.detail.map(|share| 100.0 * share));
+    let last = points.last().map_or("-".into(), |(_, share)| format!("{} %", figure(*share)));
+    lines::svg(&Lines {
+        caption: caption(
+            "detail",
+            "Detail given up over time",
+            format!("{} releases, the last gives up {last} of the detail.", points.len()),
+        ),
+        unit: "% given up".into(),
+        series: vec![Series { name: "given up".into(), style: Style::Measured, points }],
+    })
+}
+
 /// What one criterion's weakest class reached, against what the policy asks.
 pub(crate) fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, PlotError> {
     let points = view.over_time(|m| m.achieved.get(at).copied().flatten());
@@ -45,7 +60,7 @@ pub(crate) fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<Strin
     lines::svg(&Lines {
         caption: caption(
             &format!("criterion-{at}"),
-            format!("{} of the weakest class", wanted.name),
+            format!("{} of the weakest class", wanted.words()),
             format!("Last {last}; the broken line is what the policy asks: {bound} {}.", figure(wanted.required)),
         ),
         unit: wanted.name.split('/').next().unwrap_or_default().into(),
@@ -247,7 +262,7 @@ pub(crate) fn trade_off_of(
 ) -> Result<String, PlotError> {
     let released = front.points.iter().position(|p| p.node == insight.chosen);
     let mut plot = plot(front, released, linked);
-    if released.is_none() && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
+    if released.is_none() && insight.met && front.objectives == [Objective::K, Objective::Loss(policy.loss)] {
         plot.points.push(PlotPoint {
             label: "released".into(),
             values: vec![f64::from(insight.k), insight.loss],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::history::{Look, Moment, RecentRelease};
+use super::history::{Compared, Look, Moment, RecentRelease};
 use super::html::time;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
@@ -29,6 +29,17 @@ pub struct Wanted {
     pub required: f64,
     /// True if `required` is an upper bound, false if it is a lower bound.
     pub at_most: bool,
+}
+
+impl Wanted {
+    /// Its name as people read it: `l-diversity of occupation (distinct)`.
+    pub fn words(&self) -> String {
+        match self.name.split('/').collect::<Vec<_>>()[..] {
+            [criterion, field] => format!("{criterion} of {field}"),
+            [criterion, field, variant] => format!("{criterion} of {field} ({variant})"),
+            _ => self.name.clone(),
+        }
+    }
 }
 
 /// Records by outcome.
@@ -96,6 +107,8 @@ pub struct View {
     pub unmet_bounds: Vec<UnmetBound>,
     /// The last look at a search.
     pub look: Option<Arc<Look>>,
+    /// The last comparison of the recodings.
+    pub comparison: Option<Arc<Compared>>,
 }
 
 impl View {
@@ -128,6 +141,11 @@ impl View {
     /// What the criterion's weakest class reached in the last release that had rows.
     pub fn achieved(&self, criterion: usize) -> Option<f64> {
         self.moments.iter().rev().find_map(|m| *m.achieved.get(criterion)?)
+    }
+
+    /// The share of the detail that the last release gave up.
+    pub fn detail(&self) -> Option<f64> {
+        self.moments.iter().rev().find_map(|m| m.detail)
     }
 
     /// The last loss.

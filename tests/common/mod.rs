@@ -2,26 +2,27 @@
 //! definitions, sharing no code with the engine. Members of a class are sets of subjects (or of row numbers).
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fixture;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use veilstream::encode::{Encoded, Encoder};
+use veilstream::encode::Encoder;
 use veilstream::frequency::counter;
 use veilstream::frequency::store::FrequencySets;
+use veilstream::gate::Release;
 use veilstream::model::batch::Rows;
-use veilstream::model::event::{Millis, Position};
+use veilstream::model::event::{Offset, Position};
 use veilstream::model::hierarchy::Hierarchy;
 use veilstream::model::lattice::Node;
-use veilstream::model::policy::{
-    Criterion, Diversity, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
-    SuppressionLimit,
-};
+use veilstream::model::policy::{Criterion, Diversity, K, Loss, Policy, SuppressionAction, SuppressionLimit};
 use veilstream::model::recoding::Recoding;
 use veilstream::model::record::{Record, Value};
 use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::window::ClosedWindow;
 
 /// One quasi-identifier: for every leaf its labels from level 0 to the top.
 #[derive(Debug, Clone)]
@@ -40,6 +41,12 @@ impl Attribute {
     /// How many leaves have this label at this level.
     fn leaves_below(&self, level: u8, label: &str) -> usize {
         self.paths.iter().filter(|path| path[usize::from(level)] == label).count()
+    }
+
+    /// Leaves in groups of so many below one top.
+    pub fn grouped(name: &str, leaves: usize, group: usize) -> Self {
+        let path = |leaf: usize| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()];
+        Self { paths: (0..leaves).map(path).collect(), min_level: 0, max_level: 2, weight: 1.0 }
     }
 
     fn csv(&self) -> String {
@@ -136,36 +143,19 @@ impl Table {
     }
 
     pub fn policy_with(&self, rules: &[Rule], limit: f64, loss: Loss, action: SuppressionAction) -> Arc<Policy> {
-        let quasi_names: Vec<String> = (0..self.attributes.len()).map(|i| format!("q{i}")).collect();
-        let sensitive_names: Vec<String> = (0..self.sensitive).map(|i| format!("s{i}")).collect();
-        let mut fields: Vec<(&str, Role)> = quasi_names.iter().map(|n| (n.as_str(), Role::Quasi)).collect();
-        fields.extend(sensitive_names.iter().map(|n| (n.as_str(), Role::Sensitive)));
-        if self.with_subject {
-            fields.push(("who", Role::Subject));
+        let names: Vec<String> = (0..self.attributes.len()).map(|i| format!("q{i}")).collect();
+        let hierarchy = |attribute: &Attribute| Hierarchy::parse_csv(attribute.csv().as_bytes()).expect("it is valid");
+        let quasi = names.iter().map(String::as_str).zip(self.attributes.iter().map(hierarchy)).collect();
+        let sensitive: Vec<String> = (0..self.sensitive).map(|i| format!("s{i}")).collect();
+        let mut others: Vec<(&str, Role)> = sensitive.iter().map(|n| (n.as_str(), Role::Sensitive)).collect();
+        others.extend(self.with_subject.then_some(("who", Role::Subject)));
+        let mut policy = fixture::policy(quasi, &others, 1);
+        for (quasi, attribute) in policy.quasi.iter_mut().zip(&self.attributes) {
+            (quasi.weight, quasi.min_level) = (attribute.weight, attribute.min_level);
+            quasi.max_level = attribute.max_level;
         }
-        let quasi = |(attribute, name): (&Attribute, &String)| QuasiIdentifier {
-            name: name.as_str().into(),
-            hierarchy: Arc::new(Hierarchy::parse_csv(attribute.csv().as_bytes()).expect("a valid hierarchy")),
-            weight: attribute.weight,
-            min_level: attribute.min_level,
-            max_level: attribute.max_level,
-            priority: 1,
-            render: Render::Label,
-        };
-        Arc::new(Policy {
-            schema: Schema::new(fields),
-            quasi: self.attributes.iter().zip(&quasi_names).map(quasi).collect(),
-            criteria: rules.iter().map(|rule| rule.criterion()).collect(),
-            suppression: SuppressionLimit(limit),
-            action,
-            recoding: RecodingKind::FullDomain,
-            loss,
-            unknown_value: Fallback::Reject,
-            missing_value: Fallback::Reject,
-            null_value: Fallback::Reject,
-            sequential: None,
-            fingerprint: "test".into(),
-        })
+        let criteria = rules.iter().map(|rule| rule.criterion()).collect();
+        Arc::new(Policy { criteria, suppression: SuppressionLimit(limit), action, loss, ..policy })
     }
 
     /// The record of a line, in slot order.
@@ -182,13 +172,7 @@ impl Table {
     }
 
     pub fn encode(&self, policy: &Arc<Policy>) -> (Encoder, Rows) {
-        let mut encoder = Encoder::new(Arc::clone(policy));
-        let mut rows = Rows::new(self.attributes.len(), self.sensitive);
-        for (i, line) in self.lines.iter().enumerate() {
-            assert_eq!(encoder.encode(&self.record(line), None), Encoded::Row);
-            rows.push(Position::new(0, i as i64), Millis(0), encoder.row());
-        }
-        (encoder, rows)
+        fixture::encoded(policy, self.lines.iter().map(|line| self.record(line).values))
     }
 
     /// The engine's frequency sets over this table.
@@ -302,6 +286,13 @@ impl Table {
     }
 }
 
+/// A policy with a number of its own kept in every row, so that rows can be told apart in the output.
+pub fn numbered(policy: &Policy) -> Policy {
+    let fields = policy.schema.attributes().iter().map(|field| (&*field.name, field.roles[0]));
+    let schema = Schema::new(fields.chain([("number", Role::Reviewed)]));
+    Policy { schema, ..policy.clone() }
+}
+
 /// A hierarchy over `leaves` leaves: at each level every value gets a random parent.
 fn attribute(leaves: usize, height: u8, dice: &[u8]) -> Attribute {
     let die = |i: usize| usize::from(dice[i % dice.len()]);
@@ -405,4 +396,45 @@ pub fn flat(leaves: &[&str], lines: &[(usize, u8, u16)], with_subject: bool) -> 
         with_subject,
         sensitive: 1,
     }
+}
+
+/// What all manifests of a stream say together.
+#[derive(Default)]
+pub struct Books {
+    pub records_in: u64,
+    pub published: u64,
+    left_out: u64,
+    pub finished: BTreeSet<Position>,
+}
+
+impl Books {
+    /// Every record is finished once, and the books balance.
+    pub fn enter(&mut self, release: &Release, waiting: usize) {
+        let p = &release.manifest().provenance;
+        assert_eq!(p.records_rejected, release.rejected().len() as u64);
+        assert_eq!(p.records_held, waiting as u64);
+        self.records_in += p.records_in;
+        self.published += p.records_published;
+        self.left_out += p.records_suppressed + p.records_rejected;
+        for (partition, spans) in release.lineage().finished.iter() {
+            for offset in spans.iter().flat_map(|span| span.first.0..=span.last.0) {
+                let position = Position { partition, offset: Offset(offset) };
+                assert!(self.finished.insert(position), "{position} is finished twice");
+            }
+        }
+        assert_eq!(self.finished.len() as u64, self.published + self.left_out);
+        assert_eq!(self.records_in, self.finished.len() as u64 + waiting as u64);
+    }
+}
+
+/// A window's frequency sets count just its rows.
+pub fn counts_its_rows(window: &ClosedWindow) {
+    let base = window.sets.base();
+    let mut counted: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+    for i in 0..window.rows.len() {
+        *counted.entry(window.rows.quasi(i).to_vec()).or_default() += 1;
+    }
+    let codes = |class: usize| (0..base.node().levels().len()).map(|a| base.code(class, a)).collect();
+    let sets: BTreeMap<Vec<u32>, u32> = (0..base.len()).map(|c| (codes(c), base.rows()[c])).collect();
+    assert_eq!(sets, counted);
 }

@@ -8,44 +8,26 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::Closing;
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Position};
 use veilstream::model::policy::{Fallback, Loss, Policy};
 use veilstream::model::record::Value;
-use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
+use veilstream::search::Algorithm;
 use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding};
+use veilstream::window::{ClosedWindow, DEFAULT_WARM_MEMORY, SlideRules, Sliding, Windows};
 
-use super::common::{self, Line, Rule, Table};
+pub use super::common::fixture::{NOW, released};
+use super::common::{Attribute, Line, Rule, Table, fixture, numbered};
 
-pub const NOW: i64 = 1_700_000_000_000;
-
-/// The table's policy, with a number of its own kept in every row, so that rows can be told apart in the output.
 pub fn policy(table: &Table, rules: &[Rule], limit: f64) -> Arc<Policy> {
-    let policy = table.policy(rules, limit, Loss::Glm);
-    let mut fields: Vec<(String, Role)> = (0..table.attributes.len()).map(|i| (format!("q{i}"), Role::Quasi)).collect();
-    fields.extend((0..table.sensitive).map(|i| (format!("s{i}"), Role::Sensitive)));
-    if table.with_subject {
-        fields.push(("who".into(), Role::Subject));
-    }
-    fields.push(("number".into(), Role::Reviewed));
-    let schema = Schema::new(fields.iter().map(|(name, role)| (name.as_str(), *role)));
-    Arc::new(Policy { schema, unknown_value: Fallback::Suppress, ..(*policy).clone() })
+    let policy = numbered(&table.policy(rules, limit, Loss::Glm));
+    Arc::new(Policy { unknown_value: Fallback::Suppress, ..policy })
 }
 
 pub fn choice(levels: Levels) -> Choice {
-    Choice {
-        algorithm: Algorithm::Optimal,
-        time_budget: Duration::from_secs(3600),
-        max_checks: None,
-        levels,
-        keep_within: 0.1,
-        tuning: Tuning::default(),
-    }
+    Choice { keep_within: 0.1, ..fixture::choice(Algorithm::Optimal, levels) }
 }
 
 /// A stream of the table's lines through a sliding window.
@@ -105,13 +87,6 @@ pub fn by_time(size: u64, slide: u64, max_records: usize) -> SlideRules {
     let time = Some((Duration::from_millis(size), Duration::from_millis(slide)));
     let slide = max_records.div_ceil(size.div_ceil(slide) as usize);
     SlideRules { size: max_records, slide, time, max_hold: 2, warm_memory: DEFAULT_WARM_MEMORY, changes: false }
-}
-
-pub fn released(closing: Closing) -> Box<Release> {
-    match closing {
-        Closing::Release(release) => release,
-        Closing::Refused(refusal) => panic!("refused: {refusal}"),
-    }
 }
 
 /// What a reader has of a snapshot: who is in it, and as what.
@@ -210,15 +185,7 @@ impl Reader {
 /// A town of people with two attributes, who come and go in no order.
 pub fn town(records: usize, people: u16, seed: u64) -> Table {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let attribute = |name: &str, leaves: usize, group: usize| common::Attribute {
-        paths: (0..leaves)
-            .map(|leaf| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()])
-            .collect(),
-        min_level: 0,
-        max_level: 2,
-        weight: 1.0,
-    };
-    let attributes = vec![attribute("street", 12, 4), attribute("age", 8, 2)];
+    let attributes = vec![Attribute::grouped("street", 12, 4), Attribute::grouped("age", 8, 2)];
     let homes: Vec<[usize; 2]> =
         (0..people).map(|_| [(rng.next_u32() % 12) as usize, (rng.next_u32() % 8) as usize]).collect();
     let lines = (0..records)

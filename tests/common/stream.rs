@@ -8,35 +8,27 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use veilstream::anonymizer::{Anonymizer, Closing};
+use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Encoded, Encoder};
 use veilstream::gate::Release;
 use veilstream::model::event::{Millis, Position};
-use veilstream::model::policy::{Loss, Policy, Sequential, SuppressionAction};
+use veilstream::model::policy::{Loss, Policy, RecodingKind, Sequential, SuppressionAction};
 use veilstream::model::record::Value;
-use veilstream::model::schema::{Role, Schema};
 use veilstream::privacy::Rules;
-use veilstream::search::choose::{Choice, Levels};
-use veilstream::search::{Algorithm, Tuning};
-use veilstream::window::{CloseRules, ClosedWindow, Tumbling};
+use veilstream::search::Algorithm;
+use veilstream::search::choose::Levels;
+use veilstream::window::{CloseRules, ClosedWindow, Tumbling, Windows};
 
-use super::common::{Attribute, Line, Rule, Table};
-
-pub const NOW: i64 = 1_700_000_000_000;
+pub use super::common::fixture::NOW;
+use super::common::fixture::{choice, released};
+use super::common::{Attribute, Line, Rule, Table, hold, numbered};
 
 /// People with a home and an illness, some of whom are recorded again and again. Who is recorded drifts, so that one
 /// recoding does not stay the best.
 pub fn town(records: usize, people: u16, seed: u64) -> Table {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let attribute = |name: &str, leaves: usize, group: usize| Attribute {
-        paths: (0..leaves)
-            .map(|leaf| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / group), "*".to_string()])
-            .collect(),
-        min_level: 0,
-        max_level: 2,
-        weight: 1.0,
-    };
-    let attributes = vec![attribute("street", 12, 3), attribute("age", 9, 3), attribute("job", 6, 2)];
+    let attributes =
+        vec![Attribute::grouped("street", 12, 3), Attribute::grouped("age", 9, 3), Attribute::grouped("job", 6, 2)];
     let people: Vec<(Vec<usize>, u8)> = (0..people)
         .map(|_| {
             let leaves = [12, 9, 6].map(|leaves| (rng.next_u32() % leaves) as usize);
@@ -56,12 +48,14 @@ pub fn town(records: usize, people: u16, seed: u64) -> Table {
     Table { attributes, lines, with_subject: true, sensitive: 1 }
 }
 
-/// The table's policy, with a number of its own kept in every row, so that rows can be told apart in the output.
 pub fn policy(table: &Table, rules: &[Rule], action: SuppressionAction, sequential: Option<Sequential>) -> Arc<Policy> {
-    let policy = table.policy_with(rules, 0.2, Loss::Glm, action);
-    let fields = [("q0", Role::Quasi), ("q1", Role::Quasi), ("q2", Role::Quasi), ("s0", Role::Sensitive)];
-    let schema = Schema::new(fields.into_iter().chain([("who", Role::Subject), ("number", Role::Reviewed)]));
-    Arc::new(Policy { schema, sequential, ..(*policy).clone() })
+    let policy = numbered(&table.policy_with(rules, 0.2, Loss::Glm, action));
+    Arc::new(Policy { sequential, ..policy })
+}
+
+/// Three candidates over four releases.
+pub fn sequential() -> Sequential {
+    Sequential { releases: 4, candidates: 3, field: 0, max_subjects: Sequential::MAX_SUBJECTS }
 }
 
 /// One row as published: its labels, and the number of the line that it is.
@@ -95,14 +89,7 @@ pub struct Stream {
 
 impl Stream {
     pub fn new(table: &Table, policy: &Arc<Policy>, rules: CloseRules, levels: Levels) -> Self {
-        let choice = Choice {
-            algorithm: Algorithm::Optimal,
-            time_budget: Duration::from_secs(3600),
-            max_checks: None,
-            levels,
-            keep_within: 0.02,
-            tuning: Tuning::default(),
-        };
+        let choice = choice(Algorithm::Optimal, levels);
         Self {
             table: table.clone(),
             encoder: Encoder::new(Arc::clone(policy)),
@@ -143,16 +130,12 @@ impl Stream {
     }
 
     pub fn release(&mut self, window: ClosedWindow) -> Vec<Row> {
-        match self.anonymizer.release(window).expect("narrow enough") {
-            Closing::Release(release) => {
-                self.waiting = self.anonymizer.waiting();
-                self.suppressed += release.manifest().provenance.records_suppressed;
-                self.levels.push(release.lineage().plan.levels.clone());
-                self.anonymizer.learn();
-                rows(&release)
-            }
-            Closing::Refused(refusal) => panic!("refused: {refusal}"),
-        }
+        let release = released(self.anonymizer.release(window).expect("narrow enough"));
+        self.waiting = self.anonymizer.waiting();
+        self.suppressed += release.manifest().provenance.records_suppressed;
+        self.levels.push(release.lineage().plan.levels.clone());
+        self.anonymizer.learn();
+        rows(&release)
     }
 }
 
@@ -215,13 +198,6 @@ pub fn joined(table: &Table, releases: &[Vec<Row>], k: usize) -> f64 {
 /// asks for another recoding.
 pub fn crossing(windows: usize) -> Table {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
-    let path = |name: &str, leaf: usize| vec![format!("{name}{leaf}"), format!("{name}-{}", leaf / 3), "*".to_string()];
-    let attribute = |name: &&str| Attribute {
-        paths: (0..9).map(|leaf| path(name, leaf)).collect(),
-        min_level: 0,
-        max_level: 2,
-        weight: 1.0,
-    };
     let people: Vec<Vec<usize>> = (0..3000).map(|_| (0..3).map(|_| (rng.next_u32() % 9) as usize).collect()).collect();
     let mut lines = Vec::new();
     for window in 0..windows {
@@ -231,7 +207,8 @@ pub fn crossing(windows: usize) -> Table {
             Line { leaves: people[subject].clone(), sensitive: vec![0], subject: subject as u16 }
         }));
     }
-    Table { attributes: ["a", "b", "c"].iter().map(attribute).collect(), lines, with_subject: true, sensitive: 1 }
+    let attributes = ["a", "b", "c"].map(|name| Attribute::grouped(name, 9, 3)).into();
+    Table { attributes, lines, with_subject: true, sensitive: 1 }
 }
 
 /// T3, intersecting what somebody's classes may have over the last `window` releases: how many times fewer than `m`
@@ -266,4 +243,32 @@ pub fn intersected(table: &Table, releases: &[Vec<Row>], window: usize, m: usize
         }
     }
     (returned, found)
+}
+
+/// The fewest people of a class.
+pub fn fewest(table: &Table, rows: &[Row]) -> usize {
+    let people = |lines: Vec<usize>| lines.iter().map(|&line| table.lines[line].subject).collect::<BTreeSet<_>>().len();
+    classes(rows).into_values().map(people).min().unwrap_or(usize::MAX)
+}
+
+/// T3 on two streams, dropping and holding: without `sequential` the intersection finds people, and with it nobody, though more than
+/// `many` return.
+pub fn intersecting_finds_nobody_with_sequential(recoding: RecodingKind, levels: &Levels, many: usize) {
+    let rules = [Rule::K(4), Rule::Distinct(0, 3)];
+    for (seed, action) in [(1, SuppressionAction::Drop), (2, hold(Duration::from_secs(900)))] {
+        let table = town(4800, 600, seed);
+        let published = |sequential| {
+            let policy = Policy { recoding, ..(*policy(&table, &rules, action, sequential)).clone() };
+            releases(&table, &Arc::new(policy), 400, levels.clone()).0
+        };
+        let (returned, found) = intersected(&table, &published(None), 4, 3);
+        println!("without sequential, {levels:?}: {found} of {returned} who return have fewer than 3 candidates");
+        assert!(found > 50, "of {returned} who return {found} are found");
+        let published = published(Some(sequential()));
+        let (returned, found) = intersected(&table, &published, 4, 3);
+        assert_eq!(found, 0, "of {returned} who return");
+        // Not for want of people who return.
+        assert!(returned > many, "{returned} return");
+        assert!(published.iter().all(|rows| fewest(&table, rows) >= 4));
+    }
 }

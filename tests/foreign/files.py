@@ -209,6 +209,53 @@ def nested(tool, rows):
     print("parquet in: structs, lists and maps")
 
 
+def arrays(tool, rows):
+    """Kept arrays, a sensitive one, and an array of records stay what they are, with nulls, empty ones and those that are not there."""
+    visits = lambda i: [{"at": f"ward {j}", "days": i * 10 + j, "codes": ["x", None][: j + 1]} for j in range(i % 3)]
+    more = [{"tags": [None, [], ["a"], ["b", "c", None]][i % 4], "ids": [i, i + 1], "visits": visits(i) if i % 5 else None,
+             "ill": [["flu"], ["cold", "flu"], ["ache"]][i % 3]} for i in range(len(rows))]
+    visit = pa.struct([("at", pa.string()), ("days", pa.int64()), ("codes", pa.list_(pa.string()))])
+    schema = pa.schema([*SCHEMA(), ("tags", pa.list_(pa.string())), ("ids", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+                        ("visits", pa.list_(visit)), ("ill", pa.list_(pa.string()))])
+    named = [{**row, **own} for row, own in zip(rows, more)]
+    parquet, avro = tool.folder / "arrays.parquet", tool.folder / "arrays.avro"
+    pq.write_table(pa.Table.from_pylist(named, schema), parquet)
+    nulls = lambda of: ["null", of]
+    fields = [{"name": "tags", "type": nulls({"type": "array", "items": nulls("string")})}, {"name": "ids", "type": {"type": "array", "items": "long"}},
+              {"name": "visits", "type": nulls({"type": "array", "items": {"type": "record", "name": "Visit", "fields": [
+                  {"name": "at", "type": "string"}, {"name": "days", "type": "long"},
+                  {"name": "codes", "type": {"type": "array", "items": nulls("string")}}]}})},
+              {"name": "ill", "type": {"type": "array", "items": "string"}}]
+    with open(avro, "wb") as out:
+        written = [{k.replace("-", "_"): v for k, v in row.items()} for row in named]
+        fastavro.writer(out, fastavro.parse_schema({**AVRO, "fields": AVRO["fields"] + fields}), written)
+    policy = POLICY.replace("[{ name: job }]", "[{ name: ill }]").replace("keep: [", "keep: [" + "".join(
+        f"{{ name: {name}, reviewed: true }}, " for name in ["tags", "ids", "visits"]))
+    expected = {own["ids"][0]: (own["tags"], own["visits"], sorted(own["ill"])) for own in more}
+    for source, names in [(parquet, "home-zip"), (avro, "home_zip")]:
+        config = tool.folder / "arrays.yaml"
+        config.write_text(policy.replace("home-zip", names))
+        read = {
+            "parquet": lambda out: pq.read_table(out).to_pylist(), "avro": lambda out: list(fastavro.reader(io.BytesIO(out.read_bytes()))),
+            "jsonl": lambda out: [json.loads(line) for line in out.read_text().splitlines()]}
+        for kind in read if source is avro else ["parquet", "jsonl"]:
+            out = tool.anonymize(source, f"arrays.out.{kind}", policy=config)
+            found = read[kind](out)
+            expect(len(found) > 300, f"{source.name} to {kind}: {len(found)} rows")
+            for row in found:
+                got = (row["tags"], row["visits"], sorted(row["ill"]))
+                expect(row["ids"][1] == row["ids"][0] + 1 and got == expected[row["ids"][0]], f"{source.name} to {kind}: {got}")
+            if kind == "parquet":
+                kinds = pq.read_table(out).schema
+                for name in ["tags", "visits", "ill"]:
+                    expect(kinds.field(name).type == schema.field(name).type, f"{name} is {kinds.field(name).type}")
+                expect(kinds.field("ids").type.value_type == pa.int64(), f"ids is {kinds.field('ids').type}")
+                expect(pq.read_table(out, columns=["ids", "visits"]).num_rows == len(found), "columns by name")
+            done = tool.run("verify", "-c", config, out)
+            expect(done.returncode == 0, f"verify {kind}: {done.stdout} {done.stderr}")
+    print("arrays: lists, lists of records, nulls and empty ones, from Parquet and Avro to Parquet, Avro and JSON")
+
+
 def avro_in(tool, rows, base):
     schema = fastavro.parse_schema(AVRO)
     data = [{k.replace("-", "_"): v for k, v in row.items()} for row in rows]
@@ -378,6 +425,7 @@ def main():
         parquet_in(tool, rows, base)
         parquet_out(tool, source, base)
         nested(tool, rows)
+        arrays(tool, rows)
         avro_in(tool, rows, base)
         elements(tool, rows)
         text_in(tool, rows, base)

@@ -64,6 +64,7 @@ ROW = [field("id", "long"), field("age", "int"), field("zip", "string"), field("
 class Flat:
     paths = {"age": "age", "zip": "zip", "sensitive": "diagnosis", "number": "number", "subject": "id"}
     envelope = None
+    keep = []
     schema = record("Flat", *ROW, field("canary", "string"))
 
     def events(self):
@@ -106,6 +107,21 @@ class Array(Flat):
         return [(str(i), {**person(i), "codes": sets[i % 3], "tags": [{"x": CANARY}]}) for i in range(PEOPLE)]
 
 
+class Whole(Flat):
+    """Arrays that are kept as a whole: of single values, and of records with arrays in them."""
+    keep = ["counts", "visits"]
+    schema = record("Whole", *ROW, field("counts", {"type": "array", "items": "long"}), field("visits", {"type": "array", "items": record(
+        "Visit", field("ward", "string"), field("days", "int"), field("codes", {"type": "array", "items": "string"}))}), field("canary", "string"))
+
+    def events(self):
+        visits = lambda i: [{"ward": f"w{j}", "days": j, "codes": ["A00", "B20"][: i % 3]} for j in range(i % 4)]
+        return [(str(i), {**person(i), "counts": list(range(i % 3)), "visits": visits(i), "canary": CANARY}) for i in range(PEOPLE)]
+
+    def whole(self, i):
+        message = self.events()[i][1]
+        return {name: message[name] for name in self.keep}
+
+
 class Insert(Flat):
     envelope = "debezium"
     value = record("Value", *ROW, field("canary", "string"))
@@ -138,7 +154,7 @@ class Delete(Insert):
         return set(range(DELETED, PEOPLE))
 
 
-SHAPES = {"flat": Flat, "nested": Nested, "array": Array, "insert": Insert, "update": Update, "delete": Delete}
+SHAPES = {"flat": Flat, "nested": Nested, "array": Array, "insert": Insert, "update": Update, "delete": Delete, "whole": Whole}
 
 
 # Formats: bytes of messages, and their configuration.
@@ -250,11 +266,11 @@ FORMATS = {"json": Json, "avro": Avro, "protobuf": Protobuf, "json-schema": Json
 MORE = {
     "descriptor": (Descriptor, ["nested", "array", "delete"]),
     "protobuf-to-json": (mixed(Protobuf, Json), ["nested"]),
-    "protobuf-to-avro": (mixed(Protobuf, Avro), ["array"]),
-    "avro-to-protobuf": (mixed(Avro, Protobuf), ["nested", "array"]),
+    "protobuf-to-avro": (mixed(Protobuf, Avro), ["array", "whole"]),
+    "avro-to-protobuf": (mixed(Avro, Protobuf), ["nested", "array", "whole"]),
     "json-to-protobuf": (mixed(Json, Protobuf), ["nested"]),
     "json-schema-to-protobuf": (mixed(JsonSchema, Protobuf), ["array"]),
-    "json-schema-to-avro": (mixed(JsonSchema, Avro), ["update"]),
+    "json-schema-to-avro": (mixed(JsonSchema, Avro), ["update", "whole"]),
 }
 
 
@@ -269,7 +285,7 @@ def json_schema(of, named):
         return {"type": "array", "items": json_schema(of["items"], named)}
     if of["type"] == "map":
         return {"type": "object", "additionalProperties": json_schema(of["values"], named)}
-    named[of["name"]] = schema = {"type": "object"}
+    named[of["name"]] = schema = {"type": "object", **({"additionalProperties": False} if of["name"] == "Visit" else {})}
     schema["properties"] = {f["name"]: json_schema(f["type"], named) for f in of["fields"]}
     return schema
 
@@ -355,7 +371,7 @@ policy:
     - {{ name: {age}, hierarchy: {{ intervals: {{ widths: [10, 20, 40], min: 0, max: 120 }} }} }}
     - {{ name: {zip}, hierarchy: {{ prefix: {{ length: 5 }} }} }}
   sensitive: [{{ name: {sensitive} }}]
-  keep: [{{ name: {number}, reviewed: true }}]
+  keep: [{{ name: {number}, reviewed: true }}{keep}]
   subject: {subject}
   privacy: [{{ k-anonymity: 5 }}]
   suppression: {{ limit: 0.5 }}
@@ -416,21 +432,12 @@ def produce(brokers, topic, write, events):
     assert producer.flush(30) == 0, "not all messages were taken"
 
 
-def pair(binary, brokers, registry, kind, of, name):
-    topic = f"{kind}-{name}-{uuid.uuid4().hex[:6]}"
-    codec, shape = of(registry), SHAPES[name]()
-    events = shape.events()
-    produce(brokers, topic, codec.writer(topic, shape), events)
-    envelope = f"envelope: {shape.envelope}" if shape.envelope else ""
-    config = c.RUN / f"{topic}.yaml"
-    config.write_text(CONFIG.format(**shape.paths, messages=len(events), brokers=brokers, topic=topic, envelope=envelope,
-                                    format=codec.config, sink=codec.sink))
-    checked = subprocess.run([binary, "validate", "-c", config, "--sample", topic], capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stderr
+def served(binary, brokers, config, topic):
+    """Runs the service until it has published: all that it wrote by topic, its summary, and what it said."""
     service = subprocess.Popen([binary, "run", "-c", config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     safe = f"{topic}-safe"
     topics = [safe, f"{safe}-manifests", f"{safe}-journal", f"{safe}-dead-letters"]
-    rejected = len(events) - PEOPLE
+    log = ""
     try:
         rows = lambda found: sum(json.loads(entry.value())["rows"] for entry in found[topics[2]])
         done = lambda found: found[topics[1]] and 0 < rows(found) <= len(found[safe])
@@ -438,15 +445,33 @@ def pair(binary, brokers, registry, kind, of, name):
     finally:
         service.send_signal(signal.SIGTERM)
         out, log = service.communicate(timeout=60)
-    summary = json.loads(out.strip().splitlines()[-1])
+        if service.returncode:
+            print(log[-2000:], file=sys.stderr)
+    return found, json.loads(out.strip().splitlines()[-1]), log + out
+
+
+def pair(binary, brokers, registry, kind, of, name):
+    topic = f"{kind}-{name}-{uuid.uuid4().hex[:6]}"
+    codec, shape = of(registry), SHAPES[name]()
+    events = shape.events()
+    produce(brokers, topic, codec.writer(topic, shape), events)
+    envelope = f"envelope: {shape.envelope}" if shape.envelope else ""
+    config = c.RUN / f"{topic}.yaml"
+    keep = "".join(f", {{ name: {name}, reviewed: true }}" for name in shape.keep)
+    config.write_text(CONFIG.format(**shape.paths, keep=keep, messages=len(events), brokers=brokers, topic=topic, envelope=envelope,
+                                    format=codec.config, sink=codec.sink))
+    checked = subprocess.run([binary, "validate", "-c", config, "--sample", topic], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    found, summary, log = served(binary, brokers, config, topic)
+    safe, rejected = f"{topic}-safe", len(events) - PEOPLE
     counts = [summary[f"records_{end}"] for end in ("published", "suppressed", "held", "rejected")]
     assert summary["records_in"] == len(events) == sum(counts), (summary, len(events))
     assert counts[3] == rejected, summary
     # They are deletes and tombstones: nobody has to look at them.
-    assert not found[topics[3]], "a delete has a dead letter"
+    assert not found[f"{safe}-dead-letters"], "a delete has a dead letter"
     read = codec.reader(safe)
     rows = [read(message.value()) for message in found[safe]]
-    wanted = {shape.paths[role] for role in ("age", "zip", "sensitive", "number")}
+    wanted = {shape.paths[role] for role in ("age", "zip", "sensitive", "number")} | set(shape.keep)
     for row in rows:
         assert {path for path, _ in leaves(row)} == wanted, row
     flat = [dict(leaves(row)) for row in rows]
@@ -454,6 +479,9 @@ def pair(binary, brokers, registry, kind, of, name):
     assert all(row[shape.paths["sensitive"]] for row in flat), "a sensitive value is lost"
     # From an input without types it is text.
     numbers = [int(row[shape.paths["number"]]) for row in flat]
+    for row in flat if shape.keep else []:
+        whole = shape.whole(int(row[shape.paths["number"]]))
+        assert {name: row[name] for name in shape.keep} == whole, (row, whole)
     assert len(numbers) == len(set(numbers)), "a person was published twice"
     assert len(numbers) == counts[0], f"{len(numbers)} rows were read, {counts[0]} were published"
     assert set(numbers) <= shape.numbers(), "somebody was published who was deleted"
@@ -461,7 +489,121 @@ def pair(binary, brokers, registry, kind, of, name):
     for message in (m for messages in found.values() for m in messages):
         assert message.key() is None or CANARY.encode() not in message.key()
         assert CANARY.encode() not in (message.value() or b""), f"a canary is in {message.topic()}"
-    assert CANARY not in log + out + checked.stdout + checked.stderr
+    assert CANARY not in log + checked.stdout + checked.stderr
+    return len(rows)
+
+
+class Changing(Flat):
+    """One topic whose schema changes every PEOPLE / 6 messages, all in one window. Only the values of named fields may be seen."""
+    base = {"id": "long", "age": "int", "zip": "string", "diagnosis": "string", "number": "long", "note": "string", "score": "int",
+            "level": {"type": "enum", "name": "Level", "symbols": ["LOW", "HIGH"]}, "canary": "string"}
+    keep = ["note", "score", "level"]
+    # What each step adds to the one before: a field, one less, another name (with the alias that it had), a wider type, one more symbol,
+    # and a quasi-identifier that is gone.
+    steps = ["first", "added", "removed", "renamed", "widened", "symbol"]
+
+    def schema_at(self, step):
+        fields = dict(self.base)
+        if step >= 1:
+            fields["added"] = "string"
+        if step >= 2:
+            del fields["note"]
+        if step >= 4:
+            fields["score"] = "long"
+        if step >= 5:
+            fields["level"] = {"type": "enum", "name": "Level", "symbols": ["LOW", "HIGH", "TOP"]}
+        if step == 6:
+            del fields["zip"]
+        made = record("Changing", *(field(name, of) for name, of in fields.items()))
+        if step >= 3:
+            job = next(f for f in made["fields"] if f["name"] == "canary")
+            job.update(name="canary_now", aliases=["canary"])
+        return made
+
+    def message_at(self, step, i):
+        names = {f["name"] for f in self.schema_at(step)["fields"]}
+        score = i + (2 ** 40 if step >= 4 else 0)
+        every = {**person(i), "note": f"note {i % 7}", "score": score, "level": ["LOW", "HIGH", "TOP"][i % (3 if step >= 5 else 2)],
+                 "added": CANARY, "canary": CANARY, "canary_now": CANARY}
+        return {name: value for name, value in every.items() if name in names}
+
+
+# Numbers of Protobuf's fields stay with their names.
+PROTO_NUMBERS = {name: number for number, name in enumerate([*Changing.base, "added", "canary_now"], 3)}
+
+
+def changing_proto(schema):
+    simple = {"long": "int64", "int": "int32", "string": "string"}
+    symbols = [f["type"]["symbols"] for f in schema["fields"] if f["name"] == "level"][0]
+    enum = " ".join(f"{symbol} = {number};" for number, symbol in enumerate(symbols))
+    number = lambda name: PROTO_NUMBERS["canary" if name == "canary_now" else name]
+    kind = lambda f: "Level" if f["name"] == "level" else simple[f["type"]]
+    # Of a field that says whether it is there, a missing one is told from an empty one.
+    fields = [f"optional {kind(f)} {f['name']} = {number(f['name'])};" for f in schema["fields"]]
+    return f"syntax = \"proto3\"; package shapes; enum Level {{ {enum} }} message Changing {{ {' '.join(fields)} }}"
+
+
+def changing_writer(kind, registry, topic, shape, step):
+    """Bytes of messages of one step, with its own schema."""
+    schema = shape.schema_at(step)
+    if kind == "json":
+        return lambda message: json.dumps(message).encode()
+    if kind == "avro":
+        own = Avro(registry)
+        return own.writer(topic, argparse.Namespace(schema=schema))
+    if kind == "json-schema":
+        own = JsonSchema(registry)
+        strings = {**schema, "fields": [{**f, "type": "string"} if f["name"] == "level" else f for f in schema["fields"]]}
+        return own.writer(topic, argparse.Namespace(schema=strings))
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    own = Protobuf(registry)
+    of = protobuf_class(changing_proto(schema), "Changing")
+    serialize = ProtobufSerializer(of, own.client, {"use.deprecated.format": False})
+    return lambda message: serialize(filled(of(), message), own.context(topic))
+
+
+def changing(binary, brokers, registry, kind):
+    """Schemas that change in the middle of a window: rows of all of them, in one schema, and nothing that the policy does not name."""
+    topic, shape = f"changing-{kind}-{uuid.uuid4().hex[:6]}", Changing()
+    part, last = PEOPLE // len(shape.steps), len(shape.steps)
+    at = lambda i: min(i // part, last - 1)
+    # Interleaved, so that no two neighbours have one schema; at the end people whose postal code no schema has.
+    order = sorted(range(PEOPLE), key=lambda i: (i % part, i))
+    codec = FORMATS[kind](registry)
+    writers = [changing_writer(kind, registry, topic, shape, step) for step in range(last + 1)]
+    events = [(str(i), writers[at(i)](shape.message_at(at(i), i))) for i in order]
+    nameless = range(PEOPLE, PEOPLE + 20)
+    events[PEOPLE // 2:PEOPLE // 2] = [(str(i), writers[last](shape.message_at(last, i))) for i in nameless]
+    produce(brokers, topic, lambda payload: payload, events)
+    config = c.RUN / f"{topic}.yaml"
+    keep = "".join(f", {{ name: {name}, reviewed: true }}" for name in shape.keep)
+    config.write_text(CONFIG.format(**shape.paths, keep=keep, messages=len(events), brokers=brokers, topic=topic, envelope="",
+                                    format=codec.config, sink=codec.sink))
+    found, summary, log = served(binary, brokers, config, topic)
+    safe = f"{topic}-safe"
+    # Without its postal code nobody is published: fail closed, by position.
+    assert summary["records_in"] == len(events) and summary["records_rejected"] == len(nameless), summary
+    letters = [json.loads(letter) if kind != "avro" else None for letter in (m.value() for m in found[f"{safe}-dead-letters"])]
+    assert len(letters) == len(nameless), letters
+    assert all(letter is None or (letter["code"], letter["field"]) == ("missing_field", "zip") for letter in letters), letters[:2]
+    read = codec.reader(safe)
+    rows = [read(message.value()) for message in found[safe]]
+    releases = {dict(message.headers())["veilstream-release"] for message in found[safe]}
+    assert len(releases) == 1, "one window, and one release"
+    assert len(rows) >= PEOPLE // 2, len(rows)
+    for row in rows:
+        assert set(row) == {"age", "zip", "diagnosis", "number", *shape.keep}, row
+        i = int(row["number"])
+        sent = shape.message_at(at(i), i)
+        for name in shape.keep:
+            wanted, got = sent.get(name), row[name]
+            # What a message of Protobuf does not have is read as its default.
+            same = got == wanted or str(got) == str(wanted) or (wanted is None and got in ("", 0))
+            assert same, (kind, name, got, wanted)
+    assert len({at(int(row["number"])) for row in rows}) == last, "rows of every schema"
+    for message in (m for messages in found.values() for m in messages):
+        assert CANARY.encode() not in (message.value() or b""), f"a canary is in {message.topic()}"
+    assert CANARY not in log
     return len(rows)
 
 
@@ -489,6 +631,15 @@ def main():
                 # A row that the client cannot read is a failure like others.
                 failed += 1
                 print(f"FAIL {kind} {name}: {type(error).__name__}: {error}", flush=True)
+        for kind in FORMATS:
+            if args.only not in (None, "changing", f"{kind}-changing"):
+                continue
+            try:
+                rows = changing(args.binary, space.bootstrap, env["REGISTRY"].strip("'\""), kind)
+                print(f"ok   {kind} changing: {rows} rows", flush=True)
+            except Exception as error:
+                failed += 1
+                print(f"FAIL {kind} changing: {type(error).__name__}: {error}", flush=True)
     finally:
         space.down()
         c.run(registry, "down", registry_dir)

@@ -17,7 +17,7 @@ def shows_the_release(browser, service):
     newest = service.wait_for_releases(3)
     # A page is good for a second, whoever asks: the one before the first release may still be served.
     wait_until("the page shows the release", lambda: browser.open(f"http://{service.address}/") or newest in browser.body())
-    wait_until("the page shows the search", lambda: browser.open(f"http://{service.address}/") or browser.find('svg a[href^="#point-"]'))
+    wait_until("the page compares recodings", lambda: browser.open(f"http://{service.address}/") or "Compared on 1000 records" in browser.body())
     service.send(service.people(1000, seed=7))
     service.wait_for_releases(4)
     following = service.status()["last_releases"][0]["release_id"]
@@ -38,6 +38,15 @@ def says_the_verdict(browser, colour):
     assert first, "the verdict stands above everything else"
     heads = browser.run("return [...document.querySelectorAll('main > h2')].map((h) => h.textContent)")
     assert heads == ["What is lost", "Who is at risk", "What to change", "Releases"], heads
+
+
+def speaks_in_words(browser):
+    """The person who answers for the releases reads of detail, not of metrics; what another recoding would cost stands beside it."""
+    said = browser.body()
+    assert " of the detail is given up (" in said and "one in twenty at least" in said, said
+    assert "\nfull-domain (as published)" in said or "full-domain (as published)" in said, said
+    for figure in ["glm", "dm", "loss metric"]:
+        assert f" {figure} " not in f" {said} ".replace("\n", " "), figure
 
 
 def unmoved(act):
@@ -161,14 +170,15 @@ def main(binary, screenshots):
         with Browser(driver) as browser:
             shows_the_release(browser, service)
             unmoved(lambda: says_the_verdict(browser, "rgb(26, 107, 60)"))
-            copies_a_point(browser, binary)
+            speaks_in_words(browser)
             is_silent(service, browser)
             browser.open(f"http://{service.address}/engine")
+            copies_a_point(browser, binary)
             is_silent(service, browser)
             finds_its_way(browser, service)
         every_form(driver, service, checker, shot)
         with Browser(driver, scripts=False) as browser:
-            browser.open(f"http://{service.address}/")
+            browser.open(f"http://{service.address}/engine")
             copies_a_point(browser, binary)
         strangers_are_refused(driver, binary, service)
         checked = "" if checker else "; accessibility NOT checked: axe-core cannot be had here"

@@ -6,10 +6,9 @@
 use std::time::{Duration, Instant};
 
 use crate::cli::shared::{Batch, ReleaseReport};
-use crate::model::policy::{Criterion, K, Loss, Policy, RecodingKind, SuppressionLimit};
+use crate::model::policy::{Criterion, K, Policy, RecodingKind, SuppressionLimit};
 use crate::plot::figure;
 use crate::privacy::{Rule, Rules};
-use crate::search::Algorithm;
 use crate::search::choose::Choice;
 
 /// How long all tries may take. Longer keeps people waiting for a report; shorter leaves advice on large files untried.
@@ -33,13 +32,15 @@ pub(super) struct Advice {
 pub(super) fn advice(batch: &Batch, choice: &Choice, seed: u64, report: &ReleaseReport) -> Vec<Advice> {
     let until = Instant::now() + TIME;
     let policy = &*batch.policy;
-    let changes = if report.satisfies { changes(policy, report) } else { remedies(policy) };
+    let changes = if report.satisfies { changes(policy, choice, report) } else { remedies(policy) };
     let mut given = Vec::new();
     for Change { written, policy, only_if_it_helps } in changes {
         if Instant::now() >= until {
             break;
         }
-        let Ok(release) = batch.release_under(&policy, choice_for(policy.recoding, choice), seed) else { continue };
+        let Ok(release) = batch.release_under(&policy, choice.for_recoding(policy.recoding, ONE), seed) else {
+            continue;
+        };
         let tried = ReleaseReport::new(batch, &release);
         let helps = if report.satisfies { is_finer(&tried, report) } else { tried.satisfies };
         if only_if_it_helps && !helps {
@@ -68,10 +69,9 @@ impl Change {
 }
 
 /// What somebody who has a release may want instead.
-fn changes(policy: &Policy, report: &ReleaseReport) -> Vec<Change> {
+fn changes(policy: &Policy, choice: &Choice, report: &ReleaseReport) -> Vec<Change> {
     let mut changes = Vec::new();
-    let learnt = !matches!(policy.loss, Loss::Ql | Loss::Score | Loss::Entropy);
-    if policy.recoding != RecodingKind::Local && learnt && !policy.branches() {
+    if policy.recoding != RecodingKind::Local && choice.ruled_out(RecodingKind::Local, policy).is_none() {
         changes.push(Change::to(policy, "recoding: local".into(), false, |p| p.recoding = RecodingKind::Local));
     }
     let limit = policy.suppression.0;
@@ -132,16 +132,6 @@ fn with_k(policy: &Policy, change: impl Fn(u32) -> u32) -> Option<Change> {
             }
         }
     }))
-}
-
-/// The configured search, where it can make this kind of recoding, for a shorter time.
-fn choice_for(recoding: RecodingKind, own: &Choice) -> Choice {
-    let algorithm = match recoding {
-        RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
-        _ if own.algorithm == Algorithm::SubtreeBottomUp => Algorithm::Auto,
-        _ => own.algorithm,
-    };
-    Choice { algorithm, time_budget: own.time_budget.min(ONE), ..own.clone() }
 }
 
 /// True if an attribute is published finer than now.

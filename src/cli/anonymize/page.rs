@@ -18,7 +18,7 @@ use crate::gate::Release;
 use crate::model::event::Millis;
 use crate::model::policy::Policy;
 use crate::model::release::manifest::Provenance;
-use crate::plot::{count, escape, figure};
+use crate::plot::{count, escape, figure, percent};
 use crate::privacy::{Rule, Rules};
 use crate::search::insight::Insight;
 use crate::telemetry::html::{Html, STYLE, time};
@@ -66,8 +66,8 @@ pub(super) fn page(sheet: &Sheet<'_>) -> String {
         html.card("Each attribute before and after", |html| attributes::compared(sheet, html));
     }
     html.raw("<div class=\"cards\">");
-    if let Some(useful) = &report.usefulness {
-        html.card("What the release is still good for", |html| cost::usefulness(useful, sheet, html));
+    if report.usefulness.is_some() {
+        html.card("What the release is still good for", |html| cost::usefulness(sheet, html));
     }
     html.card("What became of the records", |html| records(from, batch, html));
     html.raw("</div>");
@@ -138,10 +138,6 @@ fn tiles(report: &ReleaseReport, html: &mut Html) {
     }
     let k = report.manifest.k_achieved.map_or("-".into(), |k| k.to_string());
     html.tile("smallest class", &k, &format!("of {} classes", report.manifest.classes)).raw("</dl>");
-}
-
-fn percent(share: f64) -> String {
-    format!("{} %", figure(100.0 * share))
 }
 
 fn criteria(report: &ReleaseReport, policy: &Policy, html: &mut Html) {

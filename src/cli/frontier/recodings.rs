@@ -10,11 +10,9 @@ use comfy_table::{Table, presets};
 use serde_json::{Map, Value, json};
 
 use super::figure;
-use crate::cli::search::recodings::{choice_of_other, ruled_out};
 use crate::cli::shared::{Batch, Failure};
 use crate::config::Config;
 use crate::model::policy::{Criterion, K, Policy, RecodingKind};
-use crate::search::choose::Choice;
 use crate::search::front::objectives::Objective;
 
 /// The values of k that are tried beside the policy's own. More take longer; fewer show less of the trade-off.
@@ -53,11 +51,10 @@ pub(super) fn points(
         return Ok(points);
     }
     for recoding in [RecodingKind::Subtree, RecodingKind::Local] {
-        if ruled_out(recoding, config).is_some() {
+        if config.choice.ruled_out(recoding, &config.policy).is_some() {
             continue;
         }
-        let choice = choice_of_other(recoding, &config.choice);
-        let choice = Choice { time_budget: choice.time_budget.min(TIME), ..choice };
+        let choice = config.choice.for_recoding(recoding, TIME);
         for (k, policy) in policies(&batch.policy, recoding) {
             batch.working(format!("recoding, {}", recoding.as_str()));
             let release = match batch.release_under(&policy, choice.clone(), seed) {

@@ -15,16 +15,15 @@ use crate::cli::shared::{Batch, Failure, ReleaseReport};
 use crate::config::Config;
 use crate::model::policy::{Loss, Policy, RecodingKind};
 use crate::plot::figure;
-use crate::search::choose::{Choice, Levels};
-use crate::search::{Algorithm, StopReason};
+use crate::search::StopReason;
+use crate::search::choose::Choice;
 use crate::usefulness::Accuracy;
+use crate::usefulness::recodings::RECODINGS;
 use crate::window::WindowRules;
 
 /// The time limit of a recoding that the policy does not ask for. Longer: people wait for figures that they did not ask for.
 /// Shorter: cuts of large files come out worse than they are.
 const TIME_OF_OTHERS: Duration = Duration::from_secs(10);
-/// From the one that loses the most to the one that loses the least.
-const RECODINGS: [RecodingKind; 3] = [RecodingKind::FullDomain, RecodingKind::Subtree, RecodingKind::Local];
 
 /// The releases of all recodings in figures.
 pub(super) struct Comparison<'a> {
@@ -42,9 +41,9 @@ pub(in crate::cli) type Made = (RecodingKind, Result<ReleaseReport, String>);
 pub(in crate::cli) fn others(config: &Config, batch: &Batch, own: &Choice, seed: u64) -> Result<Vec<Made>, Failure> {
     let mut others = Vec::new();
     for kind in RECODINGS.into_iter().filter(|kind| *kind != config.policy.recoding) {
-        let made = match ruled_out(kind, config) {
+        let made = match own.ruled_out(kind, &config.policy) {
             Some(reason) => Err(reason),
-            None => match measured(batch, kind, choice_of_other(kind, own), seed) {
+            None => match measured(batch, kind, own.for_recoding(kind, TIME_OF_OTHERS), seed) {
                 Err(Failure::NotMet(reason)) => Err(reason),
                 made => Ok(made?),
             },
@@ -233,32 +232,4 @@ impl<'a> Comparison<'a> {
         }
         text
     }
-}
-
-/// Why a recoding cannot be used with this configuration.
-pub(in crate::cli) fn ruled_out(kind: RecodingKind, config: &Config) -> Option<String> {
-    if kind != RecodingKind::FullDomain && config.policy.branches() {
-        return Some("it follows one hierarchy per attribute, and `any_of` has several".into());
-    }
-    if kind != RecodingKind::Local {
-        return None;
-    }
-    match (config.policy.loss, &config.choice.levels) {
-        (loss @ (Loss::Ql | Loss::Score | Loss::Entropy), _) => {
-            Some(format!("`{}` measures a whole column at one level", loss.as_str()))
-        }
-        (_, Levels::Fixed(Some(_))) => Some("it does not go with `fixed_levels`".into()),
-        _ => None,
-    }
-}
-
-/// The search of a recoding that the policy does not ask for.
-pub(in crate::cli) fn choice_of_other(kind: RecodingKind, own: &Choice) -> Choice {
-    let cuts = own.algorithm == Algorithm::SubtreeBottomUp;
-    let algorithm = match kind {
-        RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
-        RecodingKind::FullDomain | RecodingKind::Local if cuts => Algorithm::Auto,
-        RecodingKind::FullDomain | RecodingKind::Local => own.algorithm,
-    };
-    Choice { algorithm, time_budget: own.time_budget.min(TIME_OF_OTHERS), ..own.clone() }
 }

@@ -7,6 +7,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use super::Failure;
+use super::progress::BesideProgress;
 use crate::codec::parquet::is_guarded;
 
 #[derive(Debug, Clone, Args)]
@@ -39,7 +40,7 @@ pub(in crate::cli) fn start_log(args: &LogArgs, default: &str) -> Result<(), Fai
         Failure::Usage("the log filter is not valid: write a level such as debug, or veilstream=debug".into())
     })?;
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(|| BesideProgress)
         .with_ansi(is_coloured(io::stderr().is_terminal()))
         // They would be printed to the same closed standard error, which is a panic.
         .log_internal_errors(false);

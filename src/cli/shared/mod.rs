@@ -22,7 +22,7 @@ pub(super) use fingerprint::{FileDigest, POLICY, PUBLISHED, check_report};
 pub(super) use input::{InputArgs, OpenArgs, algorithm, is_standard, rate, refuse_same_file};
 pub use log::install_panic_hook;
 pub(super) use log::{LogArgs, is_coloured, is_dumb, start_log};
-pub(super) use progress::{reading, spinning, working, writing};
+pub(super) use progress::{ShownBesideLogs, reading, reading_beside_logs, spinning, working, writing};
 pub(super) use report::ReleaseReport;
 pub(super) use wrap::{for_terminal, wrapped};
 

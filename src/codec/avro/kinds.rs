@@ -1,25 +1,106 @@
 //! The types of published values in Avro, and the values in them.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use apache_avro::Schema as AvroSchema;
+use apache_avro::schema::{EnumSchema, FixedSchema, Name, NamespaceRef};
 use serde_json::{Value as Json, json};
 
 use super::container::{write_bytes, write_long};
 use crate::codec::json::unquote;
-use crate::codec::schemas::kind::Kind;
+use crate::codec::schemas::kind::{Kind, MAX_MEMBERS, elements, members};
 
 /// The type of such a value in a record that is an element of an array: there, dates are read as text.
 pub(super) fn in_array(kind: Kind) -> Kind {
     match kind {
         Kind::Int(Some("date")) => Kind::String,
         Kind::Long(Some(name)) if name.contains("timestamp") => Kind::String,
-        other => other,
+        other => other.inside(&in_array),
     }
 }
 
-/// The type of data of this schema.
-pub(super) fn kind_of(schema: &AvroSchema) -> Kind {
+/// The records of a schema by their full names: a schema defines each once, and refers to it elsewhere.
+#[derive(Default)]
+pub(super) struct NamedTypes<'a>(HashMap<Name, &'a AvroSchema>);
+
+impl<'a> NamedTypes<'a> {
+    pub(super) fn of(schema: &'a AvroSchema) -> Self {
+        let mut named = Self::default();
+        named.add(schema, None);
+        named
+    }
+
+    fn add(&mut self, schema: &'a AvroSchema, namespace: NamespaceRef<'_>) {
+        match schema {
+            AvroSchema::Array(array) => self.add(&array.items, namespace),
+            AvroSchema::Map(map) => self.add(&map.types, namespace),
+            AvroSchema::Union(union) => union.variants().iter().for_each(|variant| self.add(variant, namespace)),
+            AvroSchema::Record(record) => {
+                let name = record.name.fully_qualified_name(namespace).into_owned();
+                record.fields.iter().for_each(|field| self.add(&field.schema, name.namespace()));
+                self.0.insert(name, schema);
+            }
+            AvroSchema::Enum(EnumSchema { name, .. }) | AvroSchema::Fixed(FixedSchema { name, .. }) => {
+                self.0.insert(name.fully_qualified_name(namespace).into_owned(), schema);
+            }
+            _ => {}
+        }
+    }
+
+    /// The type that a name stands for inside `namespace`.
+    pub(super) fn get(&self, name: &Name, namespace: NamespaceRef<'_>) -> Option<(&'a AvroSchema, Name)> {
+        let name = name.fully_qualified_name(namespace).into_owned();
+        Some((*self.0.get(&name)?, name))
+    }
+
+    /// The type of data of this schema, which stands inside `namespace`.
+    pub(super) fn kind_of(&self, schema: &AvroSchema, namespace: NamespaceRef<'_>) -> Kind {
+        self.kind(schema, namespace, &mut Vec::new(), &mut { MAX_MEMBERS })
+    }
+
+    /// `open` are the records around the schema: one that holds itself is JSON text.
+    fn kind(&self, schema: &AvroSchema, namespace: NamespaceRef<'_>, open: &mut Vec<Name>, left: &mut usize) -> Kind {
+        match schema {
+            AvroSchema::Union(union) => {
+                let mut kinds = Vec::new();
+                for variant in union.variants().iter().filter(|variant| !matches!(variant, AvroSchema::Null)) {
+                    kinds.push(self.kind(variant, namespace, open, left));
+                }
+                kinds.into_iter().reduce(Kind::merged).unwrap_or(Kind::Any)
+            }
+            AvroSchema::Ref { name } => match self.get(name, namespace) {
+                Some((schema, name)) => self.kind(schema, name.namespace(), open, left),
+                None => Kind::Any,
+            },
+            AvroSchema::Array(array) => {
+                let nulls = match &*array.items {
+                    AvroSchema::Union(union) => union.variants().contains(&AvroSchema::Null),
+                    items => matches!(items, AvroSchema::Null),
+                };
+                self.kind(&array.items, namespace, open, left).listed(nulls)
+            }
+            AvroSchema::Record(record) => {
+                let name = record.name.fully_qualified_name(namespace).into_owned();
+                let fits = record.fields.len() <= *left && !open.contains(&name);
+                if !fits {
+                    return Kind::Nested;
+                }
+                *left -= record.fields.len();
+                open.push(name.clone());
+                let mut members = Vec::new();
+                for field in &record.fields {
+                    members.push((field.name.as_str().into(), self.kind(&field.schema, name.namespace(), open, left)));
+                }
+                open.pop();
+                Kind::record(members)
+            }
+            single => kind_of_single(single),
+        }
+    }
+}
+
+fn kind_of_single(schema: &AvroSchema) -> Kind {
     match schema {
         AvroSchema::Boolean => Kind::Boolean,
         AvroSchema::Int => Kind::Int(None),
@@ -37,48 +118,83 @@ pub(super) fn kind_of(schema: &AvroSchema) -> Kind {
         AvroSchema::Double => Kind::Double,
         AvroSchema::Bytes | AvroSchema::Fixed(_) => Kind::Bytes,
         AvroSchema::Decimal(decimal) => Kind::Decimal { precision: decimal.precision, scale: decimal.scale },
-        AvroSchema::Union(union) => {
-            let mut kinds = union.variants().iter().filter(|v| !matches!(v, AvroSchema::Null)).map(kind_of);
-            let first = kinds.next().unwrap_or(Kind::Any);
-            kinds.fold(first, Kind::merged)
-        }
-        AvroSchema::Null | AvroSchema::BigDecimal | AvroSchema::Ref { .. } => Kind::Any,
         AvroSchema::String | AvroSchema::Enum(_) | AvroSchema::Uuid(_) => Kind::String,
-        AvroSchema::Array(array) => match &*array.items {
-            // An array that holds nulls is none of single values.
-            AvroSchema::Union(_) => Kind::Nested,
-            items => kind_of(items).listed(),
-        },
-        AvroSchema::Duration(_) | AvroSchema::Map(_) | AvroSchema::Record(_) => Kind::Nested,
+        AvroSchema::Duration(_) | AvroSchema::Map(_) => Kind::Nested,
+        _ => Kind::Any,
     }
 }
 
-/// The union of null and this type.
-pub(super) fn schema_of(kind: &Kind) -> Json {
-    let logical = |of: &str, name: Option<&str>| match name {
-        Some(name) => json!({"type": of, "logicalType": name}),
-        None => json!(of),
-    };
-    match kind {
-        Kind::Any | Kind::Unsigned => json!(["null", "boolean", "long", "double", "string"]),
-        Kind::Boolean => json!(["null", "boolean"]),
-        Kind::Int(name) => json!(["null", logical("int", *name)]),
-        Kind::Long(name) => json!(["null", logical("long", *name)]),
-        Kind::Float => json!(["null", "float"]),
-        Kind::Double => json!(["null", "double"]),
-        Kind::Bytes => json!(["null", "bytes"]),
-        Kind::String | Kind::List(_) | Kind::Nested => json!(["null", "string"]),
-        Kind::Decimal { precision, scale } => json!(["null",
-            {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]),
+/// The types of an output's values while its schema is made: each record needs a name of its own.
+#[derive(Default)]
+pub(super) struct RecordNames(HashSet<String>);
+
+impl RecordNames {
+    /// `name`, or the next one that is free.
+    pub(super) fn unique(&mut self, mut name: String) -> String {
+        while !self.0.insert(name.clone()) {
+            name.push('_');
+        }
+        name
     }
+
+    /// The union of null and this type; records in it are named after `name`.
+    pub(super) fn nullable(&mut self, kind: &Kind, name: &str) -> Json {
+        match kind {
+            Kind::Any | Kind::Unsigned => json!(["null", "boolean", "long", "double", "string"]),
+            kind => json!(["null", self.schema_of(kind, name)]),
+        }
+    }
+
+    fn schema_of(&mut self, kind: &Kind, name: &str) -> Json {
+        let logical = |of: &str, name: Option<&str>| match name {
+            Some(name) => json!({"type": of, "logicalType": name}),
+            None => json!(of),
+        };
+        match kind {
+            Kind::Boolean => json!("boolean"),
+            Kind::Int(name) => logical("int", *name),
+            Kind::Long(name) => logical("long", *name),
+            Kind::Float => json!("float"),
+            Kind::Double => json!("double"),
+            Kind::Bytes => json!("bytes"),
+            Kind::Any | Kind::Unsigned | Kind::String | Kind::Nested => json!("string"),
+            Kind::Decimal { precision, scale } => {
+                json!({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
+            }
+            Kind::List { of, nulls: true } => json!({"type": "array", "items": self.nullable(of, name)}),
+            Kind::List { of, nulls: false } => json!({"type": "array", "items": self.schema_of(of, name)}),
+            Kind::Record(members) => {
+                let record = self.unique(name.to_owned());
+                let mut fields = Vec::new();
+                for (member, kind) in members {
+                    let of = self.nullable(kind, &format!("{record}_{member}"));
+                    fields.push(json!({"name": &**member, "type": of, "default": null}));
+                }
+                json!({"type": "record", "name": record, "fields": fields})
+            }
+        }
+    }
+}
+
+/// True if `name` can be the name of a field in Avro.
+pub(super) fn is_name(name: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+    name.bytes().next().is_some_and(letter) && name.bytes().all(|b| letter(b) || b.is_ascii_digit())
 }
 
 /// The type that stands for this one in Avro: what is derived from an output gives that output again.
 pub(super) fn in_avro(kind: Kind) -> Kind {
     match kind {
         Kind::Unsigned => Kind::Any,
-        Kind::List(_) | Kind::Nested => Kind::String,
-        kind => kind,
+        Kind::Nested => Kind::String,
+        Kind::Record(members) if !members.iter().all(|(name, _)| is_name(name)) => Kind::String,
+        // What has no one type may be null by its own.
+        Kind::List { of, nulls } => {
+            let of = in_avro(*of);
+            let nulls = nulls || of == Kind::Any;
+            of.listed(nulls)
+        }
+        kind => kind.inside(&in_avro),
     }
 }
 
@@ -92,6 +208,10 @@ pub(in crate::codec) fn write(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Op
         return any(value, out);
     }
     write_long(1, out);
+    write_single(kind, value, out)
+}
+
+fn write_single(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Option<()> {
     match kind {
         Kind::Any | Kind::Unsigned => return None,
         Kind::Boolean => out.push(u8::from(value.parse::<bool>().ok()?)),
@@ -99,12 +219,24 @@ pub(in crate::codec) fn write(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Op
         Kind::Long(_) => write_long(value.parse().ok()?, out),
         Kind::Float => out.extend_from_slice(&value.parse::<f32>().ok()?.to_le_bytes()),
         Kind::Double => out.extend_from_slice(&value.parse::<f64>().ok()?.to_le_bytes()),
-        Kind::String | Kind::List(_) | Kind::Nested => write_bytes(text(value)?.as_bytes(), out),
+        Kind::String | Kind::Nested => write_bytes(text(value)?.as_bytes(), out),
         Kind::Bytes => {
             let bytes: Option<Vec<u8>> = text(value)?.chars().map(|c| u8::try_from(c).ok()).collect();
             write_bytes(&bytes?, out);
         }
         Kind::Decimal { scale, .. } => write_bytes(&unscaled(value, *scale)?, out),
+        Kind::List { of, nulls } => {
+            let elements = elements(value)?;
+            if !elements.is_empty() {
+                write_long(elements.len() as i64, out);
+            }
+            let write = if *nulls { write } else { write_single };
+            elements.iter().try_for_each(|element| write(of, element, out))?;
+            write_long(0, out);
+        }
+        Kind::Record(names) => {
+            names.iter().zip(members(value, names)?).try_for_each(|((_, kind), member)| write(kind, member, out))?;
+        }
     }
     Some(())
 }

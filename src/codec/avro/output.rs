@@ -2,18 +2,18 @@
 //!
 //! Fields lie in records as their paths say. Quasi-identifiers are strings: their labels are. A sensitive or kept field is a union of null and the type it has
 //! in the input, logical type included. Enums and UUIDs become strings, since a release may span writer schemas with
-//! other symbols; nested values become their JSON text. Where the input has no schema, or several types, the union is
+//! other symbols. Arrays and records that are kept whole keep their types inside; maps, and records that hold themselves, become
+//! their JSON text. Where the input has no schema, or several types, the union is
 //! null, boolean, long, double and string, and a number that neither a long nor a double holds exactly is a string.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use apache_avro::Schema as AvroSchema;
-use apache_avro::schema::{Name, NamespaceRef};
+use apache_avro::schema::NamespaceRef;
 use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes};
-use super::kinds::{in_array, in_avro, kind_of, schema_of, write};
+use super::kinds::{NamedTypes, RecordNames, in_array, in_avro, is_name, write};
 use crate::codec::layout::{RowLayout, RowPart};
 use crate::codec::schemas::kind::{self, Kind, ValueKinds};
 use crate::codec::{CodecError, Encode, EncodeError};
@@ -39,7 +39,7 @@ impl OutputSchema {
         schema.published().try_for_each(|slot| avro_name(schema.name(slot)))?;
         let values = values.into_iter().map(|(name, kind)| (name, in_avro(kind))).collect();
         let mut output =
-            Output { labels: schema.quasi.len(), values: &values, taken: HashSet::new(), parts: Vec::new() };
+            Output { labels: schema.quasi.len(), values: &values, names: RecordNames::default(), parts: Vec::new() };
         let record = output.record("Published".to_owned(), &schema.output(), Some("veilstream"));
         Ok(Self { json: record.to_string(), layout: RowLayout::new(output.parts), values })
     }
@@ -68,17 +68,13 @@ impl OutputSchema {
 struct Output<'a> {
     labels: usize,
     values: &'a ValueKinds,
-    /// The names of records so far; each may be defined once.
-    taken: HashSet<String>,
+    names: RecordNames,
     parts: Vec<RowPart>,
 }
 
 impl Output<'_> {
     fn record(&mut self, name: String, fields: &PathTree, namespace: Option<&str>) -> Json {
-        let mut unique = name.clone();
-        while !self.taken.insert(unique.clone()) {
-            unique.push('_');
-        }
+        let unique = self.names.unique(name.clone());
         let members: Vec<Json> =
             fields.members().iter().map(|(member, inner)| self.field(&name, member, inner)).collect();
         match namespace {
@@ -96,7 +92,8 @@ impl Output<'_> {
             PathTree::Leaf(number) => {
                 let value = number - self.labels;
                 self.parts.push(RowPart::Value(value));
-                json!({"name": name, "type": schema_of(&self.values[value].1), "default": null})
+                let of = self.names.nullable(&self.values[value].1, &format!("{outer}_{name}"));
+                json!({"name": name, "type": of, "default": null})
             }
             PathTree::Object(_) => json!({"name": name, "type": self.record(format!("{outer}_{name}"), of, None)}),
         }
@@ -110,35 +107,18 @@ pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) ->
 }
 
 fn avro_name(name: &Arc<str>) -> Result<(), CodecError> {
-    let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
-    let valid = |name: &Arc<str>| {
-        name.bytes().next().is_some_and(letter) && name.bytes().all(|b| letter(b) || b.is_ascii_digit())
-    };
-    if Path::of(name).names().iter().all(valid) { Ok(()) } else { Err(CodecError::BadAvroName(Arc::clone(name))) }
+    if Path::of(name).names().iter().all(|name| is_name(name)) {
+        Ok(())
+    } else {
+        Err(CodecError::BadAvroName(Arc::clone(name)))
+    }
 }
 
 /// The types that the field at `path` has in data of `writer`: several where records of a union differ.
 pub(in crate::codec) fn kinds_at(writer: &AvroSchema, path: &Path) -> Vec<Kind> {
-    let mut named = HashMap::new();
-    name_types(writer, None, &mut named);
     let mut kinds = Vec::new();
-    descend(writer, None, path.names(), &named, &mut kinds);
+    descend(writer, None, path.names(), &NamedTypes::of(writer), &mut kinds);
     kinds
-}
-
-/// Lists the records of a schema by their full names: a schema defines each once, and refers to it elsewhere.
-fn name_types<'a>(schema: &'a AvroSchema, namespace: NamespaceRef<'_>, named: &mut HashMap<Name, &'a AvroSchema>) {
-    match schema {
-        AvroSchema::Array(array) => name_types(&array.items, namespace, named),
-        AvroSchema::Map(map) => name_types(&map.types, namespace, named),
-        AvroSchema::Union(union) => union.variants().iter().for_each(|variant| name_types(variant, namespace, named)),
-        AvroSchema::Record(record) => {
-            let name = record.name.fully_qualified_name(namespace).into_owned();
-            record.fields.iter().for_each(|field| name_types(&field.schema, name.namespace(), named));
-            named.insert(name, schema);
-        }
-        _ => {}
-    }
 }
 
 /// Recurses once per name of the path, and once more for a union or a reference on its way.
@@ -146,15 +126,12 @@ fn descend(
     schema: &AvroSchema,
     namespace: NamespaceRef<'_>,
     names: &[Arc<str>],
-    named: &HashMap<Name, &AvroSchema>,
+    named: &NamedTypes<'_>,
     kinds: &mut Vec<Kind>,
 ) {
     match (names, schema) {
-        ([], AvroSchema::Ref { name }) if named.contains_key(&*name.fully_qualified_name(namespace)) => {
-            kinds.push(Kind::Nested);
-        }
         ([], AvroSchema::Null) => {}
-        ([], _) => kinds.push(kind_of(schema)),
+        ([], _) => kinds.push(named.kind_of(schema, namespace)),
         // The policy leads into an array only where each element is a record.
         (_, AvroSchema::Array(array)) => {
             let mut inside = Vec::new();
@@ -165,8 +142,7 @@ fn descend(
             union.variants().iter().for_each(|variant| descend(variant, namespace, names, named, kinds));
         }
         (_, AvroSchema::Ref { name }) => {
-            let name = name.fully_qualified_name(namespace);
-            if let Some(record @ AvroSchema::Record(_)) = named.get(&*name) {
+            if let Some((record @ AvroSchema::Record(_), name)) = named.get(name, namespace) {
                 descend(record, name.namespace(), names, named, kinds);
             }
         }

@@ -94,11 +94,6 @@ impl SchemaCache {
         known
     }
 
-    /// The registry behind it.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// The writer schemas of these ids, as far as they are known, in the order of the ids.
     pub fn writers(&self, ids: impl IntoIterator<Item = u32>) -> Vec<WriterSchema> {
         let known = |id| match self.get(id) {

@@ -93,6 +93,7 @@ impl JsonSchema {
                     "number" => kinds.push(Kind::Double),
                     "boolean" => kinds.push(Kind::Boolean),
                     "array" => kinds.push(self.list_of(&branch, left)),
+                    "object" => kinds.push(self.object_of(&branch, left)),
                     _ => kinds.push(Kind::Nested),
                 }
             }
@@ -106,16 +107,39 @@ impl JsonSchema {
     }
 
     fn list_of(&self, part: &Part<'_>, left: &mut usize) -> Kind {
-        let Some(items) = part.schema.get("items").filter(|items| items.is_object()) else { return Kind::Nested };
+        let Some(items) = part.schema.get("items").filter(|items| items.is_object()) else {
+            return Kind::Any.listed(true);
+        };
         let may_be_null = |branch: Part<'_>| match branch.schema.get("type") {
             Some(Json::String(of)) => of == "null",
             Some(Json::Array(of)) => of.iter().any(|of| of == "null"),
             _ => false,
         };
         let items = Part { document: part.document, schema: items };
-        match self.branches(items, left).into_iter().any(may_be_null) {
-            true => Kind::Nested,
-            false => self.kind_of(&items, left).listed(),
+        let nulls = self.branches(items, left).into_iter().any(may_be_null);
+        match self.kind_of(&items, left) {
+            Kind::Any => Kind::Any.listed(true),
+            kind => kind.listed(nulls),
+        }
+    }
+
+    /// An object has known members if the schema says that it has no others.
+    fn object_of(&self, part: &Part<'_>, left: &mut usize) -> Kind {
+        let closed = part.schema.get("additionalProperties") == Some(&Json::Bool(false));
+        let members = part.schema.get("properties").and_then(Json::as_object);
+        match members.filter(|_| closed && part.schema.get("patternProperties").is_none()) {
+            Some(members) => {
+                let mut kinds = Vec::new();
+                // Half of what is left, so that an object in itself ends after a few times.
+                let (own, mut inside) = (*left / 2, *left / 2);
+                for (name, schema) in members {
+                    let member = Part { document: part.document, schema };
+                    kinds.push((name.as_str().into(), self.kind_of(&member, &mut inside)));
+                }
+                *left -= own - inside;
+                Kind::record(kinds)
+            }
+            None => Kind::Nested,
         }
     }
 }
@@ -194,11 +218,18 @@ fn schema_of(kind: &Kind, or_null: bool) -> Json {
         Kind::Int(_) | Kind::Long(_) | Kind::Unsigned => "integer",
         Kind::Float | Kind::Double | Kind::Decimal { .. } => "number",
         Kind::Bytes | Kind::String => "string",
-        Kind::List(_) => "array",
+        Kind::List { .. } => "array",
+        Kind::Record(_) => "object",
     };
     let mut schema = if or_null { json!({"type": [of, "null"]}) } else { json!({"type": of}) };
-    if let Kind::List(items) = kind {
-        schema["items"] = schema_of(items, false);
+    match kind {
+        Kind::List { of, nulls } => schema["items"] = schema_of(of, *nulls),
+        Kind::Record(members) => {
+            let members = members.iter().map(|(name, kind)| (name.to_string(), schema_of(kind, true)));
+            schema["properties"] = members.collect::<Map<_, _>>().into();
+            schema["additionalProperties"] = json!(false);
+        }
+        _ => {}
     }
     schema
 }

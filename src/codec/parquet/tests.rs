@@ -80,6 +80,45 @@ fn types_of_the_input_stay() {
     assert_eq!(reader.next_row().unwrap(), None, "the row that did not fit is not there");
 }
 
+/// Lists and structs keep their types and come back as they were, with nulls and empty lists at every depth.
+#[test]
+fn what_is_inside_stays() {
+    let writer = r#"{"type": "record", "name": "r", "fields": [
+        {"name": "job", "type": ["null", {"type": "array", "items": "string"}]},
+        {"name": "score", "type": {"type": "array", "items": ["null", {"type": "record", "name": "s", "fields": [
+            {"name": "x", "type": "long"}, {"name": "y", "type": {"type": "array", "items": {"type": "array", "items": "int"}}},
+            {"name": "m", "type": {"type": "map", "values": "int"}}]}]}}]}"#;
+    let writer = crate::codec::avro::parse_schema(writer).unwrap();
+    let mut encoder = ParquetEncoder::new(&schema(), &[writer.as_ref()]);
+    let rows = [
+        [r#"["a","b"]"#, r#"[{"x":1,"y":[[1,2],[],[3]],"m":"{\"k\":1}"},null,{"x":2,"y":[],"m":null}]"#],
+        ["null", "[]"],
+        ["[]", "[null]"],
+        [r#"["c"]"#, r#"[{"x":3,"y":[[]],"m":"{}"}]"#],
+    ];
+    let mut out = Vec::new();
+    encoder.header(&mut out);
+    for values in rows {
+        encoder.row(&PublishedRow { quasi: &["*"], values: &values }, &mut out).unwrap();
+    }
+    for misfit in [r#"["a",1]"#, r#""a""#, r#"{"a":1}"#] {
+        assert!(encoder.row(&PublishedRow { quasi: &["*"], values: &[misfit, "[]"] }, &mut out).is_err(), "{misfit}");
+    }
+    let stranger = PublishedRow { quasi: &["*"], values: &["[]", r#"[{"x":1,"new":2}]"#] };
+    assert!(encoder.row(&stranger, &mut out).is_err(), "a member that no schema names is not left out in silence");
+    encoder.finish(&mut out).unwrap();
+    let mut reader = ParquetReader::open(file(&out)).unwrap();
+    let mut decoder = AvroDecoder::new(&schema(), reader.schema(), 1000).unwrap();
+    for [job, score] in rows {
+        let datum = reader.next_row().unwrap().unwrap();
+        let record = decoder.decode(&datum).unwrap();
+        let nested = |text: &'static str| if text == "null" { Value::Null } else { Value::Nested(text.into()) };
+        assert!(record.values[1] == nested(job), "{job}");
+        assert!(record.values[2] == nested(score), "{score}");
+    }
+    assert_eq!(reader.next_row().unwrap(), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]

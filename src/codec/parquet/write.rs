@@ -1,4 +1,6 @@
-//! Writes published rows as a Parquet file, compressed with zstd: labels as text, other fields with the types of the input.
+//! Writes published rows as a Parquet file, compressed with zstd: labels as text, other fields with the types of the input, lists
+//! and structs included. A list or a struct is taken apart into one column for each value inside, with levels beside the values that
+//! say how much of the path is there and which list goes on.
 //!
 //! A field of an input without types (CSV, JSON) is text. The file is complete only with its footer, which
 //! [`Encode::finish`] writes: a Parquet file cannot be continued. Memory: one row group.
@@ -7,11 +9,11 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apache_avro::Schema as AvroSchema;
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use super::guarded;
@@ -29,7 +31,7 @@ const GROUP_BYTES: usize = 32 << 20;
 /// Writes published rows as a Parquet file.
 pub(crate) struct ParquetEncoder {
     /// The labels, and then the other fields.
-    columns: Vec<ColumnBuffer>,
+    columns: Vec<FieldColumns>,
     /// Where they lie in the file: paths are structs.
     tree: PathTree,
     writer: Option<SerializedFileWriter<Sink>>,
@@ -42,10 +44,9 @@ pub(crate) struct ParquetEncoder {
 impl ParquetEncoder {
     /// An encoder of the published fields of `schema`, with their types in `writers`.
     pub(crate) fn new(schema: &Schema, writers: &[&AvroSchema]) -> Self {
-        let labels = schema.quasi.iter().map(|slot| ColumnBuffer::new(schema.name(*slot), None));
-        let values = value_kinds(schema, writers);
-        let columns =
-            labels.chain(values.into_iter().map(|(name, kind)| ColumnBuffer::new(&name, Some(kind)))).collect();
+        let labels = schema.quasi.iter().map(|slot| FieldColumns::label(schema.name(*slot)));
+        let values = value_kinds(schema, writers).into_iter().map(|(name, kind)| FieldColumns::value(&name, kind));
+        let columns = labels.chain(values).collect();
         Self {
             columns,
             tree: schema.output(),
@@ -66,7 +67,7 @@ impl ParquetEncoder {
         SerializedFileWriter::new(self.written.clone(), Arc::new(schema), Arc::new(properties))
     }
 
-    /// The members of a struct, or of the whole row. Structs are never null, so that only leaves have levels.
+    /// The members of a struct, or of the whole row. Structs that paths lead through are never null and have no levels.
     fn members(&self, tree: &PathTree) -> ParquetResult<Vec<TypePtr>> {
         let member = |(name, inner): &(Arc<str>, PathTree)| match inner {
             PathTree::Leaf(number) => self.columns[*number].field(name),
@@ -111,7 +112,7 @@ impl Encode for ParquetEncoder {
         let labelled = self.columns.len().saturating_sub(values.len());
         let (label_columns, value_columns) = self.columns.split_at_mut(labelled);
         for (column, value) in value_columns.iter().zip(values) {
-            let written = column.kind.as_ref().and_then(|kind| write_value(kind, value, &mut self.value));
+            let written = write_value(&column.kind, value, &mut self.value);
             written.ok_or_else(|| EncodeError::Misfit { field: Arc::clone(&column.name) })?;
         }
         let broken = || EncodeError::Broken("the parquet file");
@@ -167,14 +168,211 @@ impl Write for Sink {
     }
 }
 
-/// The values of one column in the row group that is being gathered.
-struct ColumnBuffer {
+/// The label of a quasi-identifier, which is never null, or a sensitive or kept field: a column, or several if it has an inside.
+struct FieldColumns {
     name: Arc<str>,
-    /// The type of a sensitive or kept field; none for labels, which are text and never null.
-    kind: Option<Kind>,
+    kind: Kind,
+    /// None of a label.
+    columns: Option<Columns>,
+    labels: Values,
+}
+
+impl FieldColumns {
+    fn label(name: &Arc<str>) -> Self {
+        Self { name: Arc::clone(name), kind: Kind::String, columns: None, labels: Values::Bytes(Vec::new()) }
+    }
+
+    fn value(name: &Arc<str>, kind: Kind) -> Self {
+        let kind = with_nulls(kind);
+        let columns = Some(Columns::new(&kind, false));
+        Self { columns, kind, ..Self::label(name) }
+    }
+
+    /// The field in the file's schema.
+    fn field(&self, name: &str) -> ParquetResult<Type> {
+        match self.columns {
+            Some(_) => field_type(name, &self.kind),
+            None => leaf_type(name, &self.kind, Repetition::REQUIRED),
+        }
+    }
+
+    /// Takes the field from the front of an Avro datum; returns the rest of it.
+    fn push<'a>(&mut self, datum: &'a [u8]) -> Option<&'a [u8]> {
+        match &mut self.columns {
+            Some(columns) => columns.push(&self.kind, datum, 0, 0, 0),
+            None => self.labels.push_bytes(datum),
+        }
+    }
+
+    /// Writes the column chunks and forgets their values.
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, Sink>) -> ParquetResult<()> {
+        match &mut self.columns {
+            Some(columns) => columns.write(group),
+            None => self.labels.write(group, None, None),
+        }
+    }
+}
+
+/// The type with nulls allowed in all its lists: a Parquet file has the same levels for all of them.
+fn with_nulls(kind: Kind) -> Kind {
+    match kind {
+        Kind::List { of, .. } => with_nulls(*of).listed(true),
+        kind => kind.inside(&with_nulls),
+    }
+}
+
+/// The columns of one type, in the order of the file.
+enum Columns {
+    Leaf(Leaf),
+    /// Of the elements.
+    List(Box<Self>),
+    /// Of the members.
+    Record(Vec<Self>),
+}
+
+/// One column in the row group that is being gathered.
+struct Leaf {
     values: Values,
-    /// Per row whether there is a value; empty for labels.
-    present: Vec<i16>,
+    /// Per place of a value how much of its path is there.
+    defined: Vec<i16>,
+    /// Per place of a value which list goes on with it; none outside of lists.
+    repeated: Option<Vec<i16>>,
+}
+
+impl Columns {
+    fn new(kind: &Kind, in_list: bool) -> Self {
+        let values = match kind {
+            Kind::List { of, .. } => return Self::List(Box::new(Self::new(of, true))),
+            Kind::Record(members) => {
+                return Self::Record(members.iter().map(|(_, kind)| Self::new(kind, in_list)).collect());
+            }
+            Kind::Boolean => Values::Bool(Vec::new()),
+            Kind::Int(_) => Values::Int(Vec::new()),
+            Kind::Long(_) => Values::Long(Vec::new()),
+            Kind::Float => Values::Float(Vec::new()),
+            Kind::Double => Values::Double(Vec::new()),
+            _ => Values::Bytes(Vec::new()),
+        };
+        Self::Leaf(Leaf { values, defined: Vec::new(), repeated: in_list.then(Vec::new) })
+    }
+
+    /// Takes a value from the front of an Avro datum. `defined` levels around it are there, it goes on with the list `repeated`
+    /// and `lists` are around it.
+    fn push<'a>(&mut self, kind: &Kind, datum: &'a [u8], defined: i16, repeated: i16, lists: i16) -> Option<&'a [u8]> {
+        let (variant, mut rest) = take_long(datum)?;
+        if variant == 0 {
+            self.absent(defined, repeated);
+            return Some(rest);
+        }
+        match (self, kind) {
+            (Self::Leaf(leaf), kind) => {
+                leaf.place(defined + 1, repeated);
+                leaf.values.push(kind, variant, rest)
+            }
+            (Self::Record(columns), Kind::Record(members)) => {
+                for (column, (_, kind)) in columns.iter_mut().zip(members) {
+                    rest = column.push(kind, rest, defined + 1, repeated, lists)?;
+                }
+                Some(rest)
+            }
+            (Self::List(column), Kind::List { of, .. }) => {
+                let (count, mut rest) = take_long(rest)?;
+                if count == 0 {
+                    column.absent(defined + 1, repeated);
+                    return Some(rest);
+                }
+                for element in 0..count {
+                    let list = if element == 0 { repeated } else { lists + 1 };
+                    rest = column.push(of, rest, defined + 2, list, lists + 1)?;
+                }
+                take_long(rest).map(|(_, rest)| rest)
+            }
+            _ => None,
+        }
+    }
+
+    fn absent(&mut self, defined: i16, repeated: i16) {
+        match self {
+            Self::Leaf(leaf) => leaf.place(defined, repeated),
+            Self::List(column) => column.absent(defined, repeated),
+            Self::Record(columns) => columns.iter_mut().for_each(|column| column.absent(defined, repeated)),
+        }
+    }
+
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, Sink>) -> ParquetResult<()> {
+        match self {
+            Self::List(column) => column.write(group),
+            Self::Record(columns) => columns.iter_mut().try_for_each(|column| column.write(group)),
+            Self::Leaf(leaf) => {
+                leaf.values.write(group, Some(&leaf.defined), leaf.repeated.as_deref())?;
+                leaf.defined.clear();
+                leaf.repeated.iter_mut().for_each(Vec::clear);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Leaf {
+    fn place(&mut self, defined: i16, repeated: i16) {
+        self.defined.push(defined);
+        self.repeated.iter_mut().for_each(|levels| levels.push(repeated));
+    }
+}
+
+/// A field that may be null, in the file's schema.
+fn field_type(name: &str, kind: &Kind) -> ParquetResult<Type> {
+    let group = Type::group_type_builder(name).with_repetition(Repetition::OPTIONAL);
+    match kind {
+        Kind::List { of, .. } => {
+            let element = vec![Arc::new(field_type("element", of)?)];
+            let list = Type::group_type_builder("list").with_repetition(Repetition::REPEATED).with_fields(element);
+            group
+                .with_logical_type(Some(LogicalType::List))
+                .with_converted_type(ConvertedType::LIST)
+                .with_fields(vec![Arc::new(list.build()?)])
+                .build()
+        }
+        Kind::Record(members) => {
+            let member = |(name, kind): &(Arc<str>, Kind)| field_type(name, kind).map(Arc::new);
+            group.with_fields(members.iter().map(member).collect::<ParquetResult<_>>()?).build()
+        }
+        kind => leaf_type(name, kind, Repetition::OPTIONAL),
+    }
+}
+
+/// A column in the file's schema.
+fn leaf_type(name: &str, kind: &Kind, repetition: Repetition) -> ParquetResult<Type> {
+    let physical = match kind {
+        Kind::Boolean => Physical::BOOLEAN,
+        Kind::Int(_) => Physical::INT32,
+        Kind::Long(_) => Physical::INT64,
+        Kind::Float => Physical::FLOAT,
+        Kind::Double => Physical::DOUBLE,
+        _ => Physical::BYTE_ARRAY,
+    };
+    let logical = match kind {
+        Kind::Any | Kind::String => Some(LogicalType::String),
+        Kind::Int(Some("date")) => Some(LogicalType::Date),
+        Kind::Int(Some(_)) => Some(LogicalType::time(false, TimeUnit::MILLIS)),
+        Kind::Long(Some("time-micros")) => Some(LogicalType::time(false, TimeUnit::MICROS)),
+        Kind::Long(Some(name)) => {
+            let unit = match *name {
+                _ if name.ends_with("millis") => TimeUnit::MILLIS,
+                _ if name.ends_with("micros") => TimeUnit::MICROS,
+                _ => TimeUnit::NANOS,
+            };
+            Some(LogicalType::timestamp(!name.starts_with("local"), unit))
+        }
+        Kind::Decimal { precision, scale } => Some(LogicalType::decimal(*scale as i32, *precision as i32)),
+        _ => None,
+    };
+    let mut column =
+        Type::primitive_type_builder(name, physical).with_repetition(repetition).with_logical_type(logical);
+    if let Kind::Decimal { precision, scale } = kind {
+        column = column.with_precision(*precision as i32).with_scale(*scale as i32);
+    }
+    column.build()
 }
 
 enum Values {
@@ -186,116 +384,40 @@ enum Values {
     Bytes(Vec<ByteArray>),
 }
 
-impl ColumnBuffer {
-    fn new(name: &Arc<str>, kind: Option<Kind>) -> Self {
-        let values = match &kind {
-            Some(Kind::Boolean) => Values::Bool(Vec::new()),
-            Some(Kind::Int(_)) => Values::Int(Vec::new()),
-            Some(Kind::Long(_)) => Values::Long(Vec::new()),
-            Some(Kind::Float) => Values::Float(Vec::new()),
-            Some(Kind::Double) => Values::Double(Vec::new()),
-            None | Some(_) => Values::Bytes(Vec::new()),
-        };
-        Self { name: Arc::clone(name), kind, values, present: Vec::new() }
-    }
-
-    /// The column in the file's schema.
-    fn field(&self, name: &str) -> ParquetResult<Type> {
-        let physical = match self.values {
-            Values::Bool(_) => Physical::BOOLEAN,
-            Values::Int(_) => Physical::INT32,
-            Values::Long(_) => Physical::INT64,
-            Values::Float(_) => Physical::FLOAT,
-            Values::Double(_) => Physical::DOUBLE,
-            Values::Bytes(_) => Physical::BYTE_ARRAY,
-        };
-        let logical = match &self.kind {
-            None | Some(Kind::Any | Kind::String) => Some(LogicalType::String),
-            Some(Kind::Int(Some("date"))) => Some(LogicalType::Date),
-            Some(Kind::Int(Some(_))) => Some(LogicalType::time(false, TimeUnit::MILLIS)),
-            Some(Kind::Long(Some("time-micros"))) => Some(LogicalType::time(false, TimeUnit::MICROS)),
-            Some(Kind::Long(Some(name))) => {
-                let unit = match *name {
-                    _ if name.ends_with("millis") => TimeUnit::MILLIS,
-                    _ if name.ends_with("micros") => TimeUnit::MICROS,
-                    _ => TimeUnit::NANOS,
-                };
-                Some(LogicalType::timestamp(!name.starts_with("local"), unit))
-            }
-            Some(Kind::Decimal { precision, scale }) => Some(LogicalType::decimal(*scale as i32, *precision as i32)),
-            _ => None,
-        };
-        let mut column = Type::primitive_type_builder(name, physical)
-            .with_repetition(if self.kind.is_some() { Repetition::OPTIONAL } else { Repetition::REQUIRED })
-            .with_logical_type(logical);
-        if let Some(Kind::Decimal { precision, scale }) = &self.kind {
-            column = column.with_precision(*precision as i32).with_scale(*scale as i32);
-        }
-        column.build()
-    }
-
-    /// Takes the column's value from the front of an Avro datum; returns the rest of it.
-    fn push<'a>(&mut self, datum: &'a [u8]) -> Option<&'a [u8]> {
-        let Some(kind) = &self.kind else {
-            return self.values.push_bytes(datum);
-        };
-        let (variant, rest) = take_long(datum)?;
-        self.present.push(i16::from(variant != 0));
-        if variant == 0 {
-            return Some(rest);
-        }
-        if *kind == Kind::Any {
-            return self.values.push_any(variant, rest);
-        }
-        match &mut self.values {
-            Values::Bool(values) => {
-                let (value, rest) = rest.split_first()?;
+impl Values {
+    /// Takes a value of a union, whose variant was read, from the front of a datum.
+    fn push<'a>(&mut self, kind: &Kind, variant: i64, datum: &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(_) if *kind == Kind::Any => self.push_any(variant, datum),
+            Self::Bytes(_) => self.push_bytes(datum),
+            Self::Bool(values) => {
+                let (value, rest) = datum.split_first()?;
                 values.push(*value != 0);
                 Some(rest)
             }
-            Values::Int(values) => {
-                let (value, rest) = take_long(rest)?;
+            Self::Int(values) => {
+                let (value, rest) = take_long(datum)?;
                 values.push(i32::try_from(value).ok()?);
                 Some(rest)
             }
-            Values::Long(values) => {
-                let (value, rest) = take_long(rest)?;
+            Self::Long(values) => {
+                let (value, rest) = take_long(datum)?;
                 values.push(value);
                 Some(rest)
             }
-            Values::Float(values) => {
-                let (value, rest) = rest.split_first_chunk()?;
+            Self::Float(values) => {
+                let (value, rest) = datum.split_first_chunk()?;
                 values.push(f32::from_le_bytes(*value));
                 Some(rest)
             }
-            Values::Double(values) => {
-                let (value, rest) = rest.split_first_chunk()?;
+            Self::Double(values) => {
+                let (value, rest) = datum.split_first_chunk()?;
                 values.push(f64::from_le_bytes(*value));
                 Some(rest)
             }
-            Values::Bytes(_) => self.values.push_bytes(rest),
         }
     }
 
-    /// Writes the column chunk and forgets its values.
-    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, Sink>) -> ParquetResult<()> {
-        let Some(mut column) = group.next_column()? else { return Ok(()) };
-        let present = self.kind.is_some().then_some(self.present.as_slice());
-        match &mut self.values {
-            Values::Bool(values) => drop(column.typed::<BoolType>().write_batch(values, present, None)?),
-            Values::Int(values) => drop(column.typed::<Int32Type>().write_batch(values, present, None)?),
-            Values::Long(values) => drop(column.typed::<Int64Type>().write_batch(values, present, None)?),
-            Values::Float(values) => drop(column.typed::<FloatType>().write_batch(values, present, None)?),
-            Values::Double(values) => drop(column.typed::<DoubleType>().write_batch(values, present, None)?),
-            Values::Bytes(values) => drop(column.typed::<ByteArrayType>().write_batch(values, present, None)?),
-        }
-        self.values.clear();
-        self.present.clear();
-        column.close()
-    }
-}
-
-impl Values {
     fn push_bytes<'a>(&mut self, datum: &'a [u8]) -> Option<&'a [u8]> {
         let (bytes, rest) = take_bytes(datum)?;
         let Self::Bytes(values) = self else { return None };
@@ -322,14 +444,33 @@ impl Values {
         Some(rest)
     }
 
-    fn clear(&mut self) {
+    /// Writes a column chunk and forgets its values.
+    fn write(
+        &mut self,
+        group: &mut SerializedRowGroupWriter<'_, Sink>,
+        defined: Option<&[i16]>,
+        repeated: Option<&[i16]>,
+    ) -> ParquetResult<()> {
+        let Some(mut column) = group.next_column()? else { return Ok(()) };
         match self {
-            Self::Bool(values) => values.clear(),
-            Self::Int(values) => values.clear(),
-            Self::Long(values) => values.clear(),
-            Self::Float(values) => values.clear(),
-            Self::Double(values) => values.clear(),
-            Self::Bytes(values) => values.clear(),
+            Self::Bool(values) => write_batch::<BoolType>(&mut column, values, defined, repeated)?,
+            Self::Int(values) => write_batch::<Int32Type>(&mut column, values, defined, repeated)?,
+            Self::Long(values) => write_batch::<Int64Type>(&mut column, values, defined, repeated)?,
+            Self::Float(values) => write_batch::<FloatType>(&mut column, values, defined, repeated)?,
+            Self::Double(values) => write_batch::<DoubleType>(&mut column, values, defined, repeated)?,
+            Self::Bytes(values) => write_batch::<ByteArrayType>(&mut column, values, defined, repeated)?,
         }
+        column.close()
     }
+}
+
+fn write_batch<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    values: &mut Vec<T::T>,
+    defined: Option<&[i16]>,
+    repeated: Option<&[i16]>,
+) -> ParquetResult<()> {
+    column.typed::<T>().write_batch(values, defined, repeated)?;
+    values.clear();
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Published rows as Protobuf: a schema derived from the policy, with the types of the input.
 //!
 //! A row is the message `veilstream.Published`, the first of its file; paths are messages inside it. Fields are numbered in the order
-//! of the output. Labels are strings; sensitive and kept fields are optional, lists are repeated, and what has no one type is text.
+//! of the output. Labels are strings; sensitive and kept fields are optional, lists are repeated, objects whose members are known are
+//! messages, whose fields have numbers that follow from their names, and what has no one type is text. So is what Protobuf has no type for: a list in a list, or one with nulls.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use super::file::{compile, message_at};
 use super::types::kind_of;
 use crate::codec::layout::{RowLayout, RowPart, write_varint};
 use crate::codec::message::MessageEncoder;
-use crate::codec::schemas::kind::{Kind, ValueKinds, elements};
+use crate::codec::schemas::kind::{Kind, ValueKinds, elements, members};
 use crate::codec::{CodecError, EncodeError};
 use crate::model::record::plain_json;
 use crate::model::schema::{Path, PathTree, Schema};
@@ -32,6 +33,7 @@ impl ProtobufOutput {
     pub(in crate::codec) fn new(schema: &Schema, values: ValueKinds) -> Result<Self, CodecError> {
         schema.published().try_for_each(|slot| protobuf_name(schema.name(slot)))?;
         let labels = schema.quasi.len();
+        let values: ValueKinds = values.into_iter().map(|(name, kind)| (name, in_protobuf(kind))).collect();
         let mut output =
             Text { labels, values: &values, numbers: vec![0; values.len()], taken: HashSet::new(), done: Vec::new() };
         let (_, parts) = output.message("Published".to_owned(), &schema.output());
@@ -88,10 +90,7 @@ struct Text<'a> {
 impl Text<'_> {
     /// Writes a message with these fields; returns its name, and the parts of a row that it is.
     fn message(&mut self, name: String, fields: &PathTree) -> (String, Vec<RowPart>) {
-        let mut unique = name;
-        while !self.taken.insert(unique.clone()) {
-            unique.push('_');
-        }
+        let unique = self.unique(name);
         let (mut text, mut parts) = (format!("message {unique} {{\n"), Vec::new());
         for (number, (name, of)) in (1u32..).zip(fields.members()) {
             let declared = match of {
@@ -103,10 +102,7 @@ impl Text<'_> {
                     let value = leaf - self.labels;
                     self.numbers[value] = number;
                     parts.push(RowPart::Value(value));
-                    match &self.values[value].1 {
-                        Kind::List(kind) => format!("repeated {}", type_name(kind)),
-                        kind => format!("optional {}", type_name(kind)),
-                    }
+                    self.declared(&self.values[value].1, &format!("{unique}_{name}"))
                 }
                 PathTree::Object(_) => {
                     let (inner, inside) = self.message(format!("{unique}_{name}"), of);
@@ -119,6 +115,68 @@ impl Text<'_> {
         text.push_str("}\n");
         self.done.push(text);
         (unique, parts)
+    }
+
+    fn unique(&mut self, mut name: String) -> String {
+        while !self.taken.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+
+    /// The declaration of a value, without its name. An object is a message called `name`, which is written first.
+    fn declared(&mut self, kind: &Kind, name: &str) -> String {
+        match kind {
+            Kind::List { of, .. } => format!("repeated {}", self.type_of(of, name)),
+            kind => format!("optional {}", self.type_of(kind, name)),
+        }
+    }
+
+    fn type_of(&mut self, kind: &Kind, name: &str) -> String {
+        let Kind::Record(members) = kind else { return type_name(kind).to_owned() };
+        let unique = self.unique(name.to_owned());
+        let mut text = format!("message {unique} {{\n");
+        for (number, (member, kind)) in member_numbers(members).zip(members) {
+            let declared = self.declared(kind, &format!("{unique}_{member}"));
+            let _ = writeln!(text, "  {declared} {member} = {number};");
+        }
+        text.push_str("}\n");
+        self.done.push(text);
+        unique
+    }
+}
+
+/// The numbers of the members of an object, which are in the order of the numbers that they want. A number follows from the name, so
+/// that a member keeps it while others come and go with the schemas of the input.
+fn member_numbers(members: &[(Arc<str>, Kind)]) -> impl Iterator<Item = u32> {
+    members.iter().scan(0, |last, (name, _)| {
+        *last = wanted_number(name).max(*last + 1);
+        Some(*last)
+    })
+}
+
+/// A number for a name, below those that Protobuf keeps to itself. More numbers make longer tags; fewer make two names meet.
+fn wanted_number(name: &str) -> u32 {
+    name.bytes().fold(2_166_136_261_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619)) % 15_000 + 1
+}
+
+/// The type that stands for this one in Protobuf.
+fn in_protobuf(kind: Kind) -> Kind {
+    match kind {
+        Kind::List { nulls: true, .. } => Kind::Nested,
+        Kind::List { of, .. } if matches!(*of, Kind::List { .. }) => Kind::Nested.listed(false),
+        Kind::Record(members) => {
+            // As in Protobuf's JSON, where names that differ in capitals and underscores may be one.
+            let one_name = |name: &str| name.replace('_', "").to_ascii_lowercase();
+            let distinct: HashSet<String> = members.iter().map(|(name, _)| one_name(name)).collect();
+            if distinct.len() < members.len() || !members.iter().all(|(name, _)| is_name(name)) {
+                return Kind::Nested;
+            }
+            let mut members = members;
+            members.sort_by_cached_key(|(name, _)| (wanted_number(name), Arc::clone(name)));
+            Kind::Record(members).inside(&in_protobuf)
+        }
+        kind => kind.inside(&in_protobuf),
     }
 }
 
@@ -137,7 +195,7 @@ fn type_name(kind: &Kind) -> &'static str {
         Kind::Float => "float",
         Kind::Double => "double",
         Kind::Bytes => "bytes",
-        Kind::Any | Kind::String | Kind::Nested | Kind::Decimal { .. } | Kind::List(_) => "string",
+        _ => "string",
     }
 }
 
@@ -164,13 +222,13 @@ fn write_field(kind: &Kind, number: u32, value: &str, out: &mut Vec<u8>) -> Opti
         _ => LENGTH,
     };
     match kind {
-        Kind::List(kind) if wire(kind) == LENGTH => elements(value)?.iter().try_for_each(|element| {
+        Kind::List { of, .. } if wire(of) == LENGTH => elements(value)?.iter().try_for_each(|element| {
             out.extend(tag(number, LENGTH));
-            write_single(kind, element, out)
+            write_single(of, element, out)
         }),
-        Kind::List(kind) => {
+        Kind::List { of, .. } => {
             let mut packed = Vec::new();
-            elements(value)?.iter().try_for_each(|element| write_single(kind, element, &mut packed))?;
+            elements(value)?.iter().try_for_each(|element| write_single(of, element, &mut packed))?;
             out.extend(tag(number, LENGTH));
             write_bytes(&packed, out);
             Some(())
@@ -195,19 +253,25 @@ fn write_single(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Option<()> {
             let text = value.starts_with('"').then(|| plain_json(value))?;
             write_bytes(&text.chars().map(|c| u8::try_from(c).ok()).collect::<Option<Vec<u8>>>()?, out);
         }
-        Kind::Any | Kind::String | Kind::Nested | Kind::Decimal { .. } | Kind::List(_) => {
-            write_bytes(plain_json(value).as_bytes(), out);
+        Kind::Record(names) => {
+            let mut message = Vec::new();
+            for (number, ((_, kind), text)) in member_numbers(names).zip(names.iter().zip(members(value, names)?)) {
+                write_field(kind, number, text, &mut message)?;
+            }
+            write_bytes(&message, out);
         }
+        _ => write_bytes(plain_json(value).as_bytes(), out),
     }
     Some(())
 }
 
+fn is_name(name: &str) -> bool {
+    name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 fn protobuf_name(name: &Arc<str>) -> Result<(), CodecError> {
-    let valid = |name: &Arc<str>| {
-        name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    match Path::of(name).names().iter().all(valid) {
+    match Path::of(name).names().iter().all(|name| is_name(name)) {
         true => Ok(()),
         false => Err(CodecError::BadProtobufName(Arc::clone(name))),
     }

@@ -159,8 +159,8 @@ fn what_comes_twice_counts_as_the_specification_has_it() {
     assert_eq!(read(&["zip"], &members).unwrap(), ["null"]);
     // Packed or not, a list is a list: counts as single fields.
     assert_eq!(read(&["counts"], &[0x20, 1, 0x22, 2, 2, 4]).unwrap(), ["[-1,1,2]"]);
-    // A number that an older schema does not name.
-    assert_eq!(read(&["color"], &[0x58, 9]).unwrap(), ["9"]);
+    // A number that an older schema does not name: text, as names are, for outputs with types.
+    assert_eq!(read(&["color"], &[0x58, 9]).unwrap(), ["\"9\""]);
 }
 
 #[test]
@@ -409,6 +409,12 @@ fn schemas_that_differ_have_one_output() {
     assert!(kinds(&["int32 n = 2;", "sint64 n = 7;", ""]).contains("optional int64 n"));
     assert!(kinds(&["int32 n = 2;", "string n = 2;"]).contains("optional string n"));
     assert!(kinds(&["repeated int32 n = 2;", "int32 n = 2;"]).contains("optional string n"));
+    // What is inside grows with the window, and a message that holds itself ends.
+    let inside = "repeated R n = 2; message R { int32 a = 1; repeated R rs = 2; map<string, int32> m = 3; }";
+    let more = "repeated R n = 2; message R { sint64 a = 1; repeated R rs = 2; optional bool b = 9; }";
+    let text = kinds(&[inside, more]);
+    let message = "message Published_n {\n  repeated string rs = 3875;\n  optional bool b = 5078;\n  optional int64 a = 12221;\n  optional string m = 12697;\n}";
+    assert!(text.contains("repeated Published_n n = 2;") && text.contains(message), "{text}");
 }
 
 #[test]

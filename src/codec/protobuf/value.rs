@@ -60,7 +60,7 @@ fn zero(of: &FieldType) -> Value<'static> {
         FieldType::Bool => Value::Bool(false),
         FieldType::Enum(names) => match symbol(names, 0) {
             Value::Text(name) => Value::Text(Cow::Owned(name.into_owned())),
-            _ => Value::Number("0".into()),
+            _ => Value::Text("0".into()),
         },
         FieldType::Timestamp
         | FieldType::Duration
@@ -71,11 +71,11 @@ fn zero(of: &FieldType) -> Value<'static> {
     }
 }
 
-/// The name of a number; the number itself where a newer schema has given it one.
+/// The name of a number; the number itself, as text, where a newer schema has given it one.
 fn symbol<'a>(names: &[(i32, std::sync::Arc<str>)], number: i32) -> Value<'a> {
     match names.binary_search_by_key(&number, |(number, _)| *number) {
         Ok(at) => Value::Text(names[at].1.to_string().into()),
-        Err(_) => Value::Number(number.to_string().into()),
+        Err(_) => Value::Text(number.to_string().into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The types of sensitive and kept fields, between the schemas of the input and that of the output, whatever their formats are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -28,11 +29,21 @@ pub(in crate::codec) enum Kind {
         precision: usize,
         scale: usize,
     },
-    /// An array of single values.
-    List(Box<Self>),
+    /// An array.
+    List {
+        of: Box<Self>,
+        /// True if elements may be null.
+        nulls: bool,
+    },
+    /// An object whose members are known; each may be null.
+    Record(Vec<(Arc<str>, Self)>),
     /// An object or an array, as JSON; or text.
     Nested,
 }
+
+/// The most fields inside one kept field that are told apart; what lies beyond is JSON text. Larger: a hostile schema, whose records
+/// hold records, makes an output schema of any length. Smaller: the inside of honest documents has no types.
+pub(in crate::codec) const MAX_MEMBERS: usize = 1000;
 
 /// The sensitive and kept fields with their types, in published order.
 pub(in crate::codec) type ValueKinds = Vec<(Arc<str>, Kind)>;
@@ -40,43 +51,74 @@ pub(in crate::codec) type ValueKinds = Vec<(Arc<str>, Kind)>;
 impl Kind {
     /// The type that holds the values of both.
     pub(in crate::codec) fn merged(self, other: Self) -> Self {
-        let is_text = |kind: &Self| matches!(kind, Self::String | Self::List(_) | Self::Nested);
+        let is_text = |kind: &Self| matches!(kind, Self::String | Self::List { .. } | Self::Record(_) | Self::Nested);
         match (self, other) {
             (a, b) if a == b => a,
             (Self::Int(None), Self::Long(None)) | (Self::Long(None), Self::Int(None)) => Self::Long(None),
             (Self::Float, Self::Double) | (Self::Double, Self::Float) => Self::Double,
+            (Self::List { of: a, nulls }, Self::List { of: b, nulls: or }) => a.merged(*b).listed(nulls || or),
+            (Self::Record(mut members), Self::Record(others)) => {
+                for (name, kind) in others {
+                    match members.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, known)) => *known = std::mem::replace(known, Self::Any).merged(kind),
+                        None => members.push((name, kind)),
+                    }
+                }
+                Self::Record(members)
+            }
             (a, b) if is_text(&a) && is_text(&b) => Self::Nested,
             _ => Self::Any,
         }
     }
 
-    /// An array of these.
-    pub(in crate::codec) fn listed(self) -> Self {
+    /// An array of these, or of these and nulls.
+    pub(in crate::codec) fn listed(self, nulls: bool) -> Self {
+        Self::List { of: Box::new(self), nulls }
+    }
+
+    /// An object of these; one without members is nothing that every format knows.
+    pub(in crate::codec) fn record(members: Vec<(Arc<str>, Self)>) -> Self {
+        if members.is_empty() { Self::Nested } else { Self::Record(members) }
+    }
+
+    /// The same with what is inside changed: elements and members.
+    pub(in crate::codec) fn inside(self, change: &impl Fn(Self) -> Self) -> Self {
         match self {
-            Self::Any | Self::List(_) | Self::Nested => Self::Nested,
-            single => Self::List(Box::new(single)),
+            Self::List { of, nulls } => change(*of).listed(nulls),
+            Self::Record(members) => {
+                Self::Record(members.into_iter().map(|(name, kind)| (name, change(kind))).collect())
+            }
+            single => single,
         }
     }
 
     /// True if every output writes this value of this type.
     pub(in crate::codec) fn fits(&self, value: &Value<'_>) -> bool {
         match (self, value) {
-            (_, Value::Missing | Value::Null) | (Self::Any | Self::Nested, _) => true,
+            (_, Value::Missing | Value::Null) | (Self::Any, _) => true,
             (Self::Boolean, Value::Bool(_)) | (Self::String, Value::Text(_)) => true,
+            (Self::Nested, Value::Nested(_) | Value::Text(_)) => true,
             (Self::Long(_), Value::Number(number)) => number.parse::<i64>().is_ok(),
             (Self::Double, Value::Number(number)) => number.parse::<f64>().is_ok_and(f64::is_finite),
-            (Self::List(kind), Value::Nested(array)) => {
-                elements(array).is_some_and(|elements| elements.iter().all(|text| kind.fits_json(text)))
+            (Self::List { of, nulls }, Value::Nested(array)) => {
+                let fits = |text: &&str| if *text == "null" { *nulls } else { of.fits_json(text) };
+                elements(array).is_some_and(|elements| elements.iter().all(fits))
+            }
+            (Self::Record(names), Value::Nested(object)) => {
+                let fits = |((_, kind), text): (&(Arc<str>, Self), &str)| text == "null" || kind.fits_json(text);
+                members(object, names).is_some_and(|members| names.iter().zip(members).all(fits))
             }
             _ => false,
         }
     }
 
     fn fits_json(&self, text: &str) -> bool {
-        match text.as_bytes().first() {
-            Some(b'"') => matches!(self, Self::String),
-            Some(b't' | b'f') => matches!(self, Self::Boolean),
-            Some(b'-' | b'0'..=b'9') => self.fits(&Value::Number(text.into())),
+        match (self, text.as_bytes().first()) {
+            (Self::Any, Some(_)) => true,
+            (_, Some(b'"')) => matches!(self, Self::String | Self::Nested),
+            (_, Some(b't' | b'f')) => matches!(self, Self::Boolean),
+            (_, Some(b'-' | b'0'..=b'9')) => self.fits(&Value::Number(text.into())),
+            (_, Some(b'[' | b'{')) => self.fits(&Value::Nested(text.into())),
             _ => false,
         }
     }
@@ -98,4 +140,11 @@ pub(in crate::codec) fn value_kinds(schema: &Schema, kinds_at: impl Fn(&Path) ->
 pub(in crate::codec) fn elements(array: &str) -> Option<Vec<&str>> {
     let elements: Vec<&RawValue> = serde_json::from_str(array).ok()?;
     Some(elements.into_iter().map(RawValue::get).collect())
+}
+
+/// The texts of the members of a JSON object, in the order of `names`; null for those that it does not have. `None` if it has others.
+pub(in crate::codec) fn members<'a>(object: &'a str, names: &[(Arc<str>, Kind)]) -> Option<Vec<&'a str>> {
+    let mut found: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
+    let texts = names.iter().map(|(name, _)| found.remove(&**name).map_or("null", RawValue::get)).collect();
+    found.is_empty().then_some(texts)
 }

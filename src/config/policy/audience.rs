@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::super::file::{At, nearest};
 use super::super::raw::{RawAudience, RawPolicy};
 use super::fingerprint::Fingerprint;
-use crate::model::policy::QuasiIdentifier;
+use crate::model::policy::{Loss, QuasiIdentifier, RecodingKind};
 use crate::model::release::audience::Audience;
 
 /// Builds the audiences, and adds their priorities to those of the quasi-identifiers.
 pub(super) fn build(
     (raw, at): (&[RawAudience], At<'_>),
-    policy: &RawPolicy,
+    policy: (&RawPolicy, RecodingKind),
     quasi: &mut [QuasiIdentifier],
     hash: &mut Fingerprint,
 ) -> Vec<Audience> {
@@ -32,7 +32,12 @@ pub(super) fn build(
     audiences
 }
 
-fn audience(raw: &RawAudience, policy: &RawPolicy, quasi: &mut [QuasiIdentifier], at: At<'_>) -> Audience {
+fn audience(
+    raw: &RawAudience,
+    (policy, recoding): (&RawPolicy, RecodingKind),
+    quasi: &mut [QuasiIdentifier],
+    at: At<'_>,
+) -> Audience {
     let mut finest: Vec<u8> = quasi.iter().map(|quasi| quasi.min_level).collect();
     for (name, &level) in &raw.min_levels {
         let at = at.key("min_levels").key(name);
@@ -69,8 +74,50 @@ fn audience(raw: &RawAudience, policy: &RawPolicy, quasi: &mut [QuasiIdentifier]
     Audience {
         name: raw.name.as_str().into(),
         finest,
+        one_level: one_level(raw, (policy, recoding), quasi, at),
         dropped: raw.drop.iter().map(|name| Arc::from(name.as_str())).collect(),
     }
+}
+
+/// The loss that chooses one level per column, if the audience asks for that. Everything else would not be a view of the release.
+fn one_level(
+    raw: &RawAudience,
+    (policy, recoding): (&RawPolicy, RecodingKind),
+    quasi: &[QuasiIdentifier],
+    at: At<'_>,
+) -> Option<Loss> {
+    let Some(own) = raw.recoding else {
+        if raw.loss.is_some() {
+            at.key("loss").refuse(
+                "an audience's table is made of the rows of the release, so a loss of its own has nothing to choose: add \
+                 `recoding: full-domain` for one level per column of a `local` or `subtree` release, or write `min_levels` or `priorities`",
+            );
+        }
+        return None;
+    };
+    let place = at.key("recoding");
+    if own != RecodingKind::FullDomain {
+        place.refuse(
+            "an audience's table cannot be generalized anew: who has two generalizations of the same people can put them together; write \
+             `recoding: full-domain`, or leave it out for the levels of the release",
+        );
+    } else if recoding == RecodingKind::FullDomain {
+        place.refuse("the release has one level per column already: leave it out, or write `policy.recoding: local`");
+    } else if quasi.iter().any(|quasi| quasi.render.is_statistic()) {
+        place.refuse(
+            "it has levels that the release does not have, and who has the statistics of two levels can subtract them: write \
+             `render: label` or `interval`, or leave this out",
+        );
+    }
+    let follows_from_rows = |loss: &Loss| matches!(loss, Loss::Glm | Loss::Precision | Loss::Dm | Loss::Aecs);
+    if let Some(loss) = raw.loss.filter(|loss| !follows_from_rows(loss)) {
+        at.key("loss").refuse(format!(
+            "`{}` is not counted from published rows alone, and an audience's levels may follow from nothing else: write `glm`, \
+             `precision`, `dm` or `aecs`",
+            loss.as_str()
+        ));
+    }
+    raw.loss.or(Some(policy.loss).filter(follows_from_rows)).or(Some(Loss::Glm))
 }
 
 /// The quasi-identifier of this name.

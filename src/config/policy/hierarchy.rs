@@ -4,9 +4,7 @@ use std::path::Path;
 
 use crate::config::file::{self, At};
 use crate::config::raw::{RawDate, RawDecimalMark, RawHierarchy, RawTree};
-use crate::model::hierarchy::{
-    Date, DateSpec, GeohashSpec, Hierarchy, HierarchyError, IntervalSpec, IpSpec, PrefixSpec, TreeSpec,
-};
+use crate::model::hierarchy::{Date, DateSpec, Hierarchy, HierarchyError, IntervalSpec};
 
 /// Larger: a wrong path (a device, a database) fills the memory. Smaller: real hierarchies of a million values no longer fit.
 const MAX_CSV_BYTES: u64 = 256 * 1024 * 1024;
@@ -36,24 +34,12 @@ pub(super) fn build(raw: &RawHierarchy, at: At<'_>, base: &Path) -> Option<Built
                 decimal_comma: raw.decimal == RawDecimalMark::Comma,
             }),
         ),
-        RawHierarchy::Prefix(raw) => {
-            let digits = PrefixSpec::new(raw.length);
-            let (alphabet, mask) = (raw.alphabet.unwrap_or(digits.alphabet), raw.mask.unwrap_or(digits.mask));
-            let min_length = raw.min_length;
-            ("prefix", Hierarchy::prefix(PrefixSpec { min_length, alphabet, mask, ..digits }))
-        }
-        RawHierarchy::Ip(raw) => {
-            let usual = IpSpec::default();
-            let (v4, v6) = (raw.v4.clone().unwrap_or(usual.v4), raw.v6.clone().unwrap_or(usual.v6));
-            ("ip", Hierarchy::ip(IpSpec { v4, v6 }))
-        }
-        RawHierarchy::Geohash(raw) => {
-            let lengths = raw.lengths.clone().unwrap_or(GeohashSpec::default().lengths);
-            ("geohash", Hierarchy::geohash(GeohashSpec { lengths }))
-        }
+        RawHierarchy::Prefix(spec) => ("prefix", Hierarchy::prefix(spec.clone())),
+        RawHierarchy::Ip(spec) => ("ip", Hierarchy::ip(spec.clone())),
+        RawHierarchy::Geohash(spec) => ("geohash", Hierarchy::geohash(spec.clone())),
         RawHierarchy::Date(raw) => ("date", Hierarchy::dates(dates(raw, at.key("date"))?)),
-        RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(TreeSpec { roots: vec![root.clone()] })),
-        RawHierarchy::Tree(RawTree::Roots(roots)) => ("tree", Hierarchy::tree(TreeSpec { roots: roots.clone() })),
+        RawHierarchy::Tree(RawTree::Root(root)) => ("tree", Hierarchy::tree(std::slice::from_ref(root))),
+        RawHierarchy::Tree(RawTree::Roots(roots)) => ("tree", Hierarchy::tree(roots)),
         RawHierarchy::Trivial => ("trivial", Ok(Hierarchy::trivial())),
         RawHierarchy::AnyOf(raw) => return alternatives(raw, at.key("any_of"), base),
     };

@@ -14,11 +14,9 @@ use std::time::Duration;
 
 use self::fingerprint::Fingerprint;
 use super::file::At;
-use super::raw::{RawAction, RawAudience, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
+use super::raw::{RawAction, RawAudience, RawHierarchy, RawKeep, RawKeptField, RawPolicy, RawQuasi, RawRender};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{
-    Fallback, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
+use crate::model::policy::{Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit};
 use crate::model::release::audience::Audience;
 use crate::model::schema::{AddedFields, Envelope, Path as FieldPath, Role, Schema};
 
@@ -92,7 +90,7 @@ pub(super) fn build(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>
         added::check(raw, at, &quasi, around.changelog);
     }
     let audiences = match complete {
-        true => audience::build(around.audiences, raw, &mut quasi, &mut hash),
+        true => audience::build(around.audiences, (raw, around.recoding), &mut quasi, &mut hash),
         false => Vec::new(),
     };
     if at.problems() > before {
@@ -135,6 +133,8 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
     let mut roles = Vec::new();
     for (i, field) in raw.quasi_identifiers.iter().enumerate() {
         roles.push((field.name.as_str(), Role::Quasi, quasi.index(i).key("name")));
+        let from = field.from.iter().flatten().enumerate();
+        roles.extend(from.map(|(n, name)| (name.as_str(), Role::Coordinate, quasi.index(i).key("from").index(n))));
     }
     for (i, field) in raw.sensitive.iter().enumerate() {
         roles.push((field.name.as_str(), Role::Sensitive, sensitive.index(i).key("name")));
@@ -160,7 +160,13 @@ fn roles<'a>(raw: &'a RawPolicy, at: At<'a>) -> Vec<(&'a str, Role, At<'a>)> {
 
 fn schema(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) -> Schema {
     let event_time = around.event_time.map(|(name, _)| (name, Role::EventTime));
-    let mut schema = Schema::new(roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).chain(event_time));
+    let pairs = || raw.quasi_identifiers.iter().filter_map(|field| Some((&*field.name, field.from.as_ref()?)));
+    // The first of two fields is read in the place of what they make.
+    let is_first = |name: &str, role| role == Role::Coordinate && pairs().any(|(_, [first, _])| first == name);
+    let read =
+        roles(raw, at).into_iter().map(|(name, role, _)| (name, role)).filter(|&(name, role)| !is_first(name, role));
+    let schema = Schema::new(read.chain(event_time));
+    let mut schema = pairs().fold(schema, |schema, (name, [first, second])| schema.paired(name, [first, second]));
     schema.envelope = around.envelope.map_or(Envelope::None, |(envelope, _)| envelope);
     schema.added = AddedFields { levels: raw.row_levels, change: around.changelog };
     schema
@@ -237,6 +243,7 @@ fn called(role: Role) -> &'static str {
         Role::Sensitive => "sensitive field",
         Role::Insensitive | Role::Reviewed => "kept field",
         Role::Private => "private field",
+        Role::Coordinate => "coordinate",
         Role::Identifier => "identifier",
         Role::Subject => "subject",
         Role::Label => "label",
@@ -246,13 +253,15 @@ fn called(role: Role) -> &'static str {
 
 /// Why a field cannot have both roles; `None` if it can. Symmetric.
 fn conflict(a: Role, b: Role) -> Option<&'static str> {
-    use Role::{EventTime, Identifier, Insensitive, Label, Private, Quasi, Reviewed, Sensitive, Subject};
+    use Role::{Coordinate, EventTime, Identifier, Insensitive, Label, Private, Quasi, Reviewed, Sensitive, Subject};
     // For what else it may be it makes no difference that somebody has looked at it.
     let [a, b] = [a, b].map(|role| if role == Reviewed { Insensitive } else { role });
     let either = |x: Role, y: Role| (a, b) == (x, y) || (a, b) == (y, x);
     let with = |x: Role| a == x || b == x;
     if a == b {
         Some("keep one")
+    } else if with(Coordinate) {
+        Some("a coordinate is published as a cell and in no other way; keep one of the two")
     } else if with(Identifier) && (with(Subject) || with(EventTime) || with(Label) || with(Private)) {
         Some("an identifier is never read; remove it from `identifiers`")
     } else if with(Identifier) {
@@ -286,6 +295,12 @@ fn quasi_identifier(
 ) -> Option<QuasiIdentifier> {
     let built = hierarchy::build(&raw.hierarchy, at.key("hierarchy"), base)?;
     hash.part(&built.definition);
+    if let Some(from) = &raw.from {
+        from.iter().for_each(|name| hash.part(name.as_bytes()));
+        if !matches!(raw.hierarchy, RawHierarchy::Geohash(_)) {
+            at.key("from").refuse("`from` makes a place of latitude and longitude: write `hierarchy: { geohash: {} }`");
+        }
+    }
     let height = built.hierarchy.height();
     let name = at.key("name").show(&raw.name);
     for (key, level) in [("min_level", Some(raw.min_level)), ("max_level", raw.max_level)] {
@@ -397,11 +412,7 @@ fn fingerprint(policy: &Policy, placements: &[String], mut hash: Fingerprint) ->
     };
     parts(&["suppression", &policy.suppression.0.to_string(), &action, "loss", policy.loss.as_str()]);
     for fallback in [policy.unknown_value, policy.missing_value, policy.null_value] {
-        parts(&[match fallback {
-            Fallback::Reject => "reject",
-            Fallback::Suppress => "suppress",
-            Fallback::Top => "top",
-        }]);
+        parts(&[fallback.as_str()]);
     }
     // Labels are the rule.
     parts(&[Render::Label.as_str()]);

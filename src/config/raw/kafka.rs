@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::file::scalar::{RawDuration, RawProperty, RawSecret};
-use crate::kafka::client::{OnGap, Rebalance, Start};
+use crate::kafka::client::{BadStart, OnGap, Rebalance, Start};
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
 ///
@@ -52,6 +52,10 @@ pub(crate) struct RawKafkaSource {
     pub start: Start,
     /// The reaction where retention has deleted records that were not read yet. Default: `stop`, so that somebody knows.
     pub on_gap: OnGap,
+    /// The reaction if every message of the first window is turned away. Default: `stop`, before any offset has moved: the topic or the
+    /// format may be another one than is meant. With `reject` they are rejected by position, as later ones are. A field that no record
+    /// has stops the service all the same.
+    pub bad_start: BadStart,
     /// The partitions that move when a member of the group comes or goes. Default: `range`. The others keep the open windows of members whose
     /// partitions stay, and need tumbling windows without `policy.sequential`. All members of a group write the same; to change
     /// it, stop all of them first.

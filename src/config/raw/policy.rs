@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::criteria::RawCriterion;
 use crate::config::file::scalar::{RawDecimal, RawDuration, RawShare};
-use crate::model::hierarchy::{DateUnit, Open, TreeNode};
+use crate::model::hierarchy::{DateUnit, GeohashSpec, IpSpec, Open, PrefixSpec, TreeNode};
 use crate::model::policy::{Fallback, Loss, RecodingKind, Render};
 
 /// The privacy policy. Fields that it does not name are dropped.
@@ -93,6 +93,10 @@ pub(crate) struct RawSequential {
 pub(crate) struct RawQuasi {
     /// The field's name.
     pub name: String,
+    /// The two fields that it is made of, if it is no field of the input: latitude and longitude in degrees, such as
+    /// `[home.lat, home.lon]`. With `hierarchy: { geohash: .. }`. Neither of them can be published. Default: none.
+    #[serde(default)]
+    pub from: Option<[String; 2]>,
     /// How its values generalize.
     pub hierarchy: RawHierarchy,
     /// How much a loss in this attribute counts against the others; from 0.000001 to 1000000. Default: 1.
@@ -132,14 +136,14 @@ pub(crate) enum RawHierarchy {
     /// Numbers in intervals of growing width.
     Intervals(RawIntervals),
     /// Codes, masked from their end: 12345, 1234*, 123**, ...
-    Prefix(RawPrefix),
+    Prefix(PrefixSpec),
     /// Dates truncated to units: a list of units, or a mapping with `units`.
     Date(RawDate),
     /// IP addresses by networks: 10.1.2.3, 10.1.2.0/24, 10.1.0.0/16, ... `ip: {}` takes the usual networks.
-    Ip(RawIp),
+    Ip(IpSpec),
     /// Places in cells of growing size: geohashes, or texts such as `52.52,13.405` (latitude and longitude in degrees).
     /// `geohash: {}` takes cells from 153 m to 1,250 km.
-    Geohash(RawGeohash),
+    Geohash(GeohashSpec),
     /// A tree written out here: `{ label: any, children: [ ... ] }`, or a list of such roots below `*`.
     Tree(RawTree),
     /// The value or nothing: any value is known, the top is `*`.
@@ -183,48 +187,6 @@ pub(crate) enum RawDecimalMark {
     Point,
     /// `1234,5`
     Comma,
-}
-
-/// IP addresses.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawIp {
-    /// Prefix lengths of IPv4 networks, from long to short; one level each. Default: [24, 16, 8].
-    #[schemars(length(min = 1))]
-    pub v4: Option<Vec<u8>>,
-    /// Prefix lengths of IPv6 networks, as many. Default: [64, 48, 32].
-    #[schemars(length(min = 1))]
-    pub v6: Option<Vec<u8>>,
-}
-
-/// Places.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawGeohash {
-    /// Lengths of the geohashes, from long to short; the first is how exact a value is. Default: [7, 6, 5, 4, 3, 2].
-    #[schemars(length(min = 1))]
-    pub lengths: Option<Vec<u8>>,
-}
-
-/// Codes.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RawPrefix {
-    /// Characters per value; values of another length are unknown.
-    #[schemars(range(min = 1))]
-    pub length: u32,
-    /// The fewest characters of a value, where codes have several lengths, as the postal codes of several countries have. Then
-    /// blanks and hyphens are left out and letters are capital: `sw1a 1aa` is `SW1A1AA`. Default: `length`, as written.
-    #[serde(default)]
-    #[schemars(range(min = 1))]
-    pub min_length: Option<u32>,
-    /// How many different characters a position can hold; only the loss uses it. Default: 10, the digits.
-    #[serde(default)]
-    #[schemars(range(min = 2))]
-    pub alphabet: Option<u32>,
-    /// The character that stands for a masked one. Default: `*`.
-    #[serde(default)]
-    pub mask: Option<char>,
 }
 
 /// Dates: the short form is the list of units.

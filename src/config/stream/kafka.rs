@@ -90,6 +90,7 @@ pub(super) fn source(raw: &RawKafkaSource, at: At<'_>, around: &StreamSurroundin
         registry,
         start: raw.start,
         on_gap: raw.on_gap,
+        bad_start: raw.bad_start,
         rebalance: rebalance(raw, at, around),
         member: None,
         progress: None,

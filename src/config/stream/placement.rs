@@ -22,13 +22,15 @@ pub(super) fn build(
         Placement { fields: BTreeMap::new(), array: explode.and_then(|name| path(name, at.key("explode"))) };
     for (name, place) in fields {
         let at = at.key("fields").key(name);
+        let made = schema.and_then(|schema| schema.made_of(name));
+        let name = made.map_or(name.as_str(), |name| &**name);
         if let Some(schema) = schema.filter(|schema| schema.slot(name).is_none()) {
             let near = nearest(name, schema.attributes().iter().map(|attribute| &*attribute.name));
             let near = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
             at.refuse(format!("{} is not a field of the policy{near}", at.show(name)));
         }
         if let Some(place) = path(place, at) {
-            placement.fields.insert(Arc::from(name.as_str()), place);
+            placement.fields.insert(Arc::from(name), place);
         }
     }
     if let Some(schema) = schema {

@@ -213,37 +213,30 @@ fn asked(objective: &Objective, policy: &RawPolicy) -> bool {
 
 /// Refuses parameters that the algorithm does not have; `at` is the `search` section.
 fn check_parameters(algorithm: Algorithm, at: At<'_>) {
-    let trades = matches!(algorithm, Algorithm::PbgEa);
-    let breeds = trades || algorithm == Algorithm::GranulationGa;
-    let evolves =
-        breeds || matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic | Algorithm::Tabu);
-    let mutates = breeds || algorithm == Algorithm::Genetic;
-    for (key, _) in
-        [("crossover", breeds), ("mutation", mutates)].iter().filter(|(key, of)| !of && at.key(key).is_present())
-    {
-        at.only_with(key, "algorithm: pbg-ea");
+    use Algorithm::{Auto, Genetic, GranulationGa, PbgEa, SubtreeBottomUp, Tabu, TabuGa, TopDown, TopDownExtended};
+    let trades: &[Algorithm] = &[PbgEa];
+    let breeds: &[Algorithm] = &[PbgEa, GranulationGa];
+    let mutates: &[Algorithm] = &[PbgEa, GranulationGa, Genetic];
+    // The first one is the one that a message names.
+    for (key, algorithms) in [
+        ("objectives", trades),
+        ("prefer", trades),
+        ("epsilon", trades),
+        ("crossover", breeds),
+        ("mutation", mutates),
+        ("margin", &[TopDown, TopDownExtended]),
+        ("as_printed", &[SubtreeBottomUp, TopDownExtended]),
+        ("crossover_points", &[TabuGa, Genetic, Auto]),
+        ("tabu", &[TabuGa, Tabu, Auto]),
+    ] {
+        if !algorithms.contains(&algorithm) && at.key(key).is_present() {
+            at.only_with(key, &format!("algorithm: {}", algorithms[0].as_str()));
+        }
     }
-    let descends = matches!(algorithm, Algorithm::TopDown | Algorithm::TopDownExtended);
-    if !descends && at.key("margin").is_present() {
-        at.only_with("margin", "algorithm: top-down");
-    }
-    let printed = matches!(algorithm, Algorithm::TopDownExtended | Algorithm::SubtreeBottomUp);
-    if !printed && at.key("as_printed").is_present() {
-        at.only_with("as_printed", "algorithm: subtree-bottom-up");
-    }
-    for key in ["objectives", "prefer", "epsilon"].into_iter().filter(|key| !trades && at.key(key).is_present()) {
-        at.only_with(key, "algorithm: pbg-ea");
-    }
-    let crosses = matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Genetic);
-    if !crosses && at.key("crossover_points").is_present() {
-        at.only_with("crossover_points", "algorithm: tabu-ga");
-    }
-    let walks = matches!(algorithm, Algorithm::Auto | Algorithm::TabuGa | Algorithm::Tabu);
-    if !walks && at.key("tabu").is_present() {
-        at.only_with("tabu", "algorithm: tabu-ga");
-    } else if algorithm == Algorithm::Tabu && at.key("tabu").key("cycles").is_present() {
+    if algorithm == Tabu && at.key("tabu").key("cycles").is_present() {
         at.key("tabu").key("cycles").refuse("`tabu` alone has one walk: write its cycles as `iterations`");
     }
+    let evolves = mutates.contains(&algorithm) || matches!(algorithm, Auto | TabuGa | Tabu);
     for key in ["population", "iterations"].into_iter().filter(|key| !evolves && at.key(key).is_present()) {
         at.key(key).refuse(format!("`{key}` is of no use to the algorithm chosen: remove it"));
     }

@@ -386,6 +386,17 @@ fn values_as_they_come() {
     ] {
         assert!(load(&yaml(good)).is_ok(), "{good}: {:?}", problems(&yaml(good)));
     }
+    let pair = |more: &str| yaml(more).replace("name: a,", "name: a, from: [b.lat, b.lon],");
+    assert!(load(&pair("geohash: {}")).is_ok());
+    assert_ne!(
+        load(&pair("geohash: {}")).unwrap().policy.fingerprint,
+        load(&yaml("geohash: {}")).unwrap().policy.fingerprint
+    );
+    one(&pair("prefix: { length: 5 }"), 3, "write `hierarchy: { geohash: {} }`");
+    let published = pair("geohash: {}").replace("  privacy", "  keep: [b.lon]\n  privacy");
+    one(&published, 4, "a coordinate is published as a cell and in no other way");
+    one(&published.replace("b.lon]\n", "b]\n"), 4, "name the parts or the whole");
+    one(&pair("geohash: {}").replace("b.lat", "b.lon"), 3, "listed twice as a coordinate");
     one(&yaml("ip: { v4: [8, 16, 24] }"), 3, "from long to short");
     one(&yaml("geohash: { lengths: [4, 5] }"), 3, "from long to short");
     one(&yaml("prefix: { length: 4, min_length: 5 }"), 3, "min_length 5");

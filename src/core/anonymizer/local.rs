@@ -270,7 +270,6 @@ impl Anonymizer {
             evaluation,
             algorithm: Algorithm::Auto,
             stop: StopReason::Exhausted,
-            bound: 0.0,
             checks: 0,
             predicted: 0,
             nodes: self.policy.lattice().size(),

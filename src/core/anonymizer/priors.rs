@@ -55,10 +55,10 @@ mod tests {
     use crate::model::hierarchy::Hierarchy;
     use crate::model::policy::Criterion;
     use crate::model::schema::Role;
-    use crate::search::Tuning;
     use crate::search::choose::{Choice, Levels};
     use crate::search::evaluator::Evaluator;
-    use crate::search::fixture::{Table, policy};
+    use crate::search::fixture::{Table, choice, policy};
+    use crate::search::{Algorithm, Tuning};
 
     /// Two classes of two; the sentence is true of half of the people of one class, and of nobody else.
     #[test]
@@ -70,14 +70,8 @@ mod tests {
         let table = |rows: [[&str; 2]; 4]| Table::new(policy.clone(), &rows.map(|row| row.to_vec()));
         let own = table([["x", "ill"], ["x", "well"], ["y", "well"], ["y", "well"]]);
         let many = table([["x", "ill"], ["x", "well"], ["y", "ill"], ["y", "well"]]);
-        let choice = Choice {
-            algorithm: crate::search::Algorithm::GranulationGa,
-            time_budget: std::time::Duration::from_secs(60),
-            max_checks: None,
-            levels: Levels::Free,
-            keep_within: 0.0,
-            tuning: Tuning { learns_priors: true, ..Tuning::default() },
-        };
+        let tuning = Tuning { learns_priors: true, ..Tuning::default() };
+        let choice = Choice { tuning, ..choice(Algorithm::GranulationGa, Levels::Free) };
         let mut anonymizer = Anonymizer::new(own.policy.clone(), choice, "test", 0);
         let mut security = |table: &Table| {
             let rules = anonymizer.search_rules(&table.rows, &table.dictionaries);

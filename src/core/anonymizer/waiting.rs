@@ -91,16 +91,16 @@ impl Waiting {
 
     /// True if a record has waited longer than `max_hold`.
     pub(super) fn is_overdue(&self, now: Millis) -> bool {
-        let Some(oldest) = self.oldest_allowed(now) else { return false };
+        let oldest = self.oldest_allowed(now);
         [&*self.held, &self.carried].iter().any(|rows| (0..rows.len()).any(|i| rows.arrived(i) < oldest))
     }
 
     /// Removes the records that have waited longer than `max_hold`, and the oldest of more than may wait; returns their positions.
     pub(super) fn expire(&mut self, now: Millis) -> Vec<Position> {
-        let Some(oldest) = self.oldest_allowed(now) else { return Vec::new() };
+        let oldest = self.oldest_allowed(now);
         let mut gone = self.take(|rows, i| rows.arrived(i) < oldest);
         let bytes = self.held.bytes() + self.carried.bytes();
-        if bytes > self.most_bytes {
+        if bytes > self.most_bytes && self.len() > 0 {
             let age = |rows: &Rows, i: usize| (rows.arrived(i), rows.position(i));
             let all = [&*self.held, &self.carried].into_iter();
             let mut ages: Vec<_> = all.flat_map(|rows| (0..rows.len()).map(move |i| age(rows, i))).collect();
@@ -159,9 +159,12 @@ impl Waiting {
         }
     }
 
-    /// The earliest arrival of a record that may still wait; `None` if no record waits by this policy.
-    fn oldest_allowed(&self, now: Millis) -> Option<Millis> {
-        let SuppressionAction::Hold { max_hold } = self.action else { return None };
-        Some(Millis(now.0.saturating_sub(max_hold.as_millis() as i64)))
+    /// The earliest arrival of a record that may still wait. Where records are suppressed at once, those that wait were held before a
+    /// restart, under another policy, and have had their last window.
+    fn oldest_allowed(&self, now: Millis) -> Millis {
+        match self.action {
+            SuppressionAction::Hold { max_hold } => Millis(now.0.saturating_sub(max_hold.as_millis() as i64)),
+            SuppressionAction::Drop => Millis(i64::MAX),
+        }
     }
 }

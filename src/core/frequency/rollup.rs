@@ -3,7 +3,7 @@
 //! Invariant: the result equals a count of the rows at the coarser node, subjects and histograms included.
 
 use super::key::ClassKey;
-use super::set::{FrequencySet, Origin};
+use super::set::FrequencySet;
 use super::sum::{Codes, Step, Sums};
 use crate::model::lattice::Node;
 
@@ -18,5 +18,5 @@ pub(super) fn rollup<K: ClassKey>(
 ) -> FrequencySet<K> {
     let note = finer.subjects.is_some() || finer.facets.any();
     let summed = sums.sum(&finer.input(), steps, codes, note);
-    FrequencySet::merged_of(finer, node.clone(), Origin::RolledUp, summed)
+    FrequencySet::merged_of(finer, node.clone(), summed)
 }

@@ -79,11 +79,6 @@ impl Regions {
         self.sizes[class as usize]
     }
 
-    /// What a record of a class loses, weighted: 0 is nothing, 1 is everything.
-    pub fn cost(&self, class: u32) -> f64 {
-        self.costs[class as usize]
-    }
-
     /// How many fresh rows are left over.
     pub fn left(&self) -> usize {
         self.fresh.iter().filter(|&&class| class == LEFT).count()

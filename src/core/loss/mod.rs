@@ -15,7 +15,7 @@ mod score;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use published::{of_rows, published};
+pub use published::{of_rows, of_rows_by, published};
 pub use ql::Quality;
 
 use crate::frequency::set::Classes;

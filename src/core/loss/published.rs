@@ -23,28 +23,60 @@ pub fn of_rows(policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Ve
     if batch.is_empty() {
         return Vec::new();
     }
-    let mut sizes = vec![0u64; batch.class_count];
-    batch.classes.iter().for_each(|&class| sizes[class as usize] += 1);
-    let (shown, all) = (batch.len() as f64, (batch.len() as u64 + suppressed) as f64);
-    let weights: f64 = policy.quasi.iter().map(|q| q.weight).sum();
-    let mean = |cost: fn(&Column, u32) -> f64| (cells(policy, batch, &sizes, cost) / weights + all - shown) / all;
-    let loss = |loss: Loss| match loss {
-        Loss::Glm => Some(mean(Column::loss)),
-        Loss::Precision => Some(mean(|column, code| share(column.value(code).level, column.view().height()))),
-        Loss::Dm => {
-            let squares: f64 = sizes.iter().map(|&size| (size as f64).powi(2)).sum();
-            Some((squares + (all - shown) * all) / all.powi(2))
-        }
-        Loss::Aecs => Some(all / (batch.class_count as f64 * f64::from(policy.k().0))),
-        // It measures a partition of each domain, and values at several levels are none.
-        Loss::Ql if batch.columns.iter().any(|column| column.is_mixed()) => None,
-        Loss::Ql => Some(1.0 - quality(policy, batch) * shown / all),
-        Loss::Entropy | Loss::Score | Loss::Cm => None,
-    };
-    let raw = mean(Column::loss) * weights * all;
-    let losses = policy.losses().filter_map(|metric| Some((metric.as_str(), loss(metric)?)));
+    let rows = PublishedRows::new(policy, batch, suppressed);
+    let raw = rows.mean(Column::loss) * rows.weights * rows.all;
+    let losses = policy.losses().filter_map(|metric| Some((metric.as_str(), rows.loss(metric)?)));
     let named = |(name, value): (&str, f64)| Named { name: name.into(), value };
     losses.chain([(RAW_GLM, raw)]).map(named).collect()
+}
+
+/// One of these losses; none where it does not follow from published rows.
+pub fn of_rows_by(loss: Loss, policy: &Policy, batch: &GeneralizedBatch, suppressed: u64) -> Option<f64> {
+    (!batch.is_empty()).then(|| PublishedRows::new(policy, batch, suppressed)).and_then(|rows| rows.loss(loss))
+}
+
+/// The rows of a batch with what their losses are made of.
+struct PublishedRows<'a> {
+    policy: &'a Policy,
+    batch: &'a GeneralizedBatch,
+    /// The rows of each class.
+    sizes: Vec<u64>,
+    shown: f64,
+    /// With the suppressed ones.
+    all: f64,
+    weights: f64,
+}
+
+impl<'a> PublishedRows<'a> {
+    fn new(policy: &'a Policy, batch: &'a GeneralizedBatch, suppressed: u64) -> Self {
+        let mut sizes = vec![0u64; batch.class_count];
+        batch.classes.iter().for_each(|&class| sizes[class as usize] += 1);
+        let (shown, all) = (batch.len() as f64, (batch.len() as u64 + suppressed) as f64);
+        let weights = policy.quasi.iter().map(|q| q.weight).sum();
+        Self { policy, batch, sizes, shown, all, weights }
+    }
+
+    fn mean(&self, cost: fn(&Column, u32) -> f64) -> f64 {
+        let Self { policy, batch, sizes, shown, all, weights } = self;
+        (cells(policy, batch, sizes, cost) / weights + all - shown) / all
+    }
+
+    fn loss(&self, loss: Loss) -> Option<f64> {
+        let Self { policy, batch, sizes, shown, all, .. } = self;
+        match loss {
+            Loss::Glm => Some(self.mean(Column::loss)),
+            Loss::Precision => Some(self.mean(|column, code| share(column.value(code).level, column.view().height()))),
+            Loss::Dm => {
+                let squares: f64 = sizes.iter().map(|&size| (size as f64).powi(2)).sum();
+                Some((squares + (all - shown) * all) / all.powi(2))
+            }
+            Loss::Aecs => Some(all / (batch.class_count as f64 * f64::from(policy.k().0))),
+            // It measures a partition of each domain, and values at several levels are none.
+            Loss::Ql if batch.columns.iter().any(|column| column.is_mixed()) => None,
+            Loss::Ql => Some(1.0 - quality(policy, batch) * shown / all),
+            Loss::Entropy | Loss::Score | Loss::Cm => None,
+        }
+    }
 }
 
 /// The cost of every cell of the published rows, times the weight of its attribute, summed up.

@@ -134,11 +134,6 @@ impl<'a> Histogram<'a> {
         self.counts.iter().map(|&c| u64::from(c)).sum()
     }
 
-    /// The count of one code; 0 if it does not occur.
-    pub fn count(self, code: Code) -> u32 {
-        self.codes.binary_search(&code).map_or(0, |at| self.counts[at])
-    }
-
     /// The count of the most frequent code.
     pub fn most(self) -> u32 {
         self.counts.iter().copied().max().unwrap_or(0)

@@ -153,13 +153,6 @@ impl Domain {
         self.len() == 0
     }
 
-    /// About how much memory the domain holds, the current view included.
-    pub fn bytes(&self) -> usize {
-        let tables: usize = self.view.levels.iter().map(|table| table.bytes()).sum();
-        let others = self.alternatives.iter().flat_map(|others| &others.domains).map(Self::bytes).sum::<usize>();
-        others + tables + self.indexes.iter().map(Index::bytes).sum::<usize>() + self.spellings.bytes()
-    }
-
     fn leaf(&self, hash: u64, leaf: &str) -> Option<Code> {
         match self.hierarchy.closed() {
             Some(closed) => closed.find(hash, leaf),
@@ -361,10 +354,6 @@ impl Spellings {
             self.codes.push(code);
             self.index.insert(&self.texts, hash, at);
         }
-    }
-
-    fn bytes(&self) -> usize {
-        self.texts.bytes() + self.index.bytes() + self.codes.capacity() * size_of::<Code>()
     }
 }
 

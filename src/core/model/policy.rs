@@ -5,9 +5,6 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use super::confidential::Sentence;
 use super::hierarchy::Hierarchy;
 use super::lattice::{Lattice, Level, Node};
@@ -50,17 +47,18 @@ pub enum SuppressionAction {
     },
 }
 
-/// The treatment of a value that has no place in its hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Fallback {
-    /// The record is rejected, by position.
-    #[default]
-    Reject,
-    /// The record is suppressed.
-    Suppress,
-    /// The cell is published as the hierarchy's top, at every level; other values do not join it below the top.
-    Top,
+words! {
+    /// The treatment of a value that has no place in its hierarchy.
+    #[derive(Default)]
+    pub enum Fallback {
+        /// The record is rejected, by position.
+        #[default]
+        Reject = "reject",
+        /// The record is suppressed.
+        Suppress = "suppress",
+        /// The cell is published as the hierarchy's top, at every level; other values do not join it below the top.
+        Top = "top",
+    }
 }
 
 /// One quasi-identifier and what the user wishes for it.

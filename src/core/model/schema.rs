@@ -23,6 +23,8 @@ pub enum Role {
     Reviewed,
     /// Read for the conditions of `confidential`, never published.
     Private,
+    /// Read for a quasi-identifier that is made of two fields, never published.
+    Coordinate,
     /// Named so that nobody wonders; never read, never published.
     Identifier,
     /// The person that the record is about; counted, never published.
@@ -36,7 +38,7 @@ pub enum Role {
 impl Role {
     /// True if a record without the field cannot be protected.
     pub fn is_needed(self) -> bool {
-        matches!(self, Self::Quasi | Self::Sensitive | Self::Subject | Self::EventTime | Self::Label)
+        matches!(self, Self::Quasi | Self::Sensitive | Self::Subject | Self::EventTime | Self::Label | Self::Coordinate)
     }
 }
 
@@ -71,6 +73,8 @@ pub struct Schema {
     pub reviewed: Vec<usize>,
     /// Slots of the fields that are read and never published.
     pub private: Vec<usize>,
+    /// Quasi-identifiers that are made of two fields: the slot of each, where the first field is read, and that of the second field.
+    pub pairs: Vec<(usize, usize)>,
     /// Slot of the subject.
     pub subject: Option<usize>,
     /// Slot of the class label.
@@ -119,6 +123,7 @@ impl Schema {
             keep: Vec::new(),
             reviewed: Vec::new(),
             private: Vec::new(),
+            pairs: Vec::new(),
             subject: None,
             label: None,
             event_time: None,
@@ -150,10 +155,26 @@ impl Schema {
                 Role::Subject => schema.subject = Some(slot),
                 Role::Label => schema.label = Some(slot),
                 Role::EventTime => schema.event_time = Some(slot),
-                Role::Identifier => {}
+                Role::Identifier | Role::Coordinate => {}
             }
         }
         schema
+    }
+
+    /// The same projection, where the quasi-identifier called `quasi` is made of these two fields. The second one is in the projection.
+    #[must_use]
+    pub fn paired(mut self, quasi: &str, [first, second]: [&str; 2]) -> Self {
+        if let (Some(quasi), Some(second)) = (self.slot(quasi), self.slot(second)) {
+            self.attributes[quasi].path = Path::of(first);
+            self.pairs.push((quasi, second));
+        }
+        self
+    }
+
+    /// The quasi-identifier that is made of two fields of which the first is called `name`: it stands for that field.
+    pub fn made_of(&self, name: &str) -> Option<&Arc<str>> {
+        let made = self.pairs.iter().map(|&(quasi, _)| &self.attributes[quasi]);
+        made.filter(|attribute| &**attribute.path.text() == name).map(|attribute| &attribute.name).next()
     }
 
     /// All fields that are read, in slot order.
@@ -182,7 +203,11 @@ impl Schema {
 
     /// The same projection of an input that is an output of ours: every field where its name says, nothing around the row.
     pub fn reading_output(&self) -> Self {
-        Self { envelope: Envelope::None, array: None, ..self.reading(|attribute| Path::of(&attribute.name)) }
+        let mut schema = self.reading(|attribute| Path::of(&attribute.name));
+        for (_, second) in std::mem::take(&mut schema.pairs) {
+            schema.attributes[second].roles.clear();
+        }
+        Self { envelope: Envelope::None, array: None, ..schema }
     }
 
     /// The fields of the output, for those who write or read it: fields that a release adds are labels like those of

@@ -17,7 +17,7 @@ use super::front::objectives::Front;
 use super::{Algorithm, Budget, Candidate, Outcome, StopReason, Tuning};
 use crate::frequency::store::Origins;
 use crate::model::lattice::{Lattice, Node};
-use crate::model::policy::Policy;
+use crate::model::policy::{Loss, Policy, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::release::manifest::UnmetBound;
 use crate::privacy::Rules;
@@ -63,6 +63,31 @@ impl Choice {
         Rules::new(policy).also_counting(wanted.iter().flat_map(|o| o.facets(policy)))
     }
 
+    /// The same search, or the default one where it makes another kind of recoding, within `time`.
+    #[must_use]
+    pub fn for_recoding(&self, recoding: RecodingKind, time: Duration) -> Self {
+        let algorithm = match recoding {
+            RecodingKind::Subtree => Algorithm::SubtreeBottomUp,
+            _ if self.algorithm == Algorithm::SubtreeBottomUp => Algorithm::Auto,
+            _ => self.algorithm,
+        };
+        Self { algorithm, time_budget: self.time_budget.min(time), ..self.clone() }
+    }
+
+    /// Why a recoding cannot be made under this policy; `None` if it can.
+    pub fn ruled_out(&self, recoding: RecodingKind, policy: &Policy) -> Option<String> {
+        if recoding != RecodingKind::FullDomain && policy.branches() {
+            return Some("it follows one hierarchy per attribute, and `any_of` has several".into());
+        }
+        match (recoding, policy.loss, &self.levels) {
+            (RecodingKind::Local, loss @ (Loss::Ql | Loss::Score | Loss::Entropy), _) => {
+                Some(format!("`{}` measures a whole column at one level", loss.as_str()))
+            }
+            (RecodingKind::Local, _, Levels::Fixed(Some(_))) => Some("it does not go with `fixed_levels`".into()),
+            _ => None,
+        }
+    }
+
     /// The bounds of the search that a recoding does not meet.
     pub fn unmet_bounds(&self, evaluator: &Evaluator<'_>, recoding: &Recoding) -> Vec<UnmetBound> {
         self.algorithm.search_with(&self.tuning).aim(evaluator, None).unmet_bounds(evaluator, recoding)
@@ -80,8 +105,6 @@ pub struct Chosen {
     pub algorithm: Algorithm,
     /// Why it ended.
     pub stop: StopReason,
-    /// The least loss that any permitted recoding could have.
-    pub bound: f64,
     /// Nodes counted.
     pub checks: u64,
     /// Nodes whose status was derived.
@@ -105,7 +128,6 @@ impl Chosen {
     pub fn given(recoding: Recoding, choice: &Choice, evaluator: &Evaluator<'_>) -> Self {
         let evaluation = evaluator.evaluate_recoding(&recoding);
         Self {
-            bound: evaluation.loss,
             unmet_bounds: choice.unmet_bounds(evaluator, &recoding),
             recoding,
             evaluation,
@@ -159,7 +181,6 @@ pub fn choose(
         evaluation,
         algorithm: choice.algorithm,
         stop: outcome.stop,
-        bound: outcome.bound,
         checks: evaluator.checks(),
         predicted: outcome.predicted,
         nodes: permitted.size(evaluator.policy()),
@@ -250,7 +271,7 @@ mod tests {
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Criterion, Loss, SuppressionLimit};
     use crate::model::schema::Role;
-    use crate::search::fixture::{Table, policy};
+    use crate::search::fixture::{self, Table, policy};
     use crate::search::front::objectives::{Objective, Prefer};
 
     /// A window of codes after one that held the codes of `FIRST`.
@@ -262,14 +283,7 @@ mod tests {
     }
 
     fn choice(algorithm: Algorithm) -> Choice {
-        Choice {
-            algorithm,
-            time_budget: Duration::from_secs(600),
-            max_checks: None,
-            levels: Levels::Sticky,
-            keep_within: 0.02,
-            tuning: Tuning::default(),
-        }
+        fixture::choice(algorithm, Levels::Sticky)
     }
 
     fn chosen(table: &Table, algorithm: Algorithm, levels: Levels, last: Option<&Recoding>) -> (Recoding, Vec<String>) {

@@ -1,19 +1,21 @@
 //! Small tables for the tests of searches.
 
+#[path = "../../../tests/common/fixture.rs"]
+mod common;
+
 use std::sync::Arc;
 
 use super::evaluator::Evaluator;
-use crate::encode::{Dictionaries, Encoded, Encoder};
+pub(crate) use common::{choice, policy};
+use common::{encoded, text};
+use proptest::prelude::*;
+
+use crate::encode::Dictionaries;
 use crate::frequency::counter;
 use crate::frequency::store::FrequencySets;
 use crate::model::batch::Rows;
-use crate::model::event::{Millis, Position};
 use crate::model::hierarchy::Hierarchy;
-use crate::model::policy::{
-    Criterion, Fallback, K, Loss, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction, SuppressionLimit,
-};
-use crate::model::record::{Record, Value};
-use crate::model::schema::{Role, Schema};
+use crate::model::policy::Policy;
 use crate::privacy::Rules;
 
 /// A policy and the rows of one window.
@@ -24,35 +26,6 @@ pub(crate) struct Table {
     pub(crate) dictionaries: Dictionaries,
 }
 
-/// A policy that asks k-anonymity of `quasi`, with further fields in other roles.
-pub(crate) fn policy(quasi: Vec<(&str, Hierarchy)>, others: &[(&str, Role)], k: u32) -> Policy {
-    let fields = quasi.iter().map(|(name, _)| (*name, Role::Quasi)).chain(others.iter().copied());
-    let schema = Schema::new(fields);
-    let quasi = quasi.into_iter().map(|(name, hierarchy)| QuasiIdentifier {
-        name: name.into(),
-        weight: 1.0,
-        min_level: 0,
-        max_level: hierarchy.height(),
-        priority: 1,
-        render: Render::Label,
-        hierarchy: Arc::new(hierarchy),
-    });
-    Policy {
-        quasi: quasi.collect(),
-        schema,
-        criteria: vec![Criterion::KAnonymity(K(k))],
-        suppression: SuppressionLimit(0.0),
-        action: SuppressionAction::Drop,
-        recoding: RecodingKind::FullDomain,
-        loss: Loss::Glm,
-        unknown_value: Fallback::Reject,
-        missing_value: Fallback::Reject,
-        null_value: Fallback::Reject,
-        sequential: None,
-        fingerprint: String::new(),
-    }
-}
-
 impl Table {
     /// Encodes `records`, whose cells come in the order of the policy's fields.
     pub(crate) fn new<S: AsRef<str>>(policy: Policy, records: &[Vec<S>]) -> Self {
@@ -61,19 +34,9 @@ impl Table {
 
     /// The same, with the values of `earlier` records known already.
     pub(crate) fn after<S: AsRef<str>>(policy: Policy, earlier: &[Vec<S>], records: &[Vec<S>]) -> Self {
-        let policy = Arc::new(policy);
-        let mut encoder = Encoder::new(Arc::clone(&policy));
-        let mut rows = Rows::new(policy.quasi.len(), policy.schema.sensitive.len());
-        for (offset, cells) in earlier.iter().chain(records).enumerate() {
-            let mut record = Record::new(cells.len());
-            for (value, cell) in record.values.iter_mut().zip(cells) {
-                *value = Value::Text(cell.as_ref().into());
-            }
-            assert_eq!(encoder.encode(&record, None), Encoded::Row);
-            if offset >= earlier.len() {
-                rows.push(Position::new(0, offset as i64), Millis(0), encoder.row());
-            }
-        }
+        let records = earlier.iter().chain(records).map(|cells| cells.iter().map(|cell| text(cell.as_ref())));
+        let (encoder, rows) = encoded(&policy, records);
+        let (policy, rows) = (Arc::new(policy), rows.filtered(|i| i >= earlier.len()));
         let dictionaries = encoder.dictionaries();
         Self { rules: Rules::new(&policy), policy, rows: Arc::new(rows), dictionaries }
     }
@@ -85,4 +48,32 @@ impl Table {
     pub(crate) fn evaluator(&self) -> Evaluator<'_> {
         Evaluator::new(&self.policy, &self.rules, self.sets())
     }
+}
+
+pub(crate) fn csv(text: &str) -> Hierarchy {
+    Hierarchy::parse_csv(text.as_bytes()).unwrap()
+}
+
+/// A random hierarchy of at most so many leaves over three levels, as a file.
+pub(crate) fn taxonomy(leaves: usize) -> impl Strategy<Value = String> {
+    (1..=leaves, 1_usize..5, 1_usize..3).prop_map(|(leaves, groups, upper)| {
+        (0..leaves).map(|i| format!("v{i};g{};u{};*\n", i % groups, i % groups % upper)).collect()
+    })
+}
+
+/// Attributes with these hierarchies.
+pub(crate) fn attributes(taxonomies: &[String]) -> Vec<(&'static str, Hierarchy)> {
+    ["a", "b", "c", "d"].into_iter().zip(taxonomies.iter().map(|text| csv(text))).collect()
+}
+
+/// Records of a leaf of each hierarchy and of further cells, each one of so many values behind a letter.
+pub(crate) fn records(taxonomies: &[String], others: &[(&str, u64)], count: usize, seed: u64) -> Vec<Vec<String>> {
+    let leaves = taxonomies.iter().map(|text| ("v", text.lines().count() as u64));
+    let cells: Vec<(&str, u64)> = leaves.chain(others.iter().copied()).collect();
+    let mut state = seed;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    (0..count).map(|_| cells.iter().map(|&(letter, values)| format!("{letter}{}", draw(values))).collect()).collect()
 }

@@ -88,6 +88,8 @@ pub struct Insight {
     pub seen: Seen,
     /// The node of the release; the least one above, if cuts are published.
     pub chosen: Node,
+    /// True if it satisfies: otherwise nothing of the window could be published.
+    pub met: bool,
     /// The loss of the release by the policy's metric.
     pub loss: f64,
     /// Its smallest class.
@@ -121,6 +123,7 @@ pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time:
         lattice: lattice.clone(),
         seen,
         chosen: chosen.recoding.coarsest(),
+        met: chosen.evaluation.satisfies,
         loss: chosen.evaluation.penalised,
         k: chosen.evaluation.k,
         checks: chosen.checks,
@@ -257,8 +260,8 @@ mod tests {
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Loss, SuppressionLimit};
     use crate::search::Algorithm;
-    use crate::search::choose::{Choice, Levels, choose};
-    use crate::search::fixture::{Table, policy};
+    use crate::search::choose::{Levels, choose};
+    use crate::search::fixture::{Table, choice, policy};
 
     fn table(records: &[(u8, u8)], lengths: (u32, u32), limit: f64) -> Table {
         let hierarchy = |length| Hierarchy::prefix(PrefixSpec::new(length)).unwrap();
@@ -271,15 +274,7 @@ mod tests {
     }
 
     fn looked(table: &Table, algorithm: Algorithm) -> (Insight, Chosen) {
-        let time_budget = Duration::from_secs(600);
-        let choice = Choice {
-            algorithm,
-            time_budget,
-            max_checks: None,
-            levels: Levels::Free,
-            keep_within: 0.0,
-            tuning: Tuning::default(),
-        };
+        let choice = choice(algorithm, Levels::Free);
         let evaluator = table.evaluator();
         let lattice = table.policy.lattice();
         let chosen = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));

@@ -39,7 +39,7 @@ pub struct Lanes {
     rules: WindowRules,
     scope: Scope,
     counting: SharedCounting,
-    lanes: BTreeMap<Partition, Windows>,
+    lanes: BTreeMap<Partition, Box<dyn Windows>>,
     closed: u64,
     most_scattered: Option<usize>,
     most_bytes: Option<usize>,
@@ -79,12 +79,10 @@ impl Lanes {
     pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
         let windows = self.lanes.entry(self.scope.lane(position.partition));
         let windows = windows.or_insert_with(|| {
-            let windows = Windows::new(&self.rules, self.counting.clone());
-            let windows = self.most_bytes.into_iter().fold(windows, Windows::remembering);
-            match self.most_scattered {
-                Some(runs) => windows.within(runs),
-                None => windows,
-            }
+            let mut windows = self.rules.open(self.counting.clone());
+            self.most_bytes.into_iter().for_each(|bytes| windows.remembering(bytes));
+            self.most_scattered.into_iter().for_each(|runs| windows.within(runs));
+            windows
         });
         self.unseen += 1;
         self.idle = self.idle.and_then(|(asked, records)| Some((asked, records.checked_sub(1)?)));
@@ -98,7 +96,7 @@ impl Lanes {
         }
         let closed = match self.first(|windows| windows.due(now, encoder))? {
             None if self.is_over_limit() => {
-                let largest = self.lanes.values().map(Windows::bytes).max();
+                let largest = self.lanes.values().map(|windows| windows.bytes()).max();
                 self.first(|windows| match Some(windows.bytes()) == largest {
                     true => windows.relieve(now, encoder),
                     false => Ok(None),
@@ -112,14 +110,14 @@ impl Lanes {
 
     /// After [`Lanes::due`] found nothing: the records that leave it so at that time; `None` if the next one may change it.
     fn records_until_due(&self) -> Option<usize> {
-        let fewest = self.lanes.values().map(Windows::records_until_due).min()??;
+        let fewest = self.lanes.values().map(|windows| windows.records_until_due()).min()??;
         Some(if self.most_bytes.is_some() { fewest.min(LOOK_EVERY.saturating_sub(self.unseen + 1)) } else { fewest })
     }
 
     fn is_over_limit(&mut self) -> bool {
         let Some(most) = self.most_bytes.filter(|_| self.unseen >= LOOK_EVERY) else { return false };
         self.unseen = 0;
-        self.lanes.values().map(Windows::bytes).sum::<usize>() >= most
+        self.lanes.values().map(|windows| windows.bytes()).sum::<usize>() >= most
     }
 
     /// An open window, whatever the rules say; `None` when none is left.
@@ -135,12 +133,12 @@ impl Lanes {
 
     /// Records in open windows.
     pub fn len(&self) -> usize {
-        self.lanes.values().map(Windows::len).sum()
+        self.lanes.values().map(|windows| windows.len()).sum()
     }
 
     /// Messages of which no closed window has had a record.
     pub fn unclosed(&self) -> usize {
-        self.lanes.values().map(Windows::unclosed).sum()
+        self.lanes.values().map(|windows| windows.unclosed()).sum()
     }
 
     /// True if there is none.
@@ -150,20 +148,20 @@ impl Lanes {
 
     /// When the oldest open window got its first record, or last moved on.
     pub fn opened(&self) -> Option<Millis> {
-        self.lanes.values().filter_map(Windows::opened).min()
+        self.lanes.values().filter_map(|windows| windows.opened()).min()
     }
 
     /// When [`Lanes::due`] should be asked again by the clock, if nothing arrives before.
     pub fn next_due(&self) -> Option<Millis> {
-        self.lanes.values().filter_map(Windows::next_due).min()
+        self.lanes.values().filter_map(|windows| windows.next_due()).min()
     }
 
     fn first(
         &mut self,
-        mut close: impl FnMut(&mut Windows) -> Result<Option<ClosedWindow>, TooWide>,
+        mut close: impl FnMut(&mut dyn Windows) -> Result<Option<ClosedWindow>, TooWide>,
     ) -> Result<Option<ClosedWindow>, TooWide> {
         for (&lane, windows) in &mut self.lanes {
-            if let Some(mut window) = close(windows)? {
+            if let Some(mut window) = close(&mut **windows)? {
                 (window.lane, window.id) = (lane, WindowId(self.closed));
                 self.closed += 1;
                 return Ok(Some(window));

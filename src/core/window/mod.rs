@@ -56,128 +56,51 @@ pub enum WindowRules {
     Sliding(SlideRules),
 }
 
-/// The windows of one lane that are open now.
-enum Windows {
-    /// One after the other.
-    Tumbling(Box<Tumbling>),
-    /// One that moves on.
-    Sliding(Box<Sliding>),
-}
-
-impl Windows {
-    /// No window open yet.
-    fn new(rules: &WindowRules, counting: SharedCounting) -> Self {
-        match rules {
-            WindowRules::Tumbling(rules) => Self::Tumbling(Box::new(Tumbling::new(rules.clone(), counting))),
-            WindowRules::Sliding(rules) => Self::Sliding(Box::new(Sliding::new(rules.clone(), counting))),
-        }
-    }
-
-    /// Where a log must say what is still to be done: closes windows together rather than leave more runs of records open
-    /// among closed ones.
-    #[must_use]
-    fn within(mut self, runs: usize) -> Self {
-        if let Self::Tumbling(windows) = &mut self {
-            windows.within(runs);
-        }
-        self
-    }
-
+/// The windows of one lane that are open now: [`Tumbling`] or [`Sliding`] ones.
+pub trait Windows: Send {
+    /// Closes windows together whose records are so interleaved that more runs than this would be left open among closed ones: where a
+    /// log must say what is still to be done, it has no room for more. A sliding window is alone.
+    fn within(&mut self, _runs: usize) {}
     /// Keeps at most so many bytes of frequency sets.
-    #[must_use]
-    fn remembering(mut self, bytes: usize) -> Self {
-        match &mut self {
-            Self::Tumbling(windows) => windows.remembering(bytes),
-            Self::Sliding(window) => window.remembering(bytes),
-        }
-        self
-    }
-
-    /// Bytes held by the rows of open windows.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Tumbling(windows) => windows.bytes(),
-            Self::Sliding(window) => window.bytes(),
-        }
-    }
-
-    /// Makes the open windows hold less, whatever the rules say: closes the largest, or lets the oldest rows leave before their time.
-    fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        match self {
-            Self::Tumbling(windows) => windows.relieve(now, encoder),
-            Self::Sliding(window) => window.relieve(now, encoder),
-        }
-    }
-
-    /// Takes the record at `position`, which `encoder` encoded last.
-    fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
-        match self {
-            Self::Tumbling(windows) => windows.add(encoder, position, now, encoded),
-            Self::Sliding(window) => window.add(encoder, position, now, encoded),
-        }
-    }
-
+    fn remembering(&mut self, bytes: usize);
+    /// Takes the record at `position`, which `encoder` encoded last. Ask [`Windows::due`] next.
+    fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide>;
     /// A window that is due at `now`, oldest first; `None` when none is.
-    fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        match self {
-            Self::Tumbling(windows) => windows.due(now, encoder),
-            Self::Sliding(window) => window.due(now, encoder),
-        }
-    }
-
+    fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide>;
+    /// Makes the open windows hold less, whatever the rules say: closes the largest, or lets the oldest rows leave before their time.
+    fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide>;
     /// An open window, whatever the rules say; `None` when none is left.
-    fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        match self {
-            Self::Tumbling(windows) => windows.drain(now, encoder),
-            Self::Sliding(window) => window.drain(now, encoder),
-        }
+    fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide>;
+    /// Removes all records of some partitions, and counts their messages. A sliding window cannot: its next snapshot would show who left.
+    fn give_up(&mut self, _partitions: &BTreeSet<Partition>) -> usize {
+        0
     }
-
-    /// Removes all records of some partitions, and counts them. A sliding window cannot: its next snapshot would show who left.
-    fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
-        match self {
-            Self::Tumbling(windows) => windows.give_up(partitions),
-            Self::Sliding(_) => 0,
-        }
+    /// Bytes held by the rows of open windows.
+    fn bytes(&self) -> usize;
+    /// Records in open windows, rejected and suppressed ones included.
+    fn len(&self) -> usize;
+    /// True if there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
     }
-
-    /// Records in open windows.
-    fn len(&self) -> usize {
-        match self {
-            Self::Tumbling(windows) => windows.len(),
-            Self::Sliding(window) => window.len(),
-        }
-    }
-
     /// Messages of which no closed window has had a record.
-    fn unclosed(&self) -> usize {
-        match self {
-            Self::Tumbling(windows) => windows.messages() as usize,
-            Self::Sliding(window) => window.unclosed(),
-        }
-    }
-
+    fn unclosed(&self) -> usize;
     /// When the oldest open window got its first record, or last moved on.
-    fn opened(&self) -> Option<Millis> {
-        match self {
-            Self::Tumbling(windows) => windows.opened(),
-            Self::Sliding(window) => window.opened(),
-        }
-    }
-
+    fn opened(&self) -> Option<Millis>;
+    /// When [`Windows::due`] should be asked again by the clock, if nothing arrives before.
+    fn next_due(&self) -> Option<Millis>;
     /// After [`Windows::due`] found nothing: the records that leave it so at that time; `None` if the next one may change it.
     fn records_until_due(&self) -> Option<usize> {
-        match self {
-            Self::Tumbling(windows) => windows.records_until_due(),
-            Self::Sliding(_) => None,
-        }
+        None
     }
+}
 
-    /// When [`Windows::due`] should be asked again by the clock, if nothing arrives before.
-    fn next_due(&self) -> Option<Millis> {
+impl WindowRules {
+    /// No window open yet.
+    fn open(&self, counting: SharedCounting) -> Box<dyn Windows> {
         match self {
-            Self::Tumbling(windows) => windows.next_due(),
-            Self::Sliding(window) => window.next_due(),
+            Self::Tumbling(rules) => Box::new(Tumbling::new(rules.clone(), counting)),
+            Self::Sliding(rules) => Box::new(Sliding::new(rules.clone(), counting)),
         }
     }
 }

@@ -48,8 +48,6 @@ pub struct ClosedWindow {
     pub id: WindowId,
     /// Its lane: the partition, or 0 if its records are those of the instance.
     pub lane: Partition,
-    /// When its first record was read.
-    pub opened: Millis,
     /// When it closed.
     pub closed: Millis,
     /// Why it closed.
@@ -129,8 +127,13 @@ impl ClosedWindow {
     /// A window without records, for accounting only.
     pub fn empty(now: Millis, dictionaries: Dictionaries, counting: Counting) -> Result<Self, TooWide> {
         let rows = Rows::new(dictionaries.quasi.len(), dictionaries.sensitive.len());
+        Ok(Self { kind: WindowKind::Expiry, ..Self::alone(rows, dictionaries, counting, now)? })
+    }
+
+    /// A window of these rows alone, counted here.
+    pub fn alone(rows: Rows, dictionaries: Dictionaries, counting: Counting, now: Millis) -> Result<Self, TooWide> {
         let sets = counter::count(&rows, &counting, &dictionaries.quasi, DEFAULT_WARM_MEMORY).ok_or(TooWide)?;
-        Ok(Self { kind: WindowKind::Expiry, ..Self::of(Arc::new(rows), (sets, Arc::new(counting)), dictionaries, now) })
+        Ok(Self::of(Arc::new(rows), (sets, Arc::new(counting)), dictionaries, now))
     }
 
     /// Nothing but these rows, at this moment.
@@ -143,7 +146,6 @@ impl ClosedWindow {
         Self {
             id: WindowId(0),
             lane: Partition(0),
-            opened: now,
             closed: now,
             reason: CloseReason::Waited,
             rows,
@@ -329,7 +331,6 @@ impl OpenWindow {
         let sets = counter::count(&self.rows, &self.counting, &dictionaries.quasi, self.warm_memory).ok_or(TooWide)?;
         Ok(ClosedWindow {
             id: self.id,
-            opened: self.opened,
             reason,
             rejected,
             suppressed: self.suppressed,
@@ -357,7 +358,6 @@ impl OpenWindow {
         self.counted = Some((counter, self.rows.len()));
         let window = ClosedWindow {
             id: self.id,
-            opened: self.opened,
             reason,
             rejected: self.take_rejected(),
             suppressed: std::mem::take(&mut self.suppressed),

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, WindowKind, age};
+use super::{CloseReason, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, WindowKind, Windows, age};
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Millis, Position};
 
@@ -70,93 +70,6 @@ impl Sliding {
         }
     }
 
-    /// Takes the record at `position`, which `encoder` encoded last. Call [`Sliding::due`] next.
-    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
-        if self.window.is_none() {
-            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
-            window.remember_within(self.rules.warm_memory);
-            self.window = Some(window);
-            self.moved = now;
-        }
-        self.read += 1;
-        match &encoded {
-            Encoded::Row => {
-                self.arrived.push_back(now);
-                self.fresh += 1;
-                self.came += 1;
-            }
-            Encoded::Suppressed => match self.unplaced.back_mut() {
-                Some((behind, records)) if *behind + self.fresh >= self.came => *records += 1,
-                _ => self.unplaced.push_back((self.came, 1)),
-            },
-            Encoded::Rejected(_) | Encoded::Tombstone(_) => {}
-        }
-        if let Some(window) = &mut self.window {
-            window.add(encoder, position, now, encoded);
-        }
-        Ok(())
-    }
-
-    /// The window as it stands, if it is due to move on at `now`.
-    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        if self.moved > now {
-            // The clock was set back: nothing is older than now.
-            self.moved = now;
-            self.arrived.iter_mut().for_each(|arrived| *arrived = (*arrived).min(now));
-        }
-        let in_time = self.rules.time.is_some_and(|(_, slide)| age(now, self.moved) >= slide);
-        if in_time || self.read >= self.rules.slide { self.slide(now, CloseReason::Slid, encoder) } else { Ok(None) }
-    }
-
-    /// Keeps at most so many bytes of frequency sets.
-    pub(super) fn remembering(&mut self, bytes: usize) {
-        self.rules.warm_memory = self.rules.warm_memory.min(bytes);
-    }
-
-    /// Bytes held by its rows.
-    pub(super) fn bytes(&self) -> usize {
-        self.window.as_ref().map_or(0, OpenWindow::bytes)
-    }
-
-    /// Moves on, and holds fewer rows from now on: the oldest leave before their time.
-    pub(super) fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        self.rules.size = (self.arrived.len() - self.arrived.len() / SPARED).max(1);
-        self.slide(now, CloseReason::Memory, encoder)
-    }
-
-    /// The window as it stands, for the last time; `None` when it is empty.
-    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        let closed = self.slide(now, CloseReason::Drained, encoder)?;
-        *self = Self { next_id: self.next_id, ..Self::new(self.rules.clone(), self.counting.clone()) };
-        Ok(closed)
-    }
-
-    /// Records in the window, those rejected and suppressed since the last slide included.
-    pub fn len(&self) -> usize {
-        self.window.as_ref().map_or(0, OpenWindow::len)
-    }
-
-    /// Records since it last moved on.
-    pub fn unclosed(&self) -> usize {
-        self.read
-    }
-
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// When it last moved on, or when its first record came; `None` when it is empty.
-    pub fn opened(&self) -> Option<Millis> {
-        self.window.as_ref().map(|_| self.moved)
-    }
-
-    /// When [`Sliding::due`] should be asked again by the clock, if nothing arrives before.
-    pub fn next_due(&self) -> Option<Millis> {
-        let (_, slide) = self.rules.time?;
-        self.window.as_ref().map(|_| Millis(self.moved.0.saturating_add(slide.as_millis() as i64)))
-    }
-
     fn slide(&mut self, now: Millis, reason: CloseReason, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
         let Some(mut window) = self.window.take() else { return Ok(None) };
         let retracted = window.retract();
@@ -183,5 +96,79 @@ impl Sliding {
         // An empty window has nothing to wait for; the next record starts it again.
         self.window = (!window.is_empty()).then_some(window);
         Ok(Some(closed))
+    }
+}
+
+impl Windows for Sliding {
+    fn remembering(&mut self, bytes: usize) {
+        self.rules.warm_memory = self.rules.warm_memory.min(bytes);
+    }
+
+    fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        if self.window.is_none() {
+            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            window.remember_within(self.rules.warm_memory);
+            self.window = Some(window);
+            self.moved = now;
+        }
+        self.read += 1;
+        match &encoded {
+            Encoded::Row => {
+                self.arrived.push_back(now);
+                self.fresh += 1;
+                self.came += 1;
+            }
+            Encoded::Suppressed => match self.unplaced.back_mut() {
+                Some((behind, records)) if *behind + self.fresh >= self.came => *records += 1,
+                _ => self.unplaced.push_back((self.came, 1)),
+            },
+            Encoded::Rejected(_) | Encoded::Tombstone(_) => {}
+        }
+        if let Some(window) = &mut self.window {
+            window.add(encoder, position, now, encoded);
+        }
+        Ok(())
+    }
+
+    fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        if self.moved > now {
+            // The clock was set back: nothing is older than now.
+            self.moved = now;
+            self.arrived.iter_mut().for_each(|arrived| *arrived = (*arrived).min(now));
+        }
+        let in_time = self.rules.time.is_some_and(|(_, slide)| age(now, self.moved) >= slide);
+        if in_time || self.read >= self.rules.slide { self.slide(now, CloseReason::Slid, encoder) } else { Ok(None) }
+    }
+
+    fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.rules.size = (self.arrived.len() - self.arrived.len() / SPARED).max(1);
+        self.slide(now, CloseReason::Memory, encoder)
+    }
+
+    fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        let closed = self.slide(now, CloseReason::Drained, encoder)?;
+        *self = Self { next_id: self.next_id, ..Self::new(self.rules.clone(), self.counting.clone()) };
+        Ok(closed)
+    }
+
+    fn bytes(&self) -> usize {
+        self.window.as_ref().map_or(0, OpenWindow::bytes)
+    }
+
+    fn len(&self) -> usize {
+        self.window.as_ref().map_or(0, OpenWindow::len)
+    }
+
+    fn unclosed(&self) -> usize {
+        self.read
+    }
+
+    fn opened(&self) -> Option<Millis> {
+        self.window.as_ref().map(|_| self.moved)
+    }
+
+    fn next_due(&self) -> Option<Millis> {
+        let (_, slide) = self.rules.time?;
+        self.window.as_ref().map(|_| Millis(self.moved.0.saturating_add(slide.as_millis() as i64)))
     }
 }

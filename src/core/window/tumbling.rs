@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event_time::EventClock;
-use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, age};
+use super::{CloseReason, CloseRules, ClosedWindow, OpenWindow, SharedCounting, TooWide, WindowId, Windows, age};
 use crate::encode::{Encoded, Encoder};
 use crate::model::event::{Millis, Offset, Partition, Position};
 use crate::model::release::spans::Spans;
@@ -47,60 +47,6 @@ impl Tumbling {
         }
     }
 
-    /// Closes windows together whose records are so interleaved that more runs than this would be left open among
-    /// closed ones: where a log must say what is still to be done, it has no room for more.
-    pub fn within(&mut self, runs: usize) {
-        self.most_scattered = Some(runs);
-    }
-
-    /// Keeps at most so many bytes of frequency sets.
-    pub(super) fn remembering(&mut self, bytes: usize) {
-        self.memory = Some(bytes);
-    }
-
-    /// Puts the record at `position`, which `encoder` encoded last, into its window. Call [`Tumbling::due`] next.
-    pub fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
-        let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
-        let beside = self.last.filter(|(last, start)| *last == position && self.open.contains_key(start));
-        let start = beside.map_or_else(|| self.start_of(event_time, now), |(_, start)| start);
-        self.last = Some((position, start));
-        let horizon = self.event_time.as_ref().map_or(i64::MAX, EventClock::horizon);
-        let strays = if self.open.last_key_value().is_some_and(|(&last, _)| last > horizon) {
-            // Windows of a time that later records have disproved.
-            self.open.split_off(&horizon.saturating_add(1))
-        } else {
-            BTreeMap::new()
-        };
-        if !self.open.contains_key(&start) {
-            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
-            self.memory.into_iter().for_each(|bytes| window.remember_within(bytes));
-            self.next_id += 1;
-            self.open.insert(start, window);
-        }
-        let Some(window) = self.open.get_mut(&start) else { return Ok(()) };
-        strays.into_values().for_each(|stray| window.absorb(stray));
-        window.add(encoder, position, now, encoded);
-        Ok(())
-    }
-
-    /// Closes one window that is due at `now`, oldest first; `None` when none is.
-    pub fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        self.open.values_mut().for_each(|window| window.not_after(now));
-        let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
-        due.map_or(Ok(None), |(start, reason)| self.close_with_others(start, now, reason, encoder))
-    }
-
-    /// Closes the largest window, whatever the rules say.
-    pub(super) fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        let largest = self.open.iter().max_by_key(|(_, window)| window.bytes()).map(|(&start, _)| start);
-        largest.map_or(Ok(None), |start| self.close_with_others(start, now, CloseReason::Memory, encoder))
-    }
-
-    /// Bytes held by the rows of open windows.
-    pub(super) fn bytes(&self) -> usize {
-        self.open.values().map(OpenWindow::bytes).sum()
-    }
-
     /// Closes a window with what has to close with it: records that tombstones retract, and windows that it is interleaved with.
     fn close_with_others(
         &mut self,
@@ -138,17 +84,6 @@ impl Tumbling {
         self.open.insert(start, joined);
     }
 
-    /// Closes one of the open windows whatever the rules say; `None` when none is left.
-    pub fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
-        match self.open.keys().next().copied() {
-            Some(start) => {
-                self.retract_with(start);
-                self.close(start, now, CloseReason::Drained, encoder)
-            }
-            None => Ok(None),
-        }
-    }
-
     /// Puts all tombstones, and what they retract of the other open windows, into the one that closes next: a tombstone and
     /// what it retracts have their outcome together.
     fn retract_with(&mut self, start: i64) {
@@ -156,44 +91,6 @@ impl Tumbling {
         closing.retract_from(&mut self.open);
         self.open.retain(|_, other| !other.is_empty());
         self.open.insert(start, closing);
-    }
-
-    /// Removes all records of some partitions, and counts them.
-    pub fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
-        let gone = self.open.values_mut().map(|window| window.give_up(partitions)).sum();
-        self.open.retain(|_, window| !window.is_empty());
-        self.closed_to.retain(|partition, _| !partitions.contains(partition));
-        gone
-    }
-
-    /// Messages with records in open windows.
-    pub fn messages(&self) -> u64 {
-        Spans::covering(self.open.values().flat_map(OpenWindow::positions)).count()
-    }
-
-    /// Records in all open windows.
-    pub fn len(&self) -> usize {
-        self.open.values().map(OpenWindow::len).sum()
-    }
-
-    /// True if no window holds a record.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// When the oldest open window got its first record.
-    pub fn opened(&self) -> Option<Millis> {
-        self.open.values().map(OpenWindow::opened).min()
-    }
-
-    /// When [`Tumbling::due`] should be asked again by the clock, if nothing arrives before.
-    pub fn next_due(&self) -> Option<Millis> {
-        self.opened().map(|opened| Millis(opened.0.saturating_add(self.rules.max_age.as_millis() as i64)))
-    }
-
-    /// After [`Tumbling::due`] found nothing: the records that leave it so at that time; `None` if the next one may move the watermark.
-    pub(super) fn records_until_due(&self) -> Option<usize> {
-        self.event_time.is_none().then(|| self.rules.max_records.saturating_sub(self.len() + 1))
     }
 
     fn close(
@@ -246,5 +143,91 @@ impl Tumbling {
                 newest.unwrap_or_else(|| start(clock.newest().unwrap_or(now.0)))
             }
         }
+    }
+}
+
+impl Windows for Tumbling {
+    fn within(&mut self, runs: usize) {
+        self.most_scattered = Some(runs);
+    }
+
+    fn remembering(&mut self, bytes: usize) {
+        self.memory = Some(bytes);
+    }
+
+    fn add(&mut self, encoder: &Encoder, position: Position, now: Millis, encoded: Encoded) -> Result<(), TooWide> {
+        let event_time = if encoded == Encoded::Row { encoder.row().event_time } else { None };
+        let beside = self.last.filter(|(last, start)| *last == position && self.open.contains_key(start));
+        let start = beside.map_or_else(|| self.start_of(event_time, now), |(_, start)| start);
+        self.last = Some((position, start));
+        let horizon = self.event_time.as_ref().map_or(i64::MAX, EventClock::horizon);
+        let strays = if self.open.last_key_value().is_some_and(|(&last, _)| last > horizon) {
+            // Windows of a time that later records have disproved.
+            self.open.split_off(&horizon.saturating_add(1))
+        } else {
+            BTreeMap::new()
+        };
+        if !self.open.contains_key(&start) {
+            let mut window = OpenWindow::new(WindowId(self.next_id), now, encoder, self.counting.clone())?;
+            self.memory.into_iter().for_each(|bytes| window.remember_within(bytes));
+            self.next_id += 1;
+            self.open.insert(start, window);
+        }
+        let Some(window) = self.open.get_mut(&start) else { return Ok(()) };
+        strays.into_values().for_each(|stray| window.absorb(stray));
+        window.add(encoder, position, now, encoded);
+        Ok(())
+    }
+
+    fn due(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        self.open.values_mut().for_each(|window| window.not_after(now));
+        let due = self.open.iter().find_map(|(&start, window)| Some((start, self.reason(start, window, now)?)));
+        due.map_or(Ok(None), |(start, reason)| self.close_with_others(start, now, reason, encoder))
+    }
+
+    fn relieve(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        let largest = self.open.iter().max_by_key(|(_, window)| window.bytes()).map(|(&start, _)| start);
+        largest.map_or(Ok(None), |start| self.close_with_others(start, now, CloseReason::Memory, encoder))
+    }
+
+    fn drain(&mut self, now: Millis, encoder: &Encoder) -> Result<Option<ClosedWindow>, TooWide> {
+        match self.open.keys().next().copied() {
+            Some(start) => {
+                self.retract_with(start);
+                self.close(start, now, CloseReason::Drained, encoder)
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn give_up(&mut self, partitions: &BTreeSet<Partition>) -> usize {
+        let gone = self.open.values_mut().map(|window| window.give_up(partitions)).sum();
+        self.open.retain(|_, window| !window.is_empty());
+        self.closed_to.retain(|partition, _| !partitions.contains(partition));
+        gone
+    }
+
+    fn bytes(&self) -> usize {
+        self.open.values().map(OpenWindow::bytes).sum()
+    }
+
+    fn len(&self) -> usize {
+        self.open.values().map(OpenWindow::len).sum()
+    }
+
+    fn unclosed(&self) -> usize {
+        Spans::covering(self.open.values().flat_map(OpenWindow::positions)).count() as usize
+    }
+
+    fn opened(&self) -> Option<Millis> {
+        self.open.values().map(OpenWindow::opened).min()
+    }
+
+    fn next_due(&self) -> Option<Millis> {
+        self.opened().map(|opened| Millis(opened.0.saturating_add(self.rules.max_age.as_millis() as i64)))
+    }
+
+    fn records_until_due(&self) -> Option<usize> {
+        self.event_time.is_none().then(|| self.rules.max_records.saturating_sub(self.len() + 1))
     }
 }

@@ -90,6 +90,17 @@ pub enum OnGap {
     Continue,
 }
 
+/// The reaction to a first window of which every message is turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BadStart {
+    /// Stop with an error, before any offset has moved: the topic or the format may be another one than is meant.
+    #[default]
+    Stop,
+    /// Reject them by position, and judge the messages that follow with them.
+    Reject,
+}
+
 /// How partitions are shared out when members of the group come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -165,6 +176,8 @@ pub struct KafkaSourceConfig {
     pub start: Start,
     /// The reaction to records that retention has deleted.
     pub on_gap: OnGap,
+    /// The reaction to a first window of which every message is turned away.
+    pub bad_start: BadStart,
     /// How partitions are shared out.
     pub rebalance: Rebalance,
     /// The name of this member, if it has one: see [`KafkaSourceConfig::published_by`].

@@ -1,11 +1,16 @@
 //! The page for the person who keeps the service running: what came in, how fast, the search, and the manifests.
 
 use super::{search, series};
+use crate::model::policy::RecodingKind;
 use crate::plot::{count, escape, figure};
 use crate::telemetry::history::RecentRelease;
 use crate::telemetry::html::{Html, duration, time};
 use crate::telemetry::pictures;
+use crate::telemetry::tables::spreads;
 use crate::telemetry::view::View;
+
+/// Steps of a schedule that are shown, spread over all. More fill the page with steps that hardly differ; fewer hide the way.
+const STEPS: usize = 12;
 
 /// The page below its header.
 pub(super) fn page(view: &View, html: &mut Html) {
@@ -13,8 +18,21 @@ pub(super) fn page(view: &View, html: &mut Html) {
     html.raw("<h2>Records</h2><div class=\"cards\">");
     records(view, html);
     html.raw("</div>");
-    if let Some(look) = &view.look {
-        html.raw("<h2>Search</h2>").raw(&search::drawn(view, look)[1]);
+    html.raw("<h2 id=\"front\">Search</h2><div class=\"cards\">");
+    loss(view, html);
+    schedule(view, html);
+    match &view.look {
+        Some(look) => {
+            let [front, lattice] = search::drawn(view, look);
+            html.raw(front).raw("</div>").raw(lattice);
+        }
+        None if view.policy.recoding != RecodingKind::Local => {
+            html.raw("<section class=\"card\"><h3>The trade-off</h3>");
+            html.text("p class=\"none\"", "It is shown once a window has closed.").raw("</section></div>");
+        }
+        None => {
+            html.raw("</div>");
+        }
     }
     html.raw("<h2>Manifests</h2>");
     manifests(view, html);
@@ -31,6 +49,16 @@ fn tiles(view: &View, html: &mut Html) {
         html.tile("lag", &count(view.lag as f64), &format!("records, {} partitions", view.partitions));
     }
     html.tile("releases", &count(view.releases as f64), &format!("{} refused by the gate", view.refused));
+    for unmet_bounds in &view.unmet_bounds {
+        let bound = if unmet_bounds.reached < unmet_bounds.asked { "at least" } else { "at most" };
+        let note = format!("bound not met; asked: {bound} {}", figure(unmet_bounds.asked));
+        html.tile(&unmet_bounds.objective, &figure(unmet_bounds.reached), &note);
+    }
+    let last = view.recent.iter().find(|recent| recent.manifest.rows > 0);
+    let measured = last.and_then(|last| last.manifest.provenance.security_and_quality());
+    for ((name, value), note) in measured.into_iter().flatten().zip(["security", "quality", "security times quality"]) {
+        html.tile(name, &figure(value), &format!("{note} of the last release"));
+    }
     html.tile("memory", &format!("{} MiB", view.memory >> 20), "resident").raw("</dl>");
 }
 
@@ -62,6 +90,36 @@ fn records(view: &View, html: &mut Html) {
         let rows = series(view, &view.over_time(|m| Some(m.lag as f64)));
         html.behind("lag-table", "The same as a table", &["time", "records not read yet"], &rows).raw("</section>");
     }
+}
+
+fn loss(view: &View, html: &mut Html) {
+    html.raw("<section class=\"card\"><h3>Information loss over time</h3>");
+    html.picture(pictures::loss(view), "Nothing has been published yet.");
+    let rows = series(view, &view.over_time(|m| m.loss));
+    html.behind("loss-table", "The same as a table", &["time", view.policy.loss.as_str()], &rows);
+    let mut published = view.recent.iter().filter(|recent| recent.manifest.rows > 0);
+    if let Some(last) = published.next() {
+        html.raw("<h4>How the last release spreads over people</h4>");
+        let before = published.next().map_or(&[][..], |before| &before.spreads);
+        spreads(last.spreads.iter().copied(), before, html);
+    }
+    html.raw("</section>");
+}
+
+/// The steps of the schedule in words.
+fn schedule(view: &View, html: &mut Html) {
+    let Some(schedule) = &view.schedule else { return };
+    let steps = schedule.steps();
+    let every = steps.len().div_ceil(STEPS).max(1);
+    let shown = |step: usize| step.is_multiple_of(every) || step + 1 == steps.len();
+    let row = |(step, node): (usize, &crate::model::lattice::Node)| {
+        vec![(step + 1).to_string(), view.policy.node_words(node.levels())]
+    };
+    let rows: Vec<Vec<String>> = steps.iter().enumerate().filter(|(step, _)| shown(*step)).map(row).collect();
+    let some = if rows.len() < steps.len() { format!("; {} of them are shown", rows.len()) } else { String::new() };
+    html.raw("<section class=\"card\"><h3>The schedule</h3>");
+    html.text("p class=\"soft\"", &format!("The schedule {} has {} steps{some}.", schedule.id(), steps.len()));
+    html.behind("schedule-table", "The schedule in words", &["step", "levels"], &rows).raw("</section>");
 }
 
 fn manifests(view: &View, html: &mut Html) {

@@ -93,9 +93,9 @@ fn trade_off(view: &View, look: &Look, html: &mut Html) {
         &format!(
             "Choose a point to see what it costs and gains, and to copy it as configuration. {} {}; hollow ones do not meet the \
              policy.",
-            match released(front, &look.insight) {
-                Some(_) => "The large one is the release of",
-                None => "Nothing was published of the window of",
+            match look.insight.met {
+                true => "The large one is the release of",
+                false => "Nothing could be published of the window of",
             },
             time(look.at)
         ),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{Sheet, percent};
+use super::Sheet;
 use crate::cli::shared::ReleaseReport;
 use crate::gate::Release;
 use crate::model::policy::QuasiIdentifier;
 use crate::model::schema::Role;
 use crate::plot::bars::{Pair, pairs};
-use crate::plot::{Caption, figure};
+use crate::plot::{Caption, figure, percent};
 use crate::telemetry::html::Html;
 use crate::telemetry::pictures;
 use crate::usefulness::{Distribution, ValueShare, distributions};
@@ -50,6 +50,7 @@ pub(super) fn attributes(sheet: &Sheet<'_>, html: &mut Html) {
             Role::Insensitive | Role::Reviewed => Some("passed through unchanged"),
             Role::Subject => Some("counted, never published"),
             Role::Private => Some("read for conditions, never published"),
+            Role::Coordinate => Some("published as a cell only"),
             Role::Quasi | Role::Identifier | Role::Label | Role::EventTime => None,
         };
         if let Some(done) = attribute.roles.iter().find_map(done) {

@@ -1,6 +1,6 @@
 //! What the release costs and is still good for, how it was found, and what a changed policy would do.
 
-use super::{Sheet, percent};
+use super::Sheet;
 use crate::cli::shared::ReleaseReport;
 use crate::model::policy::{Policy, RecodingKind};
 use crate::model::release::manifest::Provenance;
@@ -9,58 +9,32 @@ use crate::search::front::objectives::FrontPoint;
 use crate::search::insight::Insight;
 use crate::telemetry::html::Html;
 use crate::telemetry::pictures;
-use crate::usefulness::{Accuracy, Usefulness};
+use crate::telemetry::tables::{NOTE, RecodingColumn, side_by_side};
+
+/// One release as a column.
+fn column(name: String, report: &ReleaseReport) -> RecodingColumn<'_> {
+    RecodingColumn {
+        name,
+        classes: report.manifest.classes,
+        left_out: report.provenance().records_suppressed,
+        useful: report.usefulness.as_ref(),
+    }
+}
 
 /// What the rows lose, and what counts and a classifier would still get right; beside it what the other recodings would publish of the
 /// same records.
-pub(super) fn usefulness(own: &Usefulness, sheet: &Sheet<'_>, html: &mut Html) {
+pub(super) fn usefulness(sheet: &Sheet<'_>, html: &mut Html) {
     let policy = &sheet.batch.policy;
-    let mut releases = vec![(policy.recoding, sheet.report)];
-    releases.extend(sheet.others.iter().filter_map(|(kind, made)| Some((*kind, made.as_ref().ok()?))));
-    let row = |measure: &str, value: &dyn Fn(&ReleaseReport) -> Option<String>| -> Vec<String> {
-        let values = releases.iter().map(|(_, report)| value(report).unwrap_or_else(|| "-".into()));
-        std::iter::once(measure.to_owned()).chain(values).collect()
-    };
-    let share = |measure: &str, value: &dyn Fn(&Usefulness) -> Option<f64>| {
-        row(measure, &|report| report.usefulness.as_ref().and_then(value).map(percent))
-    };
-    let mut rows = vec![
-        row("classes", &|report| Some(report.manifest.classes.to_string())),
-        row("records left out", &|report| Some(report.provenance().records_suppressed.to_string())),
-        share("loss of the record in the middle", &|useful| Some(useful.loss_median)),
-        share("loss that one record in twenty exceeds", &|useful| Some(useful.loss_p95)),
-        share("counts by one attribute: records in the right place", &|useful| Some(useful.counts_by_one)),
-        share("counts by two attributes: records in the right place", &|useful| useful.counts_by_two),
-    ];
-    let classified = |of: fn(&Accuracy) -> f64| move |useful: &Usefulness| useful.classifier.as_ref().map(of);
-    if own.classifier.is_some() {
-        rows.push(share("classifier of the label, on published values: right", &classified(|right| right.published)));
-        rows.push(share("the same on the values as they were read", &classified(|right| right.raw)));
-        rows.push(share("always saying the most frequent label", &classified(|right| right.majority)));
-    }
-    rows.push(share("rows narrowed by a reader who knows how it was made", &|useful| Some(useful.attack.rows)));
-    rows.push(share("cells narrowed by the same reader", &|useful| Some(useful.attack.cells)));
-    rows.push(share("cells narrowed to one value", &|useful| Some(useful.attack.cells_exact)));
-    for (at, quasi) in policy.quasi.iter().enumerate() {
-        let lost = |useful: &Usefulness| useful.loss_by_attribute.get(at).map(|(_, loss)| *loss);
-        rows.push(share(&format!("loss of {}", quasi.name), &lost));
-    }
-    let name = |&(kind, _): &(RecodingKind, &ReleaseReport)| match kind == policy.recoding {
-        true => format!("{} (this release)", kind.as_str()),
-        false => kind.as_str().to_owned(),
-    };
-    let head: Vec<String> = std::iter::once("measure".to_owned()).chain(releases.iter().map(name)).collect();
-    html.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    let own = column(format!("{} (this release)", policy.recoding.as_str()), sheet.report);
+    let others =
+        sheet.others.iter().filter_map(|(kind, made)| Some(column(kind.as_str().to_owned(), made.as_ref().ok()?)));
+    side_by_side(policy, &std::iter::once(own).chain(others).collect::<Vec<_>>(), html);
     for (kind, made) in sheet.others {
         if let Err(reason) = made {
             html.text("p class=\"note\"", &format!("{}: left out, {reason}.", kind.as_str()));
         }
     }
-    let note = "A record loses 0 % if all its values stay, and 100 % if it is suppressed or every value is at its top. Counts spread \
-                each published value evenly over the values below it. A reader who knows the levels of every step and the values that occur can \
-                exclude some combinations, because an earlier step would have published them elsewhere: these rows and cells are narrowed. \
-                Every class keeps as many people as the policy asks. With one level per column or value nothing can be excluded.";
-    html.text("p class=\"note\"", note);
+    html.text("p class=\"note\"", NOTE);
 }
 
 /// What was tried with one change of the policy.

@@ -1,12 +1,11 @@
 //! The risk of being found: before and after, the classes that are at most risk, and the attackers of El Emam's model.
 
-use super::{Sheet, percent};
+use super::Sheet;
 use crate::gate::Release;
 use crate::model::policy::Policy;
-use crate::model::release::spread::Spread;
-use crate::plot::figure;
+use crate::plot::percent;
 use crate::telemetry::html::Html;
-use crate::telemetry::pictures;
+use crate::telemetry::tables::{class_sizes, spreads};
 use crate::usefulness::{Exposure, PublishedClass, smallest_classes};
 
 /// Classes that are shown. More fill the page; fewer hide whether the smallest one is the only one.
@@ -84,12 +83,7 @@ pub(super) fn attackers(release: &Release, policy: &Policy, html: &mut Html) {
         "p",
         &format!("{} of the {who} are in a smallest class, that is, at the highest risk.", percent(at_highest)),
     );
-    let row = |(property, spread): (&str, Spread)| -> Vec<String> {
-        let figures = spread.named().map(|(_, value)| figure(value));
-        std::iter::once(property.replace('_', " ")).chain(figures).collect()
-    };
-    let rows: Vec<Vec<String>> = release.spreads().map(row).collect();
-    html.table(&["over people", "worst", "5 % worst", "median", "mean"], &rows);
+    spreads(release.spreads(), &[], html);
     html.raw("<dl class=\"note\">");
     for (name, meaning) in [
         (
@@ -121,8 +115,5 @@ pub(super) fn attackers(release: &Release, policy: &Policy, html: &mut Html) {
 /// How many classes there are of which size.
 pub(super) fn sizes(release: &Release, html: &mut Html) {
     let sizes: Vec<(u32, u32)> = release.class_sizes().iter().map(|(&size, &classes)| (size, classes)).collect();
-    html.picture(pictures::class_sizes("class-sizes", &sizes), "");
-    let rows: Vec<Vec<String>> =
-        sizes.iter().map(|(size, classes)| vec![size.to_string(), classes.to_string()]).collect();
-    html.same_as_table("class-sizes-table", &["size", "classes"], &rows);
+    class_sizes("class-sizes", &sizes, html);
 }

@@ -31,7 +31,7 @@ pub(super) fn limits(config: &Config) -> Vec<String> {
     say(
         policy.recoding == RecodingKind::Local,
         "Who knows the method and the hierarchies can exclude some values of a label; at least k people stay in each class (T31). \
-         `anonymize --report` measures how often.",
+         `search`, `anonymize --report` and the console measure how often.",
     );
     let crosses =
         policy.recoding == RecodingKind::Local || matches!(config.choice.levels, Levels::Free | Levels::Sticky);

@@ -25,9 +25,7 @@ pub(super) fn counted(policy: &Policy) -> Vec<String> {
 /// What happens to each field.
 pub(super) fn published(policy: &Policy) -> Vec<String> {
     let mut said = vec![match policy.recoding {
-        RecodingKind::FullDomain => {
-            "In each release a generalized field has one level for all its rows; the level may differ from release to release."
-        }
+        RecodingKind::FullDomain => "In each release a generalized field has one level for all its rows.",
         RecodingKind::Subtree => "In each release a value is shown in one way only, but other values of its field may be finer or coarser.",
         RecodingKind::Local => {
             "Each record has levels of its own: people who are like many others stay fine, rare ones are coarsened. A column mixes levels."
@@ -72,7 +70,7 @@ fn generalized(quasi: &QuasiIdentifier) -> String {
         said.push_str("; never exactly");
     }
     if !hidden {
-        said.push_str("; it is never hidden altogether, rather nothing is published");
+        said.push_str("; no criterion hides it altogether: rather records are left out, or nothing is published");
     }
     if let Some(example) = quasi.hierarchy.example() {
         let shown: Vec<String> = (quasi.min_level..=quasi.max_level)
@@ -201,6 +199,11 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
             rules.max_records,
             time(rules.max_age)
         ),
+        WindowRules::Sliding(rules) if rules.changes => {
+            "Every slide publishes which rows came and which left, and whole windows only to begin with. What readers put together from \
+             it still satisfies the criteria, also side by side: records that would stand out wait or leave with enough others."
+                .into()
+        }
         WindowRules::Sliding(_) => {
             "Every slide publishes the whole window again. All snapshots put side by side still satisfy the criteria: \
                                     records that would stand out between them wait or leave with enough others."
@@ -242,6 +245,16 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
         SinkConfig::Kafka(kafka) => format!("the topic {}, exactly once", kafka.topic),
     };
     said.push(format!("Records come from {from}; releases go to {to}."));
+    said.extend(config.audiences.iter().map(|audience| {
+        let dropped = match audience.dropped.as_slice() {
+            [] => String::new(),
+            fields => format!(", without {}", fields.iter().map(|f| format!("`{f}`")).collect::<Vec<_>>().join(", ")),
+        };
+        format!(
+            "The audience `{}` gets a table of its own of every release, as coarse or coarser{dropped}; it is counted like the release.",
+            audience.name
+        )
+    }));
     said
 }
 

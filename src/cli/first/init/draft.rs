@@ -245,9 +245,16 @@ impl PolicyDraft<'_> {
     fn hierarchy(&self, field: usize) -> String {
         match self.hierarchies[field].as_ref().unwrap_or(&HierarchyProposal::Trivial) {
             HierarchyProposal::File(path) => format!("{{ csv: {} }}", quoted(&path.to_string_lossy())),
-            HierarchyProposal::Dates(None) => "{ date: [day, month, year, decade] }".into(),
-            HierarchyProposal::Dates(Some(format)) => {
-                format!("{{ date: {{ units: [day, month, year, decade], format: {} }} }}", quoted(format))
+            HierarchyProposal::Dates(notations) if notations.are_usual() => {
+                "{ date: [day, month, year, decade] }".into()
+            }
+            HierarchyProposal::Dates(notations) => {
+                let formats: Vec<String> = notations.formats().map(quoted).collect();
+                let formats = match formats.as_slice() {
+                    [only] => format!("format: {only}"),
+                    several => format!("formats: [{}]", several.join(", ")),
+                };
+                format!("{{ date: {{ units: [day, month, year, decade], {formats} }} }}")
             }
             HierarchyProposal::Intervals { widths: [a, b, c], min, max } => {
                 format!("{{ intervals: {{ widths: [{a}, {b}, {c}], min: {min}, max: {max}, open: both }} }}")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::sorted::{counted, sorted};
 use crate::frequency::key::{ClassKey, Layout};
-use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
+use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Subjects};
 use crate::model::batch::Rows;
 use crate::model::counting::{Counting, Facet};
 use crate::model::lattice::Node;
@@ -22,7 +22,7 @@ pub(crate) fn scan<K: ClassKey>(rows: &Rows, layout: &Layout, counting: &Countin
     keys.resize(rows.len(), K::ZERO);
     let records = |keys: Vec<K>, counts: Vec<u32>| {
         let fields = layout.fields().to_vec();
-        FrequencySet::of_records(Node::new(fields.iter().map(|_| 0)), Origin::Scanned, fields, keys, counts)
+        FrequencySet::of_records(Node::new(fields.iter().map(|_| 0)), fields, keys, counts)
     };
     if counting.facets.is_empty() && !counting.subjects {
         let (keys, counts) = counted(&sorted(keys, layout.bits(), |key| *key));

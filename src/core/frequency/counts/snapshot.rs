@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entries::Entry;
 use super::finest_counts::FinestCounts;
 use crate::frequency::key::ClassKey;
-use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Origin, Subjects};
+use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Subjects};
 use crate::model::lattice::Node;
 
 impl<K: ClassKey> FinestCounts<K> {
@@ -25,7 +25,7 @@ impl<K: ClassKey> FinestCounts<K> {
         let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
         let fields = self.layout.fields().to_vec();
-        let records = FrequencySet::of_records(bottom, Origin::Scanned, fields, keys, rows);
+        let records = FrequencySet::of_records(bottom, fields, keys, rows);
         FrequencySet { sizes, subjects, facets: Arc::new(Facets::Now(facets)), ..records }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::frequency::key::ClassKey;
-use crate::frequency::set::{ClassTally, Classes, FrequencySet, GONE, Origin, Question, SeenClasses, SmallClasses};
+use crate::frequency::set::{ClassTally, Classes, FrequencySet, GONE, Question, SeenClasses, SmallClasses};
 use crate::frequency::store::FrequencyStore;
 use crate::model::counting::Histogram;
 use crate::model::domain::Code;
@@ -72,9 +72,6 @@ impl<K: ClassKey> Classes for FollowedClasses<K> {
         let (complete, places) = self.complete();
         let mut all: Vec<Option<ClassTally>> = complete.tallies().into_iter().map(Some).collect();
         places.into_iter().map(|at| all[at].take().unwrap_or_default()).collect()
-    }
-    fn origin(&self) -> Origin {
-        Origin::RolledUp
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         if !self.subjects {

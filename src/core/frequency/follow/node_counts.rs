@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::histograms::Histograms;
 use crate::frequency::counts::{Changes, KeyIndex};
 use crate::frequency::key::{ClassKey, KeyField};
-use crate::frequency::set::{Classes, FacetCounts, Facets, FrequencySet, Origin, Question, SmallClasses, cells};
+use crate::frequency::set::{Classes, FacetCounts, Facets, FrequencySet, Question, SmallClasses, cells};
 use crate::model::counting::{Counting, Histogram};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -211,7 +211,7 @@ impl<K: ClassKey> NodeCounts<K> {
         FrequencySet {
             sizes: Some(of(&|class| class.size)),
             facets: Arc::new(Facets::Now(self.facets.iter().map(facet).collect())),
-            ..FrequencySet::of_records(node, Origin::RolledUp, fields, keys, of(&|class| class.rows))
+            ..FrequencySet::of_records(node, fields, keys, of(&|class| class.rows))
         }
     }
 }

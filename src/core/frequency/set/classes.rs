@@ -7,15 +7,6 @@ use crate::model::domain::Code;
 use crate::model::lattice::Node;
 use crate::model::recoding::GeneralizedValue;
 
-/// Where a frequency set came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// Counted from rows.
-    Scanned,
-    /// Summed from a finer set.
-    RolledUp,
-}
-
 /// What criteria and losses see of a frequency set, whatever its key type.
 pub trait Classes: Send + Sync {
     /// The node these are the classes of; for a cut, the least node above it.
@@ -54,8 +45,6 @@ pub trait Classes: Send + Sync {
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
     /// The counts of every class, to be merged class by class.
     fn tallies(&self) -> Vec<ClassTally>;
-    /// How it was made.
-    fn origin(&self) -> Origin;
     /// The published classes as somebody sees them who knows only the attributes `known`; with none, that is one class of
     /// everything published. Exact for subjects too.
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::classes::{Classes, Origin, SeenClasses};
+use super::classes::{Classes, SeenClasses};
 use super::frequency_set::FrequencySet;
 use super::small_classes::{Question, SmallClasses};
 use super::tally::ClassTally;
@@ -48,13 +48,7 @@ impl<K: ClassKey> Finest<K> {
         self.set.get_or_init(|| match &self.later {
             Some((_, make)) => Arc::new(make()),
             // Unreachable: a set without a way to make it is at hand.
-            None => Arc::new(FrequencySet::of_records(
-                self.node.clone(),
-                Origin::Scanned,
-                Vec::new(),
-                Vec::new(),
-                Vec::new(),
-            )),
+            None => Arc::new(FrequencySet::of_records(self.node.clone(), Vec::new(), Vec::new(), Vec::new())),
         })
     }
 
@@ -102,9 +96,6 @@ impl<K: ClassKey> Classes for Finest<K> {
     }
     fn tallies(&self) -> Vec<ClassTally> {
         self.set().tallies()
-    }
-    fn origin(&self) -> Origin {
-        Origin::Scanned
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.set().seen_by(published, known)

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::classes::{Classes, Origin, SeenClasses};
+use super::classes::{Classes, SeenClasses};
 use super::facets::Facets;
 use super::marginals;
 use super::small_classes::{self, Question, SmallClasses};
@@ -24,7 +24,6 @@ pub(crate) struct FrequencySet<K> {
     pub(crate) node: Node,
     /// Per attribute the values of its cut; empty for a node.
     pub(crate) values: Vec<Option<Arc<[GeneralizedValue]>>>,
-    pub(crate) origin: Origin,
     pub(crate) fields: Vec<KeyField>,
     pub(crate) keys: Vec<K>,
     pub(crate) rows: Vec<u32>,
@@ -40,11 +39,11 @@ pub(crate) struct FrequencySet<K> {
 
 impl<K: ClassKey> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
-    pub(crate) fn of_records(node: Node, origin: Origin, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
+    pub(crate) fn of_records(node: Node, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
         let (sizes, subjects, facets) = (None, None, Arc::default());
         let (small, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let values = Vec::new();
-        Self { node, values, origin, fields, keys, rows, sizes, subjects, facets, small, marginals, ascends }
+        Self { node, values, fields, keys, rows, sizes, subjects, facets, small, marginals, ascends }
     }
 
     /// From which bit on its keys ascend, so that those that agree in all bits from there on lie together.
@@ -64,12 +63,12 @@ impl<K: ClassKey> FrequencySet<K> {
     }
 
     /// The coarser classes that those of `finer` were added up to.
-    pub(crate) fn merged_of(finer: &Self, node: Node, origin: Origin, summed: Summed<K>) -> Self {
+    pub(crate) fn merged_of(finer: &Self, node: Node, summed: Summed<K>) -> Self {
         let Summed { keys, rows, class_of } = summed;
         let subjects = finer.subjects.as_ref().map(|subjects| subjects.merge(&class_of, rows.len()));
         let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = finer.facets.merged_later(class_of, rows.len());
-        Self { sizes, subjects, facets, ..Self::of_records(node, origin, finer.fields.clone(), keys, rows) }
+        Self { sizes, subjects, facets, ..Self::of_records(node, finer.fields.clone(), keys, rows) }
     }
 
     /// The published classes with all attributes made one that are not `known`.
@@ -86,7 +85,7 @@ impl<K: ClassKey> FrequencySet<K> {
         let mut class_of = vec![GONE; self.keys.len()];
         shown().zip(seen).for_each(|(class, seen)| class_of[class] = seen);
         let summed = Summed { keys, rows, class_of: class_of.clone() };
-        let classes = Self::merged_of(self, self.node.clone(), Origin::RolledUp, summed);
+        let classes = Self::merged_of(self, self.node.clone(), summed);
         SeenClasses { classes: Box::new(classes), class_of }
     }
 
@@ -149,9 +148,6 @@ impl<K: ClassKey> Classes for FrequencySet<K> {
     }
     fn tallies(&self) -> Vec<ClassTally> {
         tally::tallies(&self.rows, self.sizes(), self.subjects.as_ref(), self.facets.get())
-    }
-    fn origin(&self) -> Origin {
-        self.origin
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.merged(published, known)

@@ -14,7 +14,7 @@ mod small_classes;
 mod subjects;
 mod tally;
 
-pub use classes::{Classes, Origin, SeenClasses};
+pub use classes::{Classes, SeenClasses};
 pub use entropies::Entropies;
 pub(super) use facets::{FacetCounts, Facets};
 pub(super) use finest::{Finest, Totals};

@@ -5,6 +5,9 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::closed::loss_of;
 use super::{Errors, HierarchyError, TOP};
 use crate::model::lattice::Level;
@@ -17,10 +20,12 @@ const MAX_LENGTH: u8 = 12;
 const WIDTHS: [&str; MAX_LENGTH as usize] =
     ["5,000 km", "1,250 km", "156 km", "39 km", "5 km", "1.2 km", "153 m", "38 m", "5 m", "1.2 m", "15 cm", "4 cm"];
 
-/// How exact places are on each level.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Places.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct GeohashSpec {
-    /// Lengths of the geohashes, fine to coarse; the first is level 0. `*` is put on top.
+    /// Lengths of the geohashes, from long to short; the first is how exact a value is. Default: [7, 6, 5, 4, 3, 2].
+    #[schemars(length(min = 1))]
     pub lengths: Vec<u8>,
 }
 

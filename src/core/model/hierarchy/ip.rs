@@ -7,6 +7,9 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::closed::loss_of;
 use super::{Errors, HierarchyError, TOP};
 use crate::model::lattice::Level;
@@ -14,12 +17,15 @@ use crate::model::lattice::Level;
 /// The bits that are counted of an address of either family.
 const COUNTED_BITS: f64 = 32.0;
 
-/// Which networks addresses generalize to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// IP addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct IpSpec {
-    /// Prefix lengths of IPv4 networks, fine to coarse; one level each. `*` is put on top.
+    /// Prefix lengths of IPv4 networks, from long to short; one level each. Default: [24, 16, 8].
+    #[schemars(length(min = 1))]
     pub v4: Vec<u8>,
-    /// Prefix lengths of IPv6 networks, as many.
+    /// Prefix lengths of IPv6 networks, as many. Default: [64, 48, 32].
+    #[schemars(length(min = 1))]
     pub v6: Vec<u8>,
 }
 

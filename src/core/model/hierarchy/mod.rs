@@ -34,7 +34,7 @@ pub use geohash::GeohashSpec;
 pub use intervals::{IntervalSpec, Open};
 pub use ip::IpSpec;
 pub use prefix::PrefixSpec;
-pub use tree::{TreeNode, TreeSpec};
+pub use tree::TreeNode;
 
 /// The top of every hierarchy that does not name its own.
 const TOP: &str = "*";
@@ -120,8 +120,8 @@ impl Hierarchy {
     ///
     /// # Errors
     /// If it is empty or too deep, or a value is in it twice.
-    pub fn tree(spec: TreeSpec) -> Result<Self, Vec<HierarchyError>> {
-        tree::build(&spec).map(|closed| Self::of(Kind::Closed(closed)))
+    pub fn tree(roots: &[TreeNode]) -> Result<Self, Vec<HierarchyError>> {
+        tree::build(roots).map(|closed| Self::of(Kind::Closed(closed)))
     }
 
     /// Several hierarchies of the same values, whose levels are partially ordered.

@@ -6,29 +6,48 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::{Errors, HierarchyError};
 use crate::model::lattice::Level;
 
 /// Longer codes make lattices nobody can search; every level is one more to try.
 const MAX_LENGTH: u32 = 64;
 
-/// A code of a fixed number of characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Codes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct PrefixSpec {
-    /// How many characters a value has, and so the height. Values of another length are outside the hierarchy.
+    /// Characters per value; values of another length are unknown.
+    #[schemars(range(min = 1))]
     pub length: u32,
-    /// The fewest characters of a value, where values have several lengths.
+    /// The fewest characters of a value, where codes have several lengths, as the postal codes of several countries have. Then
+    /// blanks and hyphens are left out and letters are capital: `sw1a 1aa` is `SW1A1AA`. Default: `length`, as written.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
     pub min_length: Option<u32>,
-    /// How many different characters a position can hold: 10 for digits, 36 for digits and letters. Only the loss uses it.
+    /// How many different characters a position can hold; only the loss uses it. Default: 10, the digits.
+    #[serde(default = "digits")]
+    #[schemars(range(min = 2))]
     pub alphabet: u32,
-    /// The character that replaces a masked one. A value that holds it is outside the hierarchy.
+    /// The character that stands for a masked one. Default: `*`.
+    #[serde(default = "star")]
     pub mask: char,
+}
+
+fn digits() -> u32 {
+    10
+}
+
+fn star() -> char {
+    '*'
 }
 
 impl PrefixSpec {
     /// Digits, masked by `*`.
     pub fn new(length: u32) -> Self {
-        Self { length, min_length: None, alphabet: 10, mask: '*' }
+        Self { length, min_length: None, alphabet: digits(), mask: star() }
     }
 }
 

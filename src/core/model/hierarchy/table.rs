@@ -48,10 +48,6 @@ impl LabelTable {
         self.text.clear();
         self.ends.clear();
     }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.text.capacity() + self.ends.capacity() * size_of::<u32>()
-    }
 }
 
 /// Finds the code of a label in the [`LabelTable`] it was built over.
@@ -71,10 +67,6 @@ impl Index {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.allocation_size()
     }
 }
 
@@ -128,12 +120,6 @@ impl LevelTable {
     /// For each code how many leaves that the hierarchy declares lie below it; 0 for a value outside them.
     pub fn leaves(&self) -> &[f64] {
         &self.leaves
-    }
-
-    /// About how much memory the table holds.
-    pub fn bytes(&self) -> usize {
-        let figures = self.loss.capacity() + self.leaves.capacity();
-        self.labels.bytes() + self.parent.capacity() * size_of::<Code>() + figures * size_of::<f64>()
     }
 }
 

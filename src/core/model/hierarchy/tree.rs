@@ -12,13 +12,6 @@ use super::closed::{Builder, Closed, MAX_COLUMNS};
 use super::{Errors, HierarchyError, TOP};
 use crate::model::record::canonical_text;
 
-/// A categorical tree. With several roots, or one root without children, `*` is put on top.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TreeSpec {
-    /// The coarsest values.
-    pub roots: Vec<TreeNode>,
-}
-
 /// A node of a written-out tree; one without children is a value.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -30,35 +23,24 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-impl TreeNode {
-    /// A value without finer values.
-    pub fn leaf(label: impl Into<String>) -> Self {
-        Self { label: label.into(), children: Vec::new() }
-    }
-
-    /// A value that stands for `children`.
-    pub fn group(label: impl Into<String>, children: impl IntoIterator<Item = TreeNode>) -> Self {
-        Self { label: label.into(), children: children.into_iter().collect() }
-    }
-}
-
-pub(super) fn build(spec: &TreeSpec) -> Result<Closed, Vec<HierarchyError>> {
+/// With several roots, or one root without children, `*` is put on top.
+pub(super) fn build(roots: &[TreeNode]) -> Result<Closed, Vec<HierarchyError>> {
     let mut errors = Errors::default();
-    if spec.roots.is_empty() {
+    if roots.is_empty() {
         errors.push(None, "the tree is empty; write at least one group, such as `Europe: [DE, FR]`");
         return Err(errors.into_list());
     }
-    let mut ancestors = match spec.roots.as_slice() {
+    let mut ancestors = match roots {
         [root] if !root.children.is_empty() => Vec::new(),
         _ => vec![Cow::Borrowed(TOP)],
     };
-    let depth = ancestors.len() + spec.roots.iter().map(|root| depth(root, MAX_COLUMNS)).max().unwrap_or(0);
+    let depth = ancestors.len() + roots.iter().map(|root| depth(root, MAX_COLUMNS)).max().unwrap_or(0);
     if depth > MAX_COLUMNS {
         errors.push(None, format!("the tree is too deep; write at most {MAX_COLUMNS} levels"));
         return Err(errors.into_list());
     }
     let mut builder = Builder::new(depth, errors);
-    for root in &spec.roots {
+    for root in roots {
         walk(root, &mut ancestors, depth, &mut builder);
     }
     builder.finish()
@@ -90,18 +72,22 @@ mod tests {
     use super::super::Hierarchy;
     use super::*;
 
-    fn leaves(labels: &[&str]) -> Vec<TreeNode> {
-        labels.iter().map(|&label| TreeNode::leaf(label)).collect()
+    fn group(label: impl Into<String>, children: impl Into<Vec<TreeNode>>) -> TreeNode {
+        TreeNode { label: label.into(), children: children.into() }
     }
 
-    fn world() -> TreeSpec {
-        let asia = [TreeNode::group("East", leaves(&["JP", "CN"])), TreeNode::group("South", leaves(&["IN"]))];
-        TreeSpec { roots: vec![TreeNode::group("Europe", leaves(&["DE", "FR"])), TreeNode::group("Asia", asia)] }
+    fn leaves(labels: &[&str]) -> Vec<TreeNode> {
+        labels.iter().map(|&label| group(label, [])).collect()
+    }
+
+    fn world() -> Vec<TreeNode> {
+        let asia = [group("East", leaves(&["JP", "CN"])), group("South", leaves(&["IN"]))];
+        vec![group("Europe", leaves(&["DE", "FR"])), group("Asia", asia)]
     }
 
     #[test]
     fn short_branches_repeat_their_leaf() {
-        let h = Hierarchy::tree(world()).unwrap();
+        let h = Hierarchy::tree(&world()).unwrap();
         let labels = |leaf| (0..=h.height()).map(|l| h.label(leaf, l).unwrap().into_owned()).collect::<Vec<_>>();
         assert_eq!(labels("DE"), ["DE", "DE", "Europe", "*"]);
         assert_eq!(labels("JP"), ["JP", "East", "Asia", "*"]);
@@ -111,26 +97,24 @@ mod tests {
 
     #[test]
     fn one_root_is_the_top() {
-        let h = Hierarchy::tree(TreeSpec { roots: vec![TreeNode::group("World", world().roots)] }).unwrap();
+        let h = Hierarchy::tree(&[group("World", world())]).unwrap();
         assert_eq!((h.height(), h.top_label()), (3, "World"));
-        let single = Hierarchy::tree(TreeSpec { roots: leaves(&["only"]) }).unwrap();
+        let single = Hierarchy::tree(&leaves(&["only"])).unwrap();
         assert_eq!((single.height(), single.top_label()), (1, "*"));
     }
 
     #[test]
     fn wrong_trees_are_refused() {
-        assert!(Hierarchy::tree(TreeSpec::default()).is_err());
-        let twice = TreeSpec {
-            roots: vec![TreeNode::group("A", leaves(&["x", "y"])), TreeNode::group("B", leaves(&["x", "y"]))],
-        };
-        assert_eq!(Hierarchy::tree(twice).unwrap_err().len(), 2);
-        let east = |root, leaf| TreeNode::group(root, [TreeNode::group("East", leaves(&[leaf]))]);
-        let errors = Hierarchy::tree(TreeSpec { roots: vec![east("Europe", "PL"), east("Asia", "JP")] }).unwrap_err();
+        assert!(Hierarchy::tree(&[]).is_err());
+        let twice = [group("A", leaves(&["x", "y"])), group("B", leaves(&["x", "y"]))];
+        assert_eq!(Hierarchy::tree(&twice).unwrap_err().len(), 2);
+        let east = |root, leaf| group(root, [group("East", leaves(&[leaf]))]);
+        let errors = Hierarchy::tree(&[east("Europe", "PL"), east("Asia", "JP")]).unwrap_err();
         assert!(
             errors[0].to_string().starts_with("`East` at level 1 has two parents: `Europe`, `Asia` here"),
             "{errors:?}"
         );
-        let deep = (0..300).fold(TreeNode::leaf("x"), |node, i| TreeNode::group(format!("{i}"), [node]));
-        assert!(Hierarchy::tree(TreeSpec { roots: vec![deep] }).unwrap_err()[0].message.contains("too deep"));
+        let deep = (0..300).fold(group("x", []), |node, i| group(format!("{i}"), [node]));
+        assert!(Hierarchy::tree(&[deep]).unwrap_err()[0].message.contains("too deep"));
     }
 }

@@ -1,12 +1,14 @@
 //! A group of readers with a table of its own, made of the same releases.
 //!
 //! Every row of an audience's table is a function of one published row: its values raised to the audience's levels, its other
-//! fields kept or left out. So all audiences together, with everything that they know of each other, find at most what the
-//! release itself says, and that satisfies the policy.
+//! fields kept or left out. A table with one level per column leaves whole classes out, chosen by the published rows. So all
+//! audiences together, with everything that they know of each other, find at most what the release itself says, and that
+//! satisfies the policy.
 
 use std::sync::Arc;
 
 use crate::model::lattice::Level;
+use crate::model::policy::Loss;
 use crate::model::schema::Schema;
 
 /// A group of readers.
@@ -18,6 +20,8 @@ pub struct Audience {
     pub finest: Vec<Level>,
     /// The sensitive and kept fields that it does not see.
     pub dropped: Vec<Arc<str>>,
+    /// If each column of its table has one level, although the release has several: the loss that chooses it.
+    pub one_level: Option<Loss>,
 }
 
 /// An audience, and where its rows and its manifests go.

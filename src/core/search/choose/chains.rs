@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec};
     use crate::model::policy::SuppressionLimit;
-    use crate::search::fixture::{Table, policy};
+    use crate::search::fixture::{Table, choice, policy};
     use crate::search::{Algorithm, Tuning};
 
     /// Ages by 5 and 20 or by 7, birthdays by week or by month and year, and a code that has one hierarchy.
@@ -343,14 +343,7 @@ mod tests {
         let records: Vec<(u8, u16, u8)> =
             (0..60_u16).map(|i| ((i * 7 % 99) as u8, i * 11 % 60, (i % 3) as u8)).collect();
         let table = table(&records, 0.0);
-        let choice = Choice {
-            algorithm: Algorithm::Exhaustive,
-            time_budget: Duration::from_secs(600),
-            max_checks: Some(20),
-            levels: Levels::Free,
-            keep_within: 0.0,
-            tuning: Tuning::default(),
-        };
+        let choice = Choice { max_checks: Some(20), ..choice(Algorithm::Exhaustive, Levels::Free) };
         let rng = &mut ChaCha8Rng::seed_from_u64(0);
         let found = choose(&choice, &table.policy.lattice(), None, &table.evaluator(), rng);
         assert_eq!(found.stop, StopReason::Budget);

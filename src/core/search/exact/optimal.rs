@@ -398,24 +398,17 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     use super::*;
-    use crate::model::hierarchy::Hierarchy;
     use crate::model::policy::{Criterion, Diversity, Loss, SuppressionLimit};
     use crate::model::schema::Role;
     use crate::search::exact::exhaustive::Exhaustive;
-    use crate::search::fixture::{Table, policy};
-
-    fn taxonomy() -> impl Strategy<Value = String> {
-        (1_usize..7, 1_usize..5, 1_usize..3).prop_map(|(leaves, groups, upper)| {
-            (0..leaves).map(|i| format!("v{i};g{};u{};*\n", i % groups, i % groups % upper)).collect()
-        })
-    }
+    use crate::search::fixture::{Table, attributes, policy, taxonomy};
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
         /// Whatever the blocks are, the answer is that of counting every node, and the bound is never above it.
         #[test]
         fn blocks_bound_what_they_are_part_of(
-            texts in prop::collection::vec(taxonomy(), 2..5), values in prop::collection::vec([0_usize..6, 0..6, 0..6, 0..6, 0..3], 1..60),
+            texts in prop::collection::vec(taxonomy(6), 2..5), values in prop::collection::vec([0_usize..6, 0..6, 0..6, 0..6, 0..3], 1..60),
             k in 1_u32..6, limit in prop::sample::select(vec![0.0, 0.1, 0.3]), bounds in prop::array::uniform4((0_u8..2, 2_u8..4)),
             loss in prop::sample::select(vec![Loss::Glm, Loss::Precision, Loss::Entropy, Loss::Dm]), diverse in any::<bool>(),
             block in prop::sample::select(vec![1_u128, 4, 16, 1 << 20]), checks in prop::option::of(1_u64..60),
@@ -425,9 +418,7 @@ mod tests {
                 cells.chain([format!("s{}", row[4])]).collect()
             };
             let rows: Vec<Vec<String>> = values.iter().map(record).collect();
-            let quasi = texts.iter().zip(["a", "b", "c", "d"]);
-            let quasi = quasi.map(|(text, name)| (name, Hierarchy::parse_csv(text.as_bytes()).unwrap())).collect();
-            let mut policy = policy(quasi, &[("s", Role::Sensitive)], k);
+            let mut policy = policy(attributes(&texts), &[("s", Role::Sensitive)], k);
             (policy.suppression, policy.loss) = (SuppressionLimit(limit), loss);
             for (quasi, (min, max)) in policy.quasi.iter_mut().zip(bounds) {
                 (quasi.min_level, quasi.max_level) = (min, max);

@@ -424,14 +424,9 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     use super::*;
-    use crate::model::hierarchy::Hierarchy;
     use crate::model::policy::{Criterion, Diversity, SuppressionLimit};
     use crate::model::schema::Role;
-    use crate::search::fixture::{Table, policy};
-
-    fn csv(text: &str) -> Hierarchy {
-        Hierarchy::parse_csv(text.as_bytes()).unwrap()
-    }
+    use crate::search::fixture::{Table, attributes, csv, policy, records, taxonomy};
 
     fn run(table: &Table, search: &SubtreeBottomUp) -> Outcome {
         let evaluator = table.evaluator();
@@ -531,32 +526,16 @@ mod tests {
         }
     }
 
-    fn taxonomy() -> impl Strategy<Value = String> {
-        (1_usize..9, 1_usize..5, 1_usize..3).prop_map(|(leaves, groups, upper)| {
-            (0..leaves).map(|i| format!("v{i};g{};u{};*\n", i % groups, i % groups % upper)).collect()
-        })
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
         #[test]
         fn what_it_finds_satisfies_the_policy_counted_naively(
-            texts in prop::collection::vec(taxonomy(), 1..4), seed in any::<u64>(), n in 1_usize..60, k in 1_u32..6,
+            texts in prop::collection::vec(taxonomy(8), 1..4), seed in any::<u64>(), n in 1_usize..60, k in 1_u32..6,
             limit in prop_oneof![Just(0.0), Just(0.15)], refine in any::<bool>(), people in 5_u64..60,
             bounds in prop::array::uniform3((0_u8..2, 2_u8..4)), diverse in any::<bool>(),
         ) {
-            let mut state = seed;
-            let mut draw = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
-            let leaves: Vec<u64> = texts.iter().map(|t| t.lines().count() as u64).collect();
-            let records: Vec<Vec<String>> = (0..n).map(|_| {
-                let quasi: Vec<String> = leaves.iter().map(|&l| format!("v{}", draw(l))).collect();
-                quasi.into_iter().chain([format!("s{}", draw(3)), format!("p{}", draw(people))]).collect()
-            }).collect();
-            let quasi = texts.iter().zip(["a", "b", "c"]).map(|(text, name)| (name, csv(text))).collect();
-            let mut policy = policy(quasi, &[("s", Role::Sensitive), ("p", Role::Subject)], k);
+            let records = records(&texts, &[("s", 3), ("p", people)], n, seed);
+            let mut policy = policy(attributes(&texts), &[("s", Role::Sensitive), ("p", Role::Subject)], k);
             policy.suppression = SuppressionLimit(limit);
             for (quasi, (min, max)) in policy.quasi.iter_mut().zip(bounds) {
                 (quasi.min_level, quasi.max_level) = (min, max);

@@ -406,15 +406,10 @@ mod tests {
 
     use super::*;
     use crate::frequency::store::FrequencySets;
-    use crate::model::hierarchy::Hierarchy;
     use crate::model::lattice::Node;
     use crate::model::recoding::Recoding;
     use crate::model::schema::Role;
-    use crate::search::fixture::{Table, policy};
-
-    fn csv(text: &str) -> Hierarchy {
-        Hierarchy::parse_csv(text.as_bytes()).unwrap()
-    }
+    use crate::search::fixture::{Table, attributes, csv, policy, records, taxonomy};
 
     fn taxonomies(sets: &dyn FrequencySets) -> Vec<Taxonomy> {
         let base = sets.base();
@@ -557,33 +552,15 @@ mod tests {
         assert_eq!(tea.classes().len(), 1950);
     }
 
-    /// A random taxonomy of at most 9 leaves over up to three levels.
-    fn taxonomy() -> impl Strategy<Value = String> {
-        (1_usize..9, 1_usize..5, 1_usize..3).prop_map(|(leaves, groups, upper)| {
-            (0..leaves).map(|i| format!("v{i};g{};u{};*\n", i % groups, i % groups % upper)).collect()
-        })
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
         #[test]
         fn the_index_is_a_naive_recount(
-            texts in prop::collection::vec(taxonomy(), 1..4), seed in any::<u64>(), n in 1_usize..60,
+            texts in prop::collection::vec(taxonomy(8), 1..4), seed in any::<u64>(), n in 1_usize..60,
             people in 1_u64..40, steps in prop::collection::vec(any::<u32>(), 0..12),
         ) {
-            let mut state = seed;
-            let mut draw = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
-            let leaves: Vec<u64> = texts.iter().map(|t| t.lines().count() as u64).collect();
-            let records: Vec<Vec<String>> = (0..n).map(|_| {
-                let quasi: Vec<String> = leaves.iter().map(|&l| format!("v{}", draw(l))).collect();
-                quasi.into_iter().chain([format!("s{}", draw(3)), format!("p{}", draw(people))]).collect()
-            }).collect();
-            let names = ["a", "b", "c"];
-            let quasi = texts.iter().zip(names).map(|(text, name)| (name, csv(text))).collect();
-            let mut policy = policy(quasi, &[("s", Role::Sensitive), ("p", Role::Subject)], 3);
+            let records = records(&texts, &[("s", 3), ("p", people)], n, seed);
+            let mut policy = policy(attributes(&texts), &[("s", Role::Sensitive), ("p", Role::Subject)], 3);
             policy.criteria.push(crate::model::policy::Criterion::LDiversity {
                 field: 0, l: 2.0, variant: crate::model::policy::Diversity::Distinct,
             });

@@ -357,11 +357,7 @@ mod tests {
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::SuppressionLimit;
     use crate::model::recoding::Recoding;
-    use crate::search::fixture::{Table, policy};
-
-    fn csv(text: &str) -> Hierarchy {
-        Hierarchy::parse_csv(text.as_bytes()).unwrap()
-    }
+    use crate::search::fixture::{Table, attributes, csv, policy, records, taxonomy};
 
     fn run(table: &Table, extended: bool) -> (Outcome, u64) {
         let extension = if extended { Extension::Complete } else { Extension::None };
@@ -427,33 +423,18 @@ mod tests {
         assert_eq!(outcome.stop, StopReason::Proven);
     }
 
-    fn taxonomy() -> impl Strategy<Value = String> {
-        (1_usize..9, 1_usize..5, 1_usize..3).prop_map(|(leaves, groups, upper)| {
-            (0..leaves).map(|i| format!("v{i};g{};u{};*\n", i % groups, i % groups % upper)).collect()
-        })
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
         #[test]
         fn the_extension_has_the_best_score_of_all(
-            texts in prop::collection::vec(taxonomy(), 1..4), seed in any::<u64>(), n in 1_usize..60, k in 1_u32..6,
+            texts in prop::collection::vec(taxonomy(8), 1..4), seed in any::<u64>(), n in 1_usize..60, k in 1_u32..6,
             limit in prop_oneof![Just(0.0), Just(0.1)], priorities in prop::array::uniform3(1_u32..6),
             margin in 0_u32..3,
         ) {
-            let mut state = seed;
-            let mut draw = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) % below
-            };
-            let leaves: Vec<u64> = texts.iter().map(|t| t.lines().count() as u64).collect();
-            let records: Vec<Vec<String>> =
-                (0..n).map(|_| leaves.iter().map(|&l| format!("v{}", draw(l))).collect()).collect();
-            let quasi = texts.iter().zip(["a", "b", "c"]).map(|(text, name)| (name, csv(text))).collect();
-            let mut policy = policy(quasi, &[], k);
+            let mut policy = policy(attributes(&texts), &[], k);
             policy.suppression = SuppressionLimit(limit);
             policy.quasi.iter_mut().zip(priorities).for_each(|(quasi, priority)| quasi.priority = priority);
-            let table = Table::new(policy, &records);
+            let table = Table::new(policy, &records(&texts, &[], n, seed));
             let evaluator = table.evaluator();
             let scores = Scores::new(&evaluator);
             let lattice = table.policy.lattice();
