@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::run::{ahead, leave, message_readers, opened, schemas};
+use super::run::{ahead, leave, message_readers, opened, part, schemas};
 use super::shared::{Failure, now, print, runtime};
 use crate::config::{Config, Purpose, RouteConfig, SinkConfig, SourceConfig};
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, RouteTopics};
@@ -65,7 +65,7 @@ async fn serve(
         let failed = |error: io::Error| Failure::Outside(format!("cannot listen on {}: {error}", http.listen));
         http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
-    let sink = sink.of_route(source, &route.topic);
+    let sink = KafkaSinkConfig { unsent: part(config), ..sink.of_route(source, &route.topic) };
     let source = source.before_route(&sink);
     let session =
         Session::new(Topics::new(source.topics.clone()), source.start, source.on_gap, Arc::clone(telemetry.meter()));

@@ -36,8 +36,9 @@ use crate::telemetry::http;
 /// The bytes of messages that are fetched ahead if there is no `limits.memory`. Larger: more memory. Smaller: the window waits for the
 /// network.
 const FETCHED_AHEAD: u64 = 64 << 20;
-/// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
-const FETCHED_PART: u64 = 8;
+/// The part of `limits.memory` that is fetched ahead, at most as much, and that waits to be sent. Larger: the limit does not hold. Smaller:
+/// as above.
+const CLIENT_PART: u64 = 16;
 /// An instance whose name in the group is not its transactional id does not start over when it loses the name again so soon: somebody
 /// with another id uses the name, too. Longer: a network that is bad for long ends the process. Shorter: two instances take the
 /// name from each other more often.
@@ -183,7 +184,7 @@ async fn kafka(
     let (events, consumer, left) =
         kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), ahead(config), journal)?;
     let schema = Arc::new(schema.clone().also_at(&source.placements));
-    let (sink, shared) = (sink.clone(), Arc::clone(session));
+    let (sink, shared) = (KafkaSinkConfig { unsent: part(config), ..sink.clone() }, Arc::clone(session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));
@@ -195,7 +196,12 @@ async fn kafka(
 
 /// The bytes of messages that are fetched ahead.
 pub(super) fn ahead(config: &Config) -> usize {
-    config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize
+    part(config).unwrap_or(FETCHED_AHEAD as usize)
+}
+
+/// The part of the memory that a client may have, where memory is limited.
+pub(super) fn part(config: &Config) -> Option<usize> {
+    config.limits.memory.map(|limit| (limit / CLIENT_PART).min(FETCHED_AHEAD) as usize)
 }
 
 /// Opens a sink on a thread of its own, because waiting for a cluster or for the reader of a pipe may take for ever. `None`

@@ -106,7 +106,7 @@ impl RouteSink {
     /// Called once after the last batch.
     pub fn finish(&mut self) {
         let session = Arc::clone(&self.transactor.session);
-        session.judge_name(|| self.transactor.owns_id());
+        session.judge_name(|lost| self.transactor.owns_id(lost));
     }
 }
 

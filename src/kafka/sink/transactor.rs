@@ -37,6 +37,8 @@ pub(in crate::kafka) struct Transactor {
     pub(in crate::kafka) transactions: Transactions,
     /// True if a request of ours to take the transactional id over may still be under way.
     doubtful: bool,
+    /// The time at which the transactional id was taken once more, after the group was joined.
+    taken_again: Option<Instant>,
 }
 
 /// What is to be published in one transaction, together with the offsets that it finishes.
@@ -180,6 +182,10 @@ fn judged<A: Attempt>(attempt: &mut A, fault: Fault) -> Result<Judged, SinkError
         Fault::Fatal(error) => return Err(error),
         Fault::Again(error) => SinkError::Kafka(error),
         Fault::NoRegistry(error) => error,
+        // Somebody else may have the id by now. Who has it ends the transaction.
+        Fault::Unknown(_) if attempt.transactor().session.has_lost_name() => {
+            return Ok(Judged::Ended(Delivery::Discarded));
+        }
         Fault::Unknown(error) => {
             tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
             attempt.transactor().replace_producer()?;
@@ -226,7 +232,7 @@ impl Transactor {
         let doubtful = started.elapsed() >= PROMPT;
         transactions.check_cluster(&config, &consumer)?;
         session.has_id();
-        Ok(Self { config, session, consumer, transactions, doubtful })
+        Ok(Self { config, session, consumer, transactions, doubtful, taken_again: None })
     }
 
     /// Aborts a transaction that has failed before its commit.
@@ -249,6 +255,7 @@ impl Transactor {
         let started = Instant::now();
         self.transactions = Transactions::take_over(&self.config, &self.session)?;
         self.doubtful |= started.elapsed() >= PROMPT;
+        self.taken_again = Some(Instant::now());
         Ok(())
     }
 
@@ -285,9 +292,14 @@ impl Transactor {
         self.check(epoch).is_ok()
     }
 
-    /// True if the transactional id is still ours, as its coordinator says. It is asked by offsets that the group then refuses, or
-    /// that are aborted.
-    pub(in crate::kafka) fn owns_id(&mut self) -> bool {
+    /// True if the transactional id is still ours, as its coordinator says, and was when the name in the group was lost. It is asked by
+    /// offsets that the group then refuses, or that are aborted. An id that was taken again shortly before the loss shows nothing: a
+    /// second instance may have taken it, lost it to that, and then joined.
+    pub(in crate::kafka) fn owns_id(&mut self, lost: Instant) -> bool {
+        let notices = self.consumer.context().notices.unwrap_or_default();
+        if self.taken_again.is_some_and(|taken| lost.saturating_duration_since(taken) < notices) {
+            return false;
+        }
         let Some(group) = self.consumer.group_metadata() else { return false };
         let mut offsets = TopicPartitionList::new();
         let names = self.session.shared.names();
