@@ -108,7 +108,8 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
         http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
-        return serve_kafka(config, source, sink, pipeline, stop).await;
+        let routed = config.route.as_ref().map(|route| source.routed(&route.topic));
+        return serve_kafka(config, routed.as_ref().unwrap_or(source), sink, pipeline, stop).await;
     }
     telemetry.set_ready(true);
     let opened = tokio::select! {
@@ -179,13 +180,11 @@ async fn kafka(
     session: &Arc<Session>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let part = config.limits.memory.map(|limit| (limit / CLIENT_PART).min(FETCHED_AHEAD) as usize);
-    let memory = part.unwrap_or(FETCHED_AHEAD as usize);
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
-        kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), memory, journal)?;
+        kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), ahead(config), journal)?;
     let schema = Arc::new(schema.clone().also_at(&source.placements));
-    let (sink, shared) = (KafkaSinkConfig { unsent: part, ..sink.clone() }, Arc::clone(session));
+    let (sink, shared) = (KafkaSinkConfig { unsent: part(config), ..sink.clone() }, Arc::clone(session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));
@@ -195,9 +194,19 @@ async fn kafka(
     sink.map(|_| None)
 }
 
+/// The bytes of messages that are fetched ahead.
+pub(super) fn ahead(config: &Config) -> usize {
+    part(config).unwrap_or(FETCHED_AHEAD as usize)
+}
+
+/// The part of the memory that a client may have, where memory is limited.
+pub(super) fn part(config: &Config) -> Option<usize> {
+    config.limits.memory.map(|limit| (limit / CLIENT_PART).min(FETCHED_AHEAD) as usize)
+}
+
 /// Opens a sink on a thread of its own, because waiting for a cluster or for the reader of a pipe may take for ever. `None`
 /// if a stop is asked for first; the thread is then left behind.
-async fn opened<T: Send + 'static>(
+pub(super) async fn opened<T: Send + 'static>(
     stop: &mut Stop,
     open: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
@@ -216,7 +225,7 @@ async fn opened<T: Send + 'static>(
 }
 
 /// Waits until the instance has left the group, so that the other instances need not wait for its session timeout.
-async fn leave(left: Left) {
+pub(super) async fn leave(left: Left) {
     if tokio::time::timeout(LEAVE_TIMEOUT, left).await.is_err() {
         tracing::warn!("could not leave the group in time: its partitions are taken over after the session timeout");
     }

@@ -90,7 +90,7 @@
 //! - [`session`]: the state that poller, callbacks and sink share, and the right to publish. [`rebalance`]: the callbacks.
 //! - [`source`]: the polling thread. [`sink`]: plan and transaction. [`journal`]: shown records.
 //! - [`client`]: settings, and logins by token. [`connection`]: patience and errors. [`topics`]: numbers of partitions. `defects`: negative controls.
-//! - [`probe`]: `validate --connect`. [`generate`]: `generate` into a topic.
+//! - [`route`]: batches of routed records, by the same transactions. [`probe`]: `validate --connect`. [`generate`]: `generate` into a topic.
 
 pub mod assignment;
 pub mod client;
@@ -102,6 +102,7 @@ pub mod meter;
 pub mod probe;
 pub mod progress;
 pub mod rebalance;
+pub mod route;
 pub mod session;
 pub mod sink;
 pub mod source;

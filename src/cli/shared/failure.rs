@@ -14,6 +14,7 @@ use crate::files::FileError;
 use crate::model::event::RejectCode;
 use crate::model::release::manifest::Unmet;
 use crate::pipeline::PipelineError;
+use crate::route::RouteError;
 use crate::sink::SinkError;
 use crate::source::SourceError;
 use crate::window::TooWide;
@@ -144,6 +145,15 @@ impl From<FileError> for Failure {
 impl From<TooWide> for Failure {
     fn from(error: TooWide) -> Self {
         Self::Usage(error.to_string())
+    }
+}
+
+impl From<RouteError> for Failure {
+    fn from(error: RouteError) -> Self {
+        match error {
+            RouteError::Source(error) => error.into(),
+            RouteError::Sink(error) => error.into(),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod login;
 mod placement;
 mod properties;
 mod registry;
+mod route;
 mod search;
 mod topics;
 mod window;
@@ -30,6 +31,7 @@ use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
 pub(super) use self::placement::{check_explode, parts as placement_parts};
+pub(super) use self::route::route;
 pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;

@@ -245,6 +245,20 @@ impl KafkaSourceConfig {
         Self { member, progress, ..self.clone() }
     }
 
+    /// The same input after `route`: every record is in one topic.
+    #[must_use]
+    pub fn routed(&self, topic: &str) -> Self {
+        let topics = vec![TopicRule { name: topic.to_owned(), placement: 0 }];
+        // What is not routed yet is older than nothing: `route` has decided where to start.
+        Self { topics, start: Start::Earliest, ..self.clone() }
+    }
+
+    /// The input of `route`, in a group of its own.
+    #[must_use]
+    pub fn before_route(&self, sink: &KafkaSinkConfig) -> Self {
+        Self { group: format!("{}-route", self.group), ..self.clone() }.published_by(sink)
+    }
+
     /// The cluster of the group and its offsets; also that of the output.
     pub fn group_cluster(&self) -> &Cluster {
         self.progress.as_ref().map_or(&self.cluster, |progress| &progress.cluster)
@@ -300,7 +314,36 @@ pub struct KafkaSinkConfig {
     pub unsent: Option<usize>,
 }
 
+/// Where routed records go.
+#[derive(Debug, Clone)]
+pub struct RouteTopics {
+    /// The topic of the messages.
+    pub routed: String,
+    /// The topic of what is noted.
+    pub state: String,
+    /// How many partitions the routed topic gets if it is made here; as many as the input, if that is not said.
+    pub partitions: Option<u32>,
+}
+
 impl KafkaSinkConfig {
+    /// The output of `route`, by an instance beside the one of `run` that this is for. It is in the input's cluster.
+    #[must_use]
+    pub fn of_route(&self, source: &KafkaSourceConfig, topic: &str) -> Self {
+        Self {
+            cluster: source.cluster.clone(),
+            topic: topic.to_owned(),
+            manifests: None,
+            dead_letters: None,
+            journal: None,
+            transactional_id: format!("{}-route", self.transactional_id),
+            registry: None,
+            progress: None,
+            input: None,
+            audiences: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// All topics of the output.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         let journal = self.journal.as_ref().map(|journal| journal.topic.as_str());
