@@ -36,8 +36,9 @@ use crate::telemetry::http;
 /// The bytes of messages that are fetched ahead if there is no `limits.memory`. Larger: more memory. Smaller: the window waits for the
 /// network.
 const FETCHED_AHEAD: u64 = 64 << 20;
-/// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
-const FETCHED_PART: u64 = 8;
+/// The part of `limits.memory` that is fetched ahead, at most as much, and that waits to be sent. Larger: the limit does not hold. Smaller:
+/// as above.
+const CLIENT_PART: u64 = 16;
 /// An instance whose name in the group is not its transactional id does not start over when it loses the name again so soon: somebody
 /// with another id uses the name, too. Longer: a network that is bad for long ends the process. Shorter: two instances take the
 /// name from each other more often.
@@ -178,12 +179,13 @@ async fn kafka(
     session: &Arc<Session>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let memory = config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize;
+    let part = config.limits.memory.map(|limit| (limit / CLIENT_PART).min(FETCHED_AHEAD) as usize);
+    let memory = part.unwrap_or(FETCHED_AHEAD as usize);
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
         kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), memory, journal)?;
     let schema = Arc::new(schema.clone().also_at(&source.placements));
-    let (sink, shared) = (sink.clone(), Arc::clone(session));
+    let (sink, shared) = (KafkaSinkConfig { unsent: part, ..sink.clone() }, Arc::clone(session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));

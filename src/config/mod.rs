@@ -347,6 +347,7 @@ fn check_together(raw: &RawConfig, policy: Option<&Policy>, at: At<'_>, base: &P
     stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
     stream::check_sliding(raw, at);
     stream::check_explode(raw, at);
+    stream::check_memory(raw, at);
     stream::check_changes(raw, policy, at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
 }

@@ -81,6 +81,9 @@ impl From<CodecError> for Failure {
                 ": check the names in the policy; if the columns look run together, give --delimiter"
             }
             CodecError::BadHeader("not valid UTF-8") => remedy(RejectCode::InvalidUtf8),
+            CodecError::BadHeader("empty") => {
+                ": the input is empty, or begins with an empty line instead of the names of the columns"
+            }
             CodecError::BadHeader(_) | CodecError::NoHeader => {
                 ": the first line of a csv file must be the names of the columns; add such a line, or give --format if it is no csv"
             }

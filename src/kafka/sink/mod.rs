@@ -62,7 +62,7 @@ impl Sink for KafkaSink {
 
     async fn finish(&mut self) -> Result<(), SinkError> {
         let Some(publisher) = &mut self.publisher else { return Ok(()) };
-        tokio::task::block_in_place(|| self.session.judge_name(|| publisher.owns_id()));
+        tokio::task::block_in_place(|| self.session.judge_name(|lost| publisher.owns_id(lost)));
         Ok(())
     }
 }

@@ -35,6 +35,8 @@ impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
     pub(super) fn plan(&mut self, release: &Release) -> Result<(), Fault> {
         self.check(release)?;
+        // Late requests of the last transaction, its offsets and then its end, would take the plan out of the commit again.
+        self.renew_producer(release)?;
         let writers = match self.schemas.is_empty() {
             false => self.schemas.iter().flat_map(|schemas| schemas.writers(schemas.known())).collect::<Vec<_>>(),
             true => self.config.input.iter().cloned().collect(),
@@ -77,7 +79,6 @@ impl Publisher {
     /// Commits a plan by a transaction of its own. It costs more than a plain commit, but a late copy of its requests is refused as
     /// soon as the next transaction has a producer of its own: no membership has to be given up.
     fn plan_in_transaction(&mut self, release: &Release, offsets: TopicPartitionList) -> Result<(), Fault> {
-        self.renew_producer(release)?;
         self.transactions.begin()?;
         let group = self.consumer.group_metadata().ok_or(Fault::Stale);
         let sent = group.and_then(|group| self.transactions.send_offsets(offsets, group));

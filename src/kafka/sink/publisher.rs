@@ -57,6 +57,8 @@ pub(super) struct Publisher {
     pub(super) slow: u32,
     /// True if a request of ours to take the transactional id over may still be under way.
     doubtful: bool,
+    /// The time at which the transactional id was taken once more, after the group was joined.
+    taken_again: Option<Instant>,
 }
 
 impl Publisher {
@@ -99,6 +101,7 @@ impl Publisher {
             entry: None,
             slow: 0,
             doubtful,
+            taken_again: None,
         })
     }
 
@@ -140,6 +143,8 @@ impl Publisher {
                 Err(Fault::Fatal(error)) => return Err(error),
                 Err(Fault::Again(error)) => SinkError::Kafka(error),
                 Err(Fault::NoRegistry(error)) => error,
+                // Somebody else may have the id by now. Who has it ends the transaction.
+                Err(Fault::Unknown(_)) if session.has_lost_name() => return Ok(Delivery::Discarded),
                 Err(Fault::Unknown(error)) => {
                     tracing::warn!(%error, "the outcome of a transaction is not known: the producer is replaced");
                     self.replace_producer()?;
@@ -163,6 +168,7 @@ impl Publisher {
         let started = Instant::now();
         self.transactions = Transactions::take_over(&self.config, &self.session)?;
         self.doubtful |= started.elapsed() >= PROMPT;
+        self.taken_again = Some(Instant::now());
         Ok(())
     }
 
@@ -199,9 +205,14 @@ impl Publisher {
         self.check(release).is_ok()
     }
 
-    /// True if the transactional id is still ours, as its coordinator says. It is asked by offsets that the group then refuses, or
-    /// that are aborted.
-    pub(super) fn owns_id(&mut self) -> bool {
+    /// True if the transactional id is still ours, as its coordinator says, and was when the name in the group was lost. It is asked by
+    /// offsets that the group then refuses, or that are aborted. An id that was taken again shortly before the loss shows nothing: a
+    /// second instance may have taken it, lost it to that, and then joined.
+    pub(super) fn owns_id(&mut self, lost: Instant) -> bool {
+        let notices = self.consumer.context().notices.unwrap_or_default();
+        if self.taken_again.is_some_and(|taken| lost.saturating_duration_since(taken) < notices) {
+            return false;
+        }
         let Some(group) = self.consumer.group_metadata() else { return false };
         let mut offsets = TopicPartitionList::new();
         let names = self.session.shared.names();
