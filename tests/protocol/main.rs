@@ -192,7 +192,7 @@ fn a_progress_topic_that_does_not_grow() {
 fn offsets_that_are_judged_by_the_progress_topic() {
     let mut rules = APART;
     rules.defects.judges_by_progress = true;
-    turns_red(&["a commit cannot be taken up"], rules);
+    turns_red(&["I5"], rules);
 }
 
 /// Mended once: a request that ends a transaction, or has its offsets, arrives while the next one of its producer is open.

@@ -225,8 +225,6 @@ impl Poller {
             }
         }
         consumer.assign(&at)?;
-        // A pause outlives the assignment.
-        consumer.resume(&at)?;
         let mut heard = Instant::now();
         while !open.is_empty() {
             self.poll(Duration::ZERO)?;
@@ -235,27 +233,28 @@ impl Poller {
             }
             let ended = match consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    heard = Instant::now();
                     let (number, offset) = (message.partition(), message.offset());
-                    let Some(reread) = open.get_mut(&number) else { continue };
-                    if reread.wanted.contains(offset) {
-                        reread.events.extend(self.event(&message));
-                    }
-                    (reread.wanted.last() <= Some(offset)).then_some(number)
+                    open.get_mut(&number).and_then(|reread| {
+                        heard = Instant::now();
+                        if reread.wanted.contains(offset) {
+                            reread.events.extend(self.event(&message));
+                        }
+                        (reread.wanted.last() <= Some(offset)).then_some(number)
+                    })
                 }
                 Some(Err(KafkaError::PartitionEOF(number))) => Some(number),
                 Some(Err(error)) => {
                     fatal(&error)?;
                     None
                 }
-                None if heard.elapsed() > REREAD => return Err(SourceError::Reread),
                 None => None,
             };
-            if let Some(number) = ended.filter(|number| open.remove(number).is_some()) {
-                // What comes behind would be fetched for nothing.
-                let mut done = TopicPartitionList::new();
-                done.add_partition(topic, number);
-                consumer.pause(&done)?;
+            if heard.elapsed() > REREAD {
+                return Err(SourceError::Reread);
+            }
+            // What comes behind is fetched for nothing. A pause would let the client sleep for a second, and the next assignment with it.
+            if let Some(number) = ended {
+                open.remove(&number);
             }
         }
         Ok(true)
