@@ -30,8 +30,8 @@ pub(in crate::cli) struct ReleaseReport {
     pub(in crate::cli) published_sha256: Option<String>,
     /// What a person may choose from, and what could go; in words.
     pub(in crate::cli) findings: Vec<String>,
-    /// The quasi-identifiers that could be left out, one at a time, at no cost to the others.
-    pub(in crate::cli) superfluous: Vec<Arc<str>>,
+    /// The largest sets of quasi-identifiers that could be left out at no cost to the others, each set by itself.
+    pub(in crate::cli) superfluous: Vec<Vec<Arc<str>>>,
     minimal: Vec<Value>,
     spreads: Map<String, Value>,
 }
@@ -87,7 +87,7 @@ impl ReleaseReport {
         if let Some(insight) = insight {
             self.findings.extend(insight.superfluous_words(&batch.policy));
             let name = |&at: &usize| Arc::clone(&batch.policy.quasi[at].name);
-            self.superfluous = insight.superfluous.iter().map(name).collect();
+            self.superfluous = insight.superfluous.iter().map(|set| set.iter().map(name).collect()).collect();
         }
         self
     }

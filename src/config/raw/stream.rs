@@ -65,8 +65,8 @@ pub(crate) struct RawSearch {
     /// With `top-down` and `top-down-extended`: the p of k + p, by which the groups of each attribute alone exceed k where the
     /// search starts. More starts coarser. Default: 0.
     pub margin: Option<u32>,
-    /// True runs `subtree-bottom-up` and `top-down-extended` as their papers print them: cuts are not refined, and the extension
-    /// repairs two steps at most. Default: false.
+    /// True runs `subtree-bottom-up`, `top-down-extended` and `pbg-ea` as their papers print them: cuts are not refined, the extension
+    /// repairs two steps at most, and every offspring is counted. Default: false.
     pub as_printed: bool,
     /// True takes as the population's share of a confidential sentence without a `prior` how often it was true in the windows before,
     /// for `granulation-ga` and the objective `sf`. `min-security` counts the release alone. Not with `sliding`. Default: false, its

@@ -225,7 +225,7 @@ fn check_parameters(algorithm: Algorithm, at: At<'_>) {
         ("crossover", breeds),
         ("mutation", mutates),
         ("margin", &[TopDown, TopDownExtended]),
-        ("as_printed", &[SubtreeBottomUp, TopDownExtended]),
+        ("as_printed", &[SubtreeBottomUp, TopDownExtended, PbgEa]),
         ("crossover_points", &[TabuGa, Genetic, Auto]),
         ("tabu", &[TabuGa, Tabu, Auto]),
     ] {

@@ -32,7 +32,7 @@ fn the_rates_of_evolution_are_configurable() {
 #[test]
 fn a_search_as_its_paper_prints_it() {
     let tuning = |text: &str| load(&policy(text)).unwrap().choice.tuning;
-    for of in ["subtree-bottom-up", "top-down-extended"] {
+    for of in ["subtree-bottom-up", "top-down-extended", "pbg-ea"] {
         assert!(tuning(&format!("search: {{ algorithm: {of}, as_printed: true }}\n")).as_printed, "{of}");
     }
     // What `auto` searches cuts with.

@@ -129,7 +129,7 @@ pub struct Tuning {
     pub mutation: Option<f64>,
     /// The p of `top-down`: by how much the groups of an attribute alone exceed k where it starts.
     pub margin: u32,
-    /// `subtree-bottom-up` and `top-down-extended` as their papers print them.
+    /// `subtree-bottom-up`, `top-down-extended` and `pbg-ea` as their papers print them.
     pub as_printed: bool,
     /// How likely a confidential sentence is without a `prior`: in all windows so far, and not in the release.
     pub learns_priors: bool,
@@ -180,6 +180,7 @@ impl Tuning {
             iterations: self.iterations.unwrap_or(paper.iterations),
             crossover: self.crossover.unwrap_or(paper.crossover),
             mutation: self.mutation,
+            as_printed: self.as_printed,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! share of the window's records, that something is left to publish, and that the rules about the whole release hold for it.
 
 mod judge;
+mod superfluous;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -321,18 +322,6 @@ impl<'a> Evaluator<'a> {
     /// Which classes of `set` may be published.
     pub fn published(&self, set: &dyn Classes) -> Vec<bool> {
         publishable::judge(self.rules, set, self.allowed, &|| true).published
-    }
-
-    /// The attributes that a release could do without one at a time: without it, the others tell the same classes apart.
-    pub fn superfluous(&self, recoding: &Recoding) -> Vec<usize> {
-        let set = self.classes(recoding);
-        let published = self.published(&*set);
-        let shown = published.iter().filter(|published| **published).count();
-        let width = set.node().levels().len();
-        let differs = |at: usize| set.seen_by(&published, &[at]).classes.len() > 1;
-        let without = |at: usize| (0..width).filter(|other| *other != at).collect::<Vec<_>>();
-        let same = |at: &usize| differs(*at) && set.seen_by(&published, &without(*at)).classes.len() == shown;
-        (0..width).filter(same).collect()
     }
 
     /// What the node costs at least, without counting it.

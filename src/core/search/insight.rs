@@ -12,10 +12,11 @@ use rand_chacha::rand_core::SeedableRng;
 use super::choose::Chosen;
 use super::evaluator::{Evaluation, Evaluator};
 use super::evolutionary::pbg_ea::{PbgEa, front};
+use super::exact::bottom_up;
 use super::front::archive::{Point, non_dominated};
 use super::front::frontier::exact;
 use super::front::objectives::{Front, Objective, Objectives};
-use super::{Budget, Tuning};
+use super::{Algorithm, Budget, Tuning};
 use crate::model::lattice::{Lattice, Node};
 use crate::model::policy::Policy;
 
@@ -100,25 +101,31 @@ pub struct Insight {
     pub front: Option<Front>,
     /// In policy order.
     pub attributes: Vec<AttributeInsight>,
-    /// The minimal satisfying nodes, from searches that know them all.
+    /// The minimal satisfying nodes: from searches that know them all, and for `bottom-up` found afterwards where there is time.
     pub minimal: Vec<Node>,
-    /// The attributes that the release could do without one at a time (a reduct is left): the others tell its classes apart.
-    pub superfluous: Vec<usize>,
+    /// The largest sets of attributes that the release could do without, each set by itself: the others, a reduct, tell its classes
+    /// apart.
+    pub superfluous: Vec<Vec<usize>>,
 }
 
 impl Insight {
     /// Which attributes could be left out at no cost to the others, for people; none if all tell something.
     pub fn superfluous_words(&self, policy: &Policy) -> Option<String> {
-        let names: Vec<&str> = self.superfluous.iter().map(|&at| &*policy.quasi[at].name).collect();
-        let said = "could be left out, one of them at a time: the other attributes tell the same classes apart";
-        (!names.is_empty()).then(|| format!("{} {said}.", names.join(", ")))
+        let name = |&at: &usize| &*policy.quasi[at].name;
+        let together = |set: &Vec<usize>| set.iter().map(name).collect::<Vec<_>>().join(" and ");
+        let sets: Vec<String> = self.superfluous.iter().map(together).collect();
+        let said = "could be left out: the other attributes tell the same classes apart.";
+        (!sets.is_empty()).then(|| format!("{} {said}", sets.join(", or ")))
     }
 }
 
 /// Looks at a search that has just chosen; the trade-off may take `time`.
 pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time: Duration) -> Insight {
-    // Before the trade-off: it counts nodes that the search did not need.
+    // Before the rest, which counts nodes that the search did not need.
     let seen = seen(lattice, evaluator);
+    let started = Instant::now();
+    let minimal = minimal(lattice, evaluator, chosen, time / 2);
+    let left = time.saturating_sub(started.elapsed());
     Insight {
         lattice: lattice.clone(),
         seen,
@@ -127,11 +134,20 @@ pub fn look(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time:
         loss: chosen.evaluation.penalised,
         k: chosen.evaluation.k,
         checks: chosen.checks,
-        front: chosen.front.clone().or_else(|| trade_off(lattice, evaluator, chosen, time)),
+        front: chosen.front.clone().or_else(|| trade_off(lattice, evaluator, chosen, left)),
         attributes: attributes(evaluator, chosen),
-        minimal: chosen.minimal.clone(),
+        minimal,
         superfluous: evaluator.superfluous(&chosen.recoding),
     }
+}
+
+/// The minimal nodes of `bottom-up`, found now where the search went on from the last window's answer and did not need them.
+fn minimal(lattice: &Lattice, evaluator: &Evaluator<'_>, chosen: &Chosen, time: Duration) -> Vec<Node> {
+    let wanted = chosen.algorithm == Algorithm::BottomUp && !evaluator.policy().branches();
+    if !wanted || !chosen.minimal.is_empty() {
+        return chosen.minimal.clone();
+    }
+    bottom_up::minimal(lattice, evaluator, &Budget::within(Instant::now(), time)).unwrap_or_default()
 }
 
 fn seen(lattice: &Lattice, evaluator: &Evaluator<'_>) -> Seen {
@@ -254,13 +270,15 @@ fn attributes(evaluator: &Evaluator<'_>, chosen: &Chosen) -> Vec<AttributeInsigh
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::policy::{Loss, SuppressionLimit};
-    use crate::search::Algorithm;
     use crate::search::choose::{Levels, choose};
+    use crate::search::evaluator::Trail;
     use crate::search::fixture::{Table, choice, policy};
 
     fn table(records: &[(u8, u8)], lengths: (u32, u32), limit: f64) -> Table {
@@ -294,6 +312,28 @@ mod tests {
         let front = insight.front.as_ref().unwrap();
         assert!(front.points.iter().any(|p| p.values[0] >= f64::from(insight.k) && p.values[1] <= insight.loss + 1e-9));
         assert_eq!(u128::from(counted) + unchecked, insight.lattice.size());
+    }
+
+    /// A second window goes on from the first one's answer; its minimal nodes are still those that counting every node leaves.
+    #[test]
+    fn minimal_nodes_are_found_after_a_warm_search() {
+        let records: Vec<(u8, u8)> = (0..60u16).map(|i| ((i * 7 % 40) as u8, (i * i % 30) as u8)).collect();
+        let table = table(&records, (2, 2), 0.1);
+        let (lattice, trail) = (table.policy.lattice(), Arc::new(Trail::default()));
+        let choice = choice(Algorithm::BottomUp, Levels::Free);
+        let windows = [true, false].map(|afresh| {
+            let evaluator = table.evaluator().warm(Arc::clone(&trail));
+            let chosen = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));
+            assert_eq!(chosen.minimal.is_empty(), !afresh, "a warm search does not need them");
+            look(&lattice, &evaluator, &chosen, Duration::from_secs(600)).minimal
+        });
+        let fresh = table.evaluator();
+        let satisfies = |node: &Node| fresh.evaluate(node).satisfies;
+        let minimal = |node: &Node| satisfies(node) && !lattice.children(node).any(|child| satisfies(&child));
+        let mut expected: Vec<Node> = lattice.nodes().filter(minimal).collect();
+        expected.sort_by(|a, b| (a.height(), a.levels()).cmp(&(b.height(), b.levels())));
+        assert!(expected.len() > 1);
+        assert_eq!(windows, [expected.clone(), expected]);
     }
 
     proptest! {

@@ -6,7 +6,8 @@
 //! generalizes one of its attributes fully is settled already: it is one over a smaller subset.
 //! Pruning needs a monotone policy; without one every node of the whole lattice is counted.
 //! A warm start has an answer to prove or to refute, and for that not all satisfying nodes have to be found: it goes on as
-//! [`optimal`](super::optimal), which finds the same one. So only a search that begins anew knows the minimal nodes.
+//! [`optimal`](super::optimal), which finds the same one. The minimal nodes are then found by
+//! [`minimal`] for somebody who looks at the search, such as the console.
 
 use std::convert::Infallible;
 
@@ -49,6 +50,13 @@ impl Search for BottomUp {
         let bound = best.as_ref().map_or(bound, |b| b.evaluation.loss.min(bound));
         Outcome { best, stop, bound, predicted: incognito.predicted, minimal, front: None }
     }
+}
+
+/// The minimal satisfying nodes alone; `None` if the budget does not reach, or its properties do not hold.
+pub(in crate::search) fn minimal(lattice: &Lattice, evaluator: &Evaluator<'_>, budget: &Budget) -> Option<Vec<Node>> {
+    let mut incognito = Incognito::new(lattice, evaluator, budget)?;
+    incognito.satisfying().ok()?;
+    Some(incognito.minimal())
 }
 
 /// The walk over subset sizes, shared with `granulation`.
