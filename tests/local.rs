@@ -22,9 +22,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use refine::{Narrowed, refine, skewed};
-use stream::{
-    Row, classes, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town,
-};
+use stream::{Row, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::gate::Release;

@@ -59,6 +59,9 @@ struct Walk<'t> {
     left: Vec<usize>,
 }
 
+/// The step of a schedule that releases a tuple, and the values that it shows there.
+type Released<'t> = (usize, Vec<&'t str>);
+
 impl<'t> Walk<'t> {
     /// The slow twin: newcomers by their lines, with the share of the longest wait that they have behind them. Where nobody `waits`, all
     /// come as soon as there are enough of them.
@@ -86,7 +89,7 @@ impl<'t> Walk<'t> {
     }
 
     /// The step that releases a tuple, and the values that it shows there.
-    fn of(&self, leaves: &[usize]) -> Option<(usize, Vec<&'t str>)> {
+    fn of(&self, leaves: &[usize]) -> Option<Released<'t>> {
         let mut steps = self.nodes.iter().map(|node| shown(self.table, leaves, node)).enumerate();
         steps.find(|(step, values)| self.steps[*step].contains(values))
     }
@@ -105,7 +108,7 @@ fn attack(table: &Table, levels: &Levels) -> ([Narrowed; 2], usize) {
     let (city, slides) = (City::new(table), slides_of(table, levels));
     let (mut found, mut few) = (<[Narrowed; 2]>::default(), 0);
     // Per slide the step of each tuple.
-    let mut walks: Vec<BTreeMap<&[usize], Option<(usize, Vec<&str>)>>> = Vec::new();
+    let mut walks: Vec<BTreeMap<&[usize], Option<Released<'_>>>> = Vec::new();
     let mut known: BTreeSet<usize> = BTreeSet::new();
     for (at, slide) in slides.iter().enumerate() {
         let end = (at + 1) * SLIDE;

@@ -129,7 +129,8 @@ mod tests {
             let named = |gone: u32| (0..5).filter(|at| gone >> at & 1 == 1).collect::<Vec<usize>>();
             let mut expected: Vec<Vec<usize>> = (1..32).filter(largest).map(named).collect();
             let mut found = evaluator.superfluous(&recoding);
-            (expected.sort(), found.sort());
+            expected.sort();
+            found.sort();
             prop_assert_eq!(found, expected);
         }
     }
