@@ -94,6 +94,8 @@
 //!   compares it for all recodings on a [`WindowSample`](usefulness::recodings::WindowSample).
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
+//! - *district*: the part of the space of generalized values whose records share a partition of the routed topic;
+//!   [`DistrictMap`](district::DistrictMap). *Home*: the partition of a person.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
 //! - *table profile*: what the fields of an input are like and how far they single people out, before there is a policy.
 //! - *bound*: the least or greatest value of an objective that `search.prefer` asks for.
@@ -101,7 +103,7 @@
 //!
 //! # Invariants
 //! - Raw values cannot be printed: `Event`, `Record`, `Value`, `Row` have a hand-written `Debug` and no `Display`.
-//! - The core (`model`, `encode`, `window`, `frequency`, `privacy`, `loss`, `search`, `local`, `generalize`, `render`, `gate`,
+//! - The core (`model`, `encode`, `district`, `window`, `frequency`, `privacy`, `loss`, `search`, `local`, `generalize`, `render`, `gate`,
 //!   `anonymizer`, `usefulness`) is the package `veilstream-core`. It does no I/O, is not async and is told the time.
 //! - The gate depends on the model and the criteria; it trusts neither frequency sets nor search.
 //! - Only `frequency/store.rs` names dashmap, and no guard leaves it.
@@ -112,16 +114,17 @@
 //! `tests/tidy.rs` fails on a `use crate::` edge that is not listed here.
 //! ```text
 //! anonymizer -> encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search, window
-//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, profile, search, shutdown, sink, source, telemetry, usefulness, window
+//! cli        -> anonymizer, codec, config, encode, files, gate, generalize, kafka, model, pipeline, plot, privacy, profile, route, search, shutdown, sink, source, telemetry, usefulness, window
 //! codec      -> model
 //! config     -> codec, kafka, model, privacy, search, window
+//! district   -> encode, frequency, model, privacy, search
 //! encode     -> model
 //! failpoint  ->
 //! files      ->
 //! frequency  -> model
 //! gate       -> generalize, model, privacy
 //! generalize -> encode, model
-//! kafka      -> codec, failpoint, gate, model, sink, source
+//! kafka      -> codec, district, failpoint, gate, model, sink, source
 //! local      -> generalize, model, privacy
 //! loss       -> frequency, generalize, model
 //! model      ->
@@ -130,6 +133,7 @@
 //! privacy    -> model
 //! profile    -> codec, model, source
 //! render     -> generalize, model
+//! route      -> codec, district, kafka, model, shutdown, sink, source, telemetry
 //! search     -> frequency, loss, model, privacy
 //! shutdown   ->
 //! sink       -> codec, files, gate, model
@@ -140,7 +144,7 @@
 //! ```
 
 pub use veilstream_core::{
-    anonymizer, encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search,
+    anonymizer, district, encode, failpoint, frequency, gate, generalize, local, loss, model, privacy, render, search,
     usefulness, window,
 };
 
@@ -152,6 +156,7 @@ pub mod kafka;
 pub mod pipeline;
 pub(crate) mod plot;
 pub(crate) mod profile;
+pub mod route;
 pub mod shutdown;
 pub mod sink;
 pub mod source;

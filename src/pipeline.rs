@@ -159,7 +159,7 @@ impl Pipeline {
                 }
             }
             drop(release);
-            self.memory.end();
+            self.memory.finished();
         }
         sink.finish().await?;
         Ok(summary)

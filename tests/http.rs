@@ -61,7 +61,7 @@ fn the_recodings_are_compared_for_the_holder_of_the_data() {
     let desk = Desk::new();
     let sink = "sink: { file: { path: out.jsonl, manifest: manifests.jsonl, journal: journal.jsonl } }\n";
     let rest = "window: { tumbling: { max_records: 400, max_age: 1h } }\n";
-    desk.write("pipeline.yaml", policy(&format!("  keep: [score]\n{rest}{sink}{HTTP}")));
+    desk.write("pipeline.yaml", policy(&format!("{rest}{sink}{HTTP}")));
     let mut service = Service::start(&desk, "pipeline.yaml", "info");
     let page = |service: &Service| service.get("/", &[]).1;
     assert!(page(&service).contains("on the first window of at least 200 records"));
@@ -163,9 +163,10 @@ fn top_shows_what_happens() {
     let text = top(&["--token-file", "token"]).expect(0).out;
     for wanted in [
         "Safe: the first release met the policy. 0 % left out. Age ",
-        "1 releases",
+        "1 release, 0 refused",
         "100 published",
         "k-anonymity",
+        "at least 5",
         "age",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");

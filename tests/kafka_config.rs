@@ -501,6 +501,7 @@ fn the_registry_may_come_and_go() {
         progress: None,
         input: None,
         create_topics: false,
+        unsent: None,
         audiences: Vec::new(),
     };
     runtime.block_on(async {

@@ -6,6 +6,8 @@
 mod common;
 #[path = "common/naive.rs"]
 mod naive;
+#[path = "common/refine.rs"]
+mod refine;
 #[path = "common/stream.rs"]
 mod stream;
 
@@ -19,9 +21,8 @@ use naive::{Member, satisfies};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stream::{
-    Row, classes, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town,
-};
+use refine::{Narrowed, refine, skewed};
+use stream::{Row, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
 use veilstream::gate::Release;
@@ -350,112 +351,9 @@ fn whoever_repeats_the_release_of_another_goes_on_with_the_own_fixed_schedule() 
     }
 }
 
-/// A window of people in a town whose streets, ages and jobs are not equally frequent.
-fn skewed(records: usize, seed: u64) -> Table {
-    let mut table = town(records, 2, seed);
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    for (number, line) in table.lines.iter_mut().enumerate() {
-        let leaf = |attribute: &Attribute, rng: &mut ChaCha8Rng| {
-            let leaves = attribute.paths.len();
-            rng.random_range(0..leaves).min(rng.random_range(0..leaves)).min(rng.random_range(0..leaves))
-        };
-        line.leaves = table.attributes.iter().map(|attribute| leaf(attribute, &mut rng)).collect();
-        line.subject = number as u16;
-    }
-    table
-}
-
 fn local(table: &Table, k: u32) -> Arc<Policy> {
     let policy = policy(table, &[Rule::K(k)], SuppressionAction::Drop, None);
     Arc::new(Policy { recoding: RecodingKind::Local, ..(*policy).clone() })
-}
-
-/// The values that a tuple of leaves shows at a node.
-fn shown<'t>(table: &'t Table, leaves: &[usize], node: &[u8]) -> Vec<&'t str> {
-    let cell =
-        |((attribute, &leaf), &level): ((&'t Attribute, &usize), &u8)| &*attribute.paths[leaf][usize::from(level)];
-    table.attributes.iter().zip(leaves).zip(node).map(cell).collect()
-}
-
-/// The slow twin of a schedule: per step the values at which people are released, if `k` people are asked for.
-fn walk<'t>(table: &'t Table, lines: &[usize], schedule: &[&[u8]], k: usize) -> Vec<BTreeSet<Vec<&'t str>>> {
-    let mut left: Vec<usize> = lines.to_vec();
-    let mut steps = Vec::new();
-    for node in schedule {
-        let mut people: BTreeMap<Vec<&str>, BTreeSet<u16>> = BTreeMap::new();
-        for &line in &left {
-            let own = &table.lines[line];
-            people.entry(shown(table, &own.leaves, node)).or_default().insert(own.subject);
-        }
-        let good: BTreeSet<Vec<&str>> =
-            people.into_iter().filter(|(_, people)| people.len() >= k).map(|(values, _)| values).collect();
-        left.retain(|&line| !good.contains(&shown(table, &table.lines[line].leaves, node)));
-        steps.push(good);
-    }
-    steps
-}
-
-/// What the exclusion finds: rows, rows for which fewer combinations of leaves are left than their labels cover, cells, cells with
-/// fewer leaves than their label has, and cells with one leaf where the label has more.
-#[derive(Default)]
-struct Narrowed {
-    rows: usize,
-    combinations: usize,
-    cells: usize,
-    fewer: usize,
-    one: usize,
-}
-
-/// T31, refinement: a reader knows the schedule, the hierarchies and even the step at which each class was released. A record of
-/// one class cannot have a tuple that an earlier step releases elsewhere, so these tuples are excluded. Returns how far cells are
-/// narrowed; nobody may be left with fewer than k people.
-fn refine(table: &Table, rows: &[Row], lines: &[usize], levels: &[u8], k: usize) -> Narrowed {
-    let schedule: Vec<&[u8]> = levels.chunks(table.attributes.len()).collect();
-    let steps = walk(table, lines, &schedule, k);
-    // The step that releases a tuple, and the values that it shows there.
-    let released = |leaves: &[usize]| {
-        let at = |(step, node): (usize, &&[u8])| (step, shown(table, leaves, node));
-        schedule.iter().enumerate().map(at).find(|(step, values)| steps[*step].contains(values))
-    };
-    let mut tuples: Vec<Vec<usize>> = vec![Vec::new()];
-    for attribute in &table.attributes {
-        let leaves = 0..attribute.paths.len();
-        tuples = tuples.iter().flat_map(|t| leaves.clone().map(move |leaf| [&t[..], &[leaf]].concat())).collect();
-    }
-    let step_of: BTreeMap<&[usize], Option<(usize, Vec<&str>)>> =
-        tuples.iter().map(|t| (&t[..], released(t))).collect();
-    let covers = |labels: &[String], leaves: &[usize]| {
-        labels.iter().zip(leaves).zip(&table.attributes).all(|((label, &leaf), a)| a.paths[leaf].contains(label))
-    };
-    let (mut narrowed, mut candidates) = (Narrowed::default(), BTreeMap::<&[usize], BTreeSet<u16>>::new());
-    for (labels, members) in classes(rows) {
-        let own: BTreeSet<_> = members.iter().map(|&line| &step_of[&table.lines[line].leaves[..]]).collect();
-        let covered = tuples.iter().filter(|leaves| covers(labels, leaves)).count();
-        // Tuples that no step releases may have joined any class.
-        let fits = |leaves: &&Vec<usize>| {
-            let step = &step_of[&leaves[..]];
-            covers(labels, leaves) && (step.is_none() || own.contains(step))
-        };
-        let left: BTreeSet<&[usize]> = tuples.iter().filter(fits).map(|leaves| &leaves[..]).collect();
-        let people = |line: &&usize| left.contains(&table.lines[**line].leaves[..]);
-        let people: BTreeSet<u16> = members.iter().filter(people).map(|&line| table.lines[line].subject).collect();
-        assert!(people.len() >= k, "a class has {} people after the exclusion", people.len());
-        left.iter().for_each(|leaves| candidates.entry(leaves).or_default().extend(&people));
-        narrowed.rows += members.len();
-        narrowed.combinations += members.len() * usize::from(left.len() < covered);
-        for (at, attribute) in table.attributes.iter().enumerate() {
-            let before = attribute.paths.iter().filter(|path| path.contains(&labels[at])).count();
-            let after = left.iter().map(|leaves| leaves[at]).collect::<BTreeSet<_>>().len();
-            narrowed.cells += members.len();
-            narrowed.fewer += members.len() * usize::from(after < before);
-            narrowed.one += members.len() * usize::from(after == 1 && before > 1);
-        }
-    }
-    // Whoever knows somebody's values finds at least k people for them.
-    for row in rows {
-        assert!(candidates[&table.lines[row.line].leaves[..]].len() >= k);
-    }
-    narrowed
 }
 
 #[test]
@@ -479,23 +377,11 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
                 (_, true) => &mut before,
                 (_, false) => &mut sticky,
             };
-            sum.rows += found.rows;
-            sum.combinations += found.combinations;
-            sum.cells += found.cells;
-            sum.fewer += found.fewer;
-            sum.one += found.one;
+            sum.add(&found);
         }
     }
     for (name, found) in [("the same window", &own), ("an earlier window", &before), ("earlier windows", &sticky)] {
-        let share = |count: usize| count as f64 / found.cells as f64;
-        println!(
-            "schedule of {name}: {:.3} of rows have fewer combinations than their labels; of {} cells {:.4} have fewer leaves \
-             than their label, {:.4} have one",
-            found.combinations as f64 / found.rows as f64,
-            found.cells,
-            share(found.fewer),
-            share(found.one)
-        );
+        println!("schedule of {name}: {found}");
         assert!(found.fewer > 0, "the attack narrows nothing, so it would miss a defence that does nothing");
     }
 }

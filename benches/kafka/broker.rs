@@ -69,6 +69,7 @@ impl Broker {
             input: None,
             progress: None,
             create_topics: false,
+            unsent: None,
             audiences: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ mod first;
 mod frontier;
 mod generate;
 mod hierarchy;
+mod route;
 mod run;
 mod schema;
 mod search;
@@ -52,6 +53,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     Test(test::TestArgs),
     Run(run::RunArgs),
+    Route(route::RouteArgs),
     Anonymize(anonymize::AnonymizeArgs),
     Verify(verify::VerifyArgs),
     Search(search::SearchArgs),
@@ -68,7 +70,7 @@ enum Command {
 impl Cli {
     /// Carries the command out; prints the message of a failure.
     pub fn execute(&self) -> ExitCode {
-        let default_log = if matches!(self.command, Command::Run(_)) { "info" } else { "warn" };
+        let default_log = if matches!(self.command, Command::Run(_) | Command::Route(_)) { "info" } else { "warn" };
         match shared::start_log(&self.log, default_log).and_then(|()| self.dispatch()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
@@ -88,6 +90,7 @@ impl Cli {
             Command::Explain(args) => explain::run(args),
             Command::Test(args) => test::run(args),
             Command::Run(args) => run::run(args),
+            Command::Route(args) => route::run(args),
             Command::Anonymize(args) => anonymize::run(args),
             Command::Verify(args) => verify::run(args),
             Command::Search(args) => search::run(args),

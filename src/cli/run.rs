@@ -36,8 +36,9 @@ use crate::telemetry::http;
 /// The bytes of messages that are fetched ahead if there is no `limits.memory`. Larger: more memory. Smaller: the window waits for the
 /// network.
 const FETCHED_AHEAD: u64 = 64 << 20;
-/// The part of `limits.memory` that is fetched ahead, at most as much. Larger and smaller: as above.
-const FETCHED_PART: u64 = 8;
+/// The part of `limits.memory` that is fetched ahead, at most as much, and that waits to be sent. Larger: the limit does not hold. Smaller:
+/// as above.
+const CLIENT_PART: u64 = 16;
 /// An instance whose name in the group is not its transactional id does not start over when it loses the name again so soon: somebody
 /// with another id uses the name, too. Longer: a network that is bad for long ends the process. Shorter: two instances take the
 /// name from each other more often.
@@ -107,7 +108,8 @@ async fn serve(config: &Config) -> Result<Summary, Failure> {
         http::serve(http.listen, http.token.clone(), Arc::clone(&telemetry), now).await.map_err(failed)?;
     }
     if let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) {
-        return serve_kafka(config, source, sink, pipeline, stop).await;
+        let routed = config.route.as_ref().map(|route| source.routed(&route.topic));
+        return serve_kafka(config, routed.as_ref().unwrap_or(source), sink, pipeline, stop).await;
     }
     telemetry.set_ready(true);
     let opened = tokio::select! {
@@ -178,12 +180,11 @@ async fn kafka(
     session: &Arc<Session>,
     stop: &mut Stop,
 ) -> Result<Option<(KafkaSource, KafkaSink, Left)>, Failure> {
-    let memory = config.limits.memory.map_or(FETCHED_AHEAD, |limit| (limit / FETCHED_PART).min(FETCHED_AHEAD)) as usize;
     let journal = sink.journal.as_ref().map(|journal| journal.topic.clone());
     let (events, consumer, left) =
-        kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), memory, journal)?;
+        kafka_source::open(source.clone(), Arc::clone(session), schemas.clone(), ahead(config), journal)?;
     let schema = Arc::new(schema.clone().also_at(&source.placements));
-    let (sink, shared) = (sink.clone(), Arc::clone(session));
+    let (sink, shared) = (KafkaSinkConfig { unsent: part(config), ..sink.clone() }, Arc::clone(session));
     let sink = opened(stop, move || KafkaSink::open(sink, shared, consumer, schema, schemas)).await;
     if let Ok(Some(sink)) = sink {
         return Ok(Some((events, sink, left)));
@@ -193,9 +194,19 @@ async fn kafka(
     sink.map(|_| None)
 }
 
+/// The bytes of messages that are fetched ahead.
+pub(super) fn ahead(config: &Config) -> usize {
+    part(config).unwrap_or(FETCHED_AHEAD as usize)
+}
+
+/// The part of the memory that a client may have, where memory is limited.
+pub(super) fn part(config: &Config) -> Option<usize> {
+    config.limits.memory.map(|limit| (limit / CLIENT_PART).min(FETCHED_AHEAD) as usize)
+}
+
 /// Opens a sink on a thread of its own, because waiting for a cluster or for the reader of a pipe may take for ever. `None`
 /// if a stop is asked for first; the thread is then left behind.
-async fn opened<T: Send + 'static>(
+pub(super) async fn opened<T: Send + 'static>(
     stop: &mut Stop,
     open: impl FnOnce() -> Result<T, SinkError> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
@@ -214,7 +225,7 @@ async fn opened<T: Send + 'static>(
 }
 
 /// Waits until the instance has left the group, so that the other instances need not wait for its session timeout.
-async fn leave(left: Left) {
+pub(super) async fn leave(left: Left) {
     if tokio::time::timeout(LEAVE_TIMEOUT, left).await.is_err() {
         tracing::warn!("could not leave the group in time: its partitions are taken over after the session timeout");
     }

@@ -192,10 +192,11 @@ fn text(status: &Value) -> String {
     let number = |key: &str| status[key].as_f64().map_or("-".into(), count);
     let verdict = status["verdict"]["sentence"].as_str().unwrap_or("no verdict");
     let mut text = format!(
-        "{verdict}\nrecoding: {}; {} releases, {} refused; {} MiB\n\
+        "{verdict}\nrecoding: {}; {} release{}, {} refused; {} MiB\n\
          records: {} read ({}/s), {} published, {} suppressed, {} held, {} rejected; {} in the window; lag {}\n",
         status["recoding"].as_str().unwrap_or("-"),
         number("releases"),
+        if status["releases"] == 1 { "" } else { "s" },
         number("releases_refused"),
         status["resident_memory_bytes"].as_u64().unwrap_or(0) >> 20,
         number("records_in"),
@@ -221,8 +222,11 @@ fn text(status: &Value) -> String {
         Value::Number(number) => number.as_f64().map_or("-".into(), figure),
         _ => "-".into(),
     };
-    let criteria = rows("criteria").map(|c| ["criterion", "achieved", "bound", "required"].map(|key| shown(&c[key])));
-    text.push_str(&table(["criterion", "reached", "asked", ""], criteria));
+    let criteria = rows("criteria").map(|c| {
+        let asked = format!("{} {}", shown(&c["bound"]).replace('_', " "), shown(&c["required"]));
+        [shown(&c["criterion"]), shown(&c["achieved"]), asked]
+    });
+    text.push_str(&table(["criterion", "reached", "asked"], criteria));
     let levels = rows("attributes").map(|a| ["attribute", "words"].map(|key| shown(&a[key])));
     text.push_str(&table(["attribute", "is published"], levels));
     if let Some(example) = status["example"].as_str().filter(|example| !example.is_empty()) {

@@ -50,6 +50,19 @@ pub enum Purpose {
     Pipeline,
 }
 
+/// The stage that routes records by what they are like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// The topic of the routed messages.
+    pub topic: String,
+    /// The topic of the map and of the partitions of people.
+    pub state: String,
+    /// How many partitions the topic gets if it is made here.
+    pub partitions: Option<u32>,
+    /// How long somebody who does not come is expected in the same partition.
+    pub stays: Duration,
+}
+
 /// A whole configuration, valid by construction.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -69,6 +82,8 @@ pub struct Config {
     pub source: SourceConfig,
     /// Where releases go.
     pub sink: SinkConfig,
+    /// The stage that routes records before `run` reads them, if there is one.
+    pub route: Option<RouteConfig>,
     /// The audiences: readers with a table of their own of every release.
     pub audiences: Vec<Audience>,
     /// Metrics, health and console; `None`: nothing listens.
@@ -316,6 +331,7 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
     };
     let source = stream::source(raw.source.as_ref(), at.key("source"), &around);
     let sink = stream::sink(raw.sink.as_ref(), at.key("sink"), source.as_ref(), &around);
+    let route = raw.route.as_ref().map(|route| stream::route(route, at.key("route"), source.as_ref(), sink.as_ref()));
     check_together(raw, policy.policy.as_ref(), at, base);
     let http = raw.http.as_ref().map(|http| stream::http(http, at.key("http")));
     let limits = stream::limits(&raw.limits, at.key("limits"));
@@ -332,6 +348,10 @@ fn build(raw: &RawConfig, at: At<'_>, path: &Path, purpose: Purpose, variable: V
         scope: raw.window.scope,
         source,
         sink: sink?,
+        route: match route {
+            Some(route) => Some(route?),
+            None => None,
+        },
         audiences,
         http,
         limits,
@@ -347,6 +367,7 @@ fn check_together(raw: &RawConfig, policy: Option<&Policy>, at: At<'_>, base: &P
     stream::check_both(raw.source.as_ref(), raw.sink.as_ref(), at);
     stream::check_sliding(raw, at);
     stream::check_explode(raw, at);
+    stream::check_memory(raw, at);
     stream::check_changes(raw, policy, at);
     stream::check_files(raw.source.as_ref(), raw.sink.as_ref(), at, base);
 }

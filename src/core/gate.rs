@@ -11,6 +11,7 @@
 mod changes;
 mod count;
 mod difference;
+mod row_numbers;
 mod sequential;
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 extern crate self as veilstream;
 
 pub mod anonymizer;
+pub mod district;
 pub mod encode;
 pub mod failpoint;
 pub mod frequency;

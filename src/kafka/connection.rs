@@ -102,7 +102,13 @@ pub fn remedy(code: Option<RDKafkaErrorCode>, login: LoginKey) -> &'static str {
             }
         },
         Some(Code::Resolve) => "check the host names in `brokers`",
-        _ => "check `brokers`, and whether the port wants `tls`, a client certificate, or `sasl`",
+        // Without a ticket nothing is tried.
+        _ if matches!(login, LoginKey::Kerberos) => {
+            "check `brokers`, and `principal` and `keytab` under `kerberos`: what `kinit` says is above"
+        }
+        _ => {
+            "check `brokers`, whether the port wants `tls`, a client certificate, or `sasl`, and that no certificate has expired"
+        }
     }
 }
 
@@ -187,6 +193,7 @@ mod tests {
             let advice = remedy(Some(RDKafkaErrorCode::Authentication), login);
             assert!(advice.contains(&format!("under {key}")), "{advice}");
         }
+        assert!(remedy(None, LoginKey::Kerberos).contains("`keytab`"), "without a ticket no broker is asked");
     }
 
     #[test]

@@ -42,7 +42,8 @@
 //!   waits for the heartbeats; if its membership stands, it makes a new producer with the same id, once for each such request
 //!   (`sink/publisher.rs`).
 //! - The name in the group is lost. An instance joins only after it has taken the id. So if the id's coordinator still takes requests of
-//!   the first one's producer, nobody else has joined: it starts over under its names, in the same process (`cli/run.rs`).
+//!   the first one's producer, nobody else has joined: it starts over under its names, in the same process (`cli/run.rs`). A producer that was
+//!   made within two heartbeats before the loss, or after it, would have taken the id from a second instance: then it ends.
 //!   If name and id differ, twice within some minutes is taken for another instance that shares the name but not the id.
 //!
 //! A name that the user gives under `properties` does as well if it is a part of the id. Without a name that tells it ends.
@@ -89,7 +90,7 @@
 //! - [`session`]: the state that poller, callbacks and sink share, and the right to publish. [`rebalance`]: the callbacks.
 //! - [`source`]: the polling thread. [`sink`]: plan and transaction. [`journal`]: shown records.
 //! - [`client`]: settings, and logins by token. [`connection`]: patience and errors. [`topics`]: numbers of partitions. `defects`: negative controls.
-//! - [`probe`]: `validate --connect`. [`generate`]: `generate` into a topic.
+//! - [`route`]: batches of routed records, by the same transactions. [`probe`]: `validate --connect`. [`generate`]: `generate` into a topic.
 
 pub mod assignment;
 pub mod client;
@@ -101,6 +102,7 @@ pub mod meter;
 pub mod probe;
 pub mod progress;
 pub mod rebalance;
+pub mod route;
 pub mod session;
 pub mod sink;
 pub mod source;

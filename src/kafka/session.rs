@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::assignment::Membership;
 use super::client::{OnGap, Start};
@@ -49,8 +50,8 @@ enum Name {
     Early,
     /// The group may be joined.
     Ours,
-    /// The group gave the name to another join.
-    Lost,
+    /// The group gave the name to another join; noticed at this time.
+    Lost(Instant),
     /// The group gave the name to another join, and the transactional id is still ours: it was a late one of our own.
     LostToOurselves,
 }
@@ -172,13 +173,22 @@ impl Session {
 
     /// The group has given the name of this member to another join. Ends the right to publish.
     pub fn lose_name(&self) {
+        // Before the release under way ends: it must not take the transactional id again.
+        *self.name() = Name::Lost(Instant::now());
         self.revoke();
-        *self.name() = Name::Lost;
     }
 
-    /// If the name is lost: notes whether the transactional id is still ours, as `owns_id` finds out.
-    pub fn judge_name(&self, owns_id: impl FnOnce() -> bool) {
-        if *self.name() == Name::Lost && owns_id() {
+    /// True once the name is lost.
+    pub fn has_lost_name(&self) -> bool {
+        matches!(*self.name(), Name::Lost(_))
+    }
+
+    /// If the name is lost: notes whether the transactional id is still ours, as `owns_id` finds out, which is told the time of the loss.
+    pub fn judge_name(&self, owns_id: impl FnOnce(Instant) -> bool) {
+        let name = *self.name();
+        if let Name::Lost(at) = name
+            && owns_id(at)
+        {
             *self.name() = Name::LostToOurselves;
         }
     }
@@ -231,13 +241,14 @@ mod tests {
             assert!(!session.may_join(), "whoever joins has the id");
             session.has_id();
             assert!(session.may_join());
-            session.judge_name(|| true);
+            session.judge_name(|_| true);
             assert!(!session.may_start_over(), "the name is not lost");
             session.assigned(Ok(Vec::new()));
             let (epoch, _) = session.take_up().unwrap().unwrap();
             session.lose_name();
             assert!(!session.is_consuming(epoch), "nothing is published any more");
-            session.judge_name(|| owns_id);
+            assert!(session.has_lost_name(), "and its id is not taken again");
+            session.judge_name(|_| owns_id);
             assert_eq!(session.may_start_over(), owns_id);
         }
     }

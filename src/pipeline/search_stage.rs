@@ -76,8 +76,9 @@ impl SearchStage {
             let item = runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await });
             let closing = match item {
                 Ok(Some(SearchItem::Window(window))) => {
+                    self.pipeline.memory.wait_to_search();
                     let closing = self.window(*window)?;
-                    self.pipeline.memory.end();
+                    self.pipeline.memory.searched();
                     Some(closing)
                 }
                 Ok(Some(SearchItem::Reset(assignment))) => self.reset(assignment),
@@ -180,7 +181,7 @@ impl SearchStage {
     fn send(&self, closing: Option<Closing>) -> Result<bool, PipelineError> {
         match closing {
             Some(Closing::Release(release)) => {
-                self.pipeline.memory.begin();
+                self.pipeline.memory.released();
                 let release = SinkItem::Release(Box::new(self.with_views(*release)));
                 Ok(self.to_sink.blocking_send(release).is_ok())
             }

@@ -275,7 +275,7 @@ impl WindowStage {
 
     fn send(&self, item: SearchItem) -> Taken {
         if matches!(item, SearchItem::Window(_)) {
-            self.pipeline.memory.begin();
+            self.pipeline.memory.closed();
         }
         if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
     }

@@ -198,6 +198,12 @@ pub enum SourceError {
         /// That of the input.
         wanted: usize,
     },
+    /// This user may not make a progress topic, or let it grow.
+    #[error(
+        "the progress topic {0} lacks partitions, and this user may not create them; create them first: `validate --connect` names \
+         the command"
+    )]
+    MayNotCreate(String),
     /// The log does not hold the next record any more.
     #[error(
         "the next record is not in the log any more ({0}): was the topic recreated? if retention has deleted it, start again, \

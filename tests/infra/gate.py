@@ -4,10 +4,12 @@
     tests/infra/gate.py TARGET CERTIFICATE KEY CA TOKEN
 
 Listens on a free port of 127.0.0.1 and prints it; forwards what has a certificate of CA and the token to TARGET (http://...).
+TOKEN may be @FILE, which has a token a line and is read again for each request.
 Ends when its standard input does.
 """
 
 import http.server
+import pathlib
 import ssl
 import sys
 import threading
@@ -17,13 +19,17 @@ import urllib.request
 target, certificate, key, ca, token = sys.argv[1:]
 
 
+def accepted():
+    return pathlib.Path(token[1:]).read_text().split() if token.startswith("@") else [token]
+
+
 class Gate(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
     def forward(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-        if self.headers.get("Authorization") != f"Bearer {token}":
+        if self.headers.get("Authorization") not in [f"Bearer {known}" for known in accepted()]:
             return self.answer(401, b"{}")
         kept = {name: value for name, value in self.headers.items() if name in ("Accept", "Content-Type")}
         try:

@@ -43,6 +43,7 @@ source:
 sink:
   kafka: { topic: %(sink)s, transactional_id: %(id)s, transaction_timeout: %(timeout)s%(elsewhere)s%(sink_more)s }
 http: { listen: "127.0.0.1:%(port)d" }
+%(route)s
 %(end)s
 """
 
@@ -177,6 +178,16 @@ class Space:
         # A partition that nobody has noticed yet is not in the list.
         return lag if len(seen) >= self.partitions else None
 
+    def lag_of(self, group, topic):
+        """That of another group, or None while it cannot be told."""
+        try:
+            lines = self.cluster.tool("consumer-groups", "--describe", "--group", group).splitlines()
+        except subprocess.SubprocessError:
+            return None
+        parts = [line.split() for line in lines]
+        behind = [row[5] if row[5] != "-" else row[4] for row in parts if len(row) > 5 and row[1] == topic]
+        return sum(map(int, behind)) if behind and all(lag.isdigit() for lag in behind) else None
+
     def drained(self, seconds=120, tail=0):
         wait_for(lambda: (lag := self.lag()) is not None and lag <= tail, seconds, "the lag to return to zero",
                  lambda: [i.number for i in self.instances.values() if i.ended_badly()])
@@ -198,11 +209,12 @@ NAME_LOST = "in the group was taken by another instance"
 class Instance:
     """One process of the service with an id of its own."""
 
-    def __init__(self, space, binary, number, **settings):
+    def __init__(self, space, binary, number, command="run", **settings):
         self.space, self.binary, self.number, self.port = space, binary, number, free_port()
+        self.command = command
         self.values = {"bootstrap": space.bootstrap, "source": space.source, "sink": space.sink, "group": space.group,
                        "window": 500, "max_age": "2s", "session": 3000, "poll": 60000, "extra": "", "more": "",
-                       "sink_more": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
+                       "sink_more": "", "route": "", "end": "", "action": "drop", "scope": "instance", "rebalance": "range", "time_budget": "100ms",
                        "algorithm": "auto", "criteria": "", "limit": 0.05,
                        "age": "intervals: { widths: [5, 10, 20, 40], min: 0, max: 120 }", "age_more": "", "subject": "subject: user_id",
                        "timeout": "20s", "id": f"{space.group}-{number}", "port": self.port, **settings}
@@ -224,7 +236,7 @@ class Instance:
         space.instances[number] = self
 
     def start(self, within=(), **env):
-        self.process = subprocess.Popen([*within, self.binary, "run", "-c", self.config], stdout=self.log, stderr=self.log,
+        self.process = subprocess.Popen([*within, self.binary, self.command, "-c", self.config], stdout=self.log, stderr=self.log,
                                         env={**os.environ, "RUST_LOG": "veilstream=info", **env})
         return self
 

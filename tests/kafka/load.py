@@ -36,7 +36,7 @@ class Watch(threading.Thread):
         while not self.over.wait(0.5):
             try:
                 self.samples.append((self.phase, self.instance.memory(), self.instance.metric(PAUSED) or 0))
-            except OSError:
+            except (OSError, StopIteration):
                 return  # it has ended
 
     def report(self):

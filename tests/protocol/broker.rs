@@ -33,6 +33,8 @@ pub(crate) enum Request {
     Commit { member: Member, commits: Commits },
     /// Takes a transactional id over.
     Init { id: usize },
+    /// Joins the group under a name; classic.
+    Join { name: usize },
     /// Offsets of a transaction.
     Offsets { id: usize, epoch: u8, member: Member, commits: Commits },
     /// Ends a transaction.
@@ -80,14 +82,19 @@ pub(crate) struct Broker {
     /// The records that a reader of committed data has.
     published: Records,
     pub(crate) broken: Option<&'static str>,
-    partitions: u32,
+    pub(crate) partitions: u32,
     records: i64,
+    /// The end of a partition as an instance finds it.
+    pub(crate) end: i64,
+    /// Offsets of a transaction are taken from whoever sends them.
+    pub(crate) fences_nobody: bool,
 }
 
 impl Broker {
     pub(crate) fn new(group: Group, partitions: u32, records: i64) -> Self {
         let (ids, commits, shown) = Default::default();
-        Self { group, ids, commits, shown, published: 0, broken: None, partitions, records }
+        let (broken, fences_nobody, end) = (None, false, records);
+        Self { group, ids, commits, shown, published: 0, broken, partitions, records, end, fences_nobody }
     }
 
     /// Carries a request out, whether or not anybody still waits for the answer.
@@ -103,8 +110,12 @@ impl Broker {
                 let epoch = self.ids[*id].epoch + 1;
                 self.ids[*id] = Transactional { epoch, ..Transactional::default() };
             }
+            Request::Join { name } => {
+                let id = self.group.next_id();
+                self.group.join(*name, id);
+            }
             Request::Offsets { id, epoch, member, commits } => {
-                let accepted = self.group.accepts(*member);
+                let accepted = self.group.accepts(*member) || self.fences_nobody;
                 let Some(open) = self.ids[*id].opened(*epoch) else { return Answer::Fenced };
                 if !accepted {
                     return Answer::Stale;
@@ -196,7 +207,7 @@ impl Broker {
         let text = self.commits.get(&partition).map(|commit| (commit.offset, commit.text()));
         let commit = text.as_ref().map(|(offset, text)| (*offset, text.as_str()));
         let (topic, number) = ("t", partition.0 as i32);
-        let broker = OnBroker { number: partition, topic, partition: number, commit, oldest: 0, end: self.records };
+        let broker = OnBroker { number: partition, topic, partition: number, commit, oldest: 0, end: self.end };
         broker.judge(Start::Earliest, OnGap::Stop, earlier).ok()
     }
 
@@ -218,7 +229,7 @@ impl Request {
     pub(crate) fn member(&mut self) -> Option<&mut Member> {
         match self {
             Self::Commit { member, .. } | Self::Offsets { member, .. } => Some(member),
-            Self::Init { .. } | Self::End { .. } => None,
+            Self::Init { .. } | Self::Join { .. } | Self::End { .. } => None,
         }
     }
 }

@@ -45,7 +45,8 @@ pub(crate) struct Group {
     /// All members are to join again; classic.
     preparing: bool,
     pub(crate) members: [Option<Known>; INSTANCES],
-    partitions: u32,
+    /// Those that are shared out.
+    pub(crate) partitions: u32,
     ids: u8,
 }
 
@@ -118,6 +119,15 @@ impl Group {
     pub(crate) fn rejoin(&mut self, instance: usize) {
         if let Some(known) = &mut self.members[instance] {
             (known.joined, known.untold) = (true, false);
+        }
+    }
+
+    /// One more partition to share out.
+    pub(crate) fn grow(&mut self) {
+        self.partitions += 1;
+        match self.protocol {
+            Protocol::Classic => self.preparing = self.members.iter().any(Option::is_some),
+            Protocol::Consumer => self.epoch += 1,
         }
     }
 

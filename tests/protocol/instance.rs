@@ -33,6 +33,12 @@ pub(crate) struct Instance {
     pub(crate) release: Option<Release>,
     /// The epoch of its producer.
     pub(crate) producer: u8,
+    /// The group gave its name to another join.
+    pub(crate) lost: bool,
+    /// It has taken its transactional id once more, and no heartbeats have shown since that its name is still its own.
+    pub(crate) taken_again: bool,
+    /// It has not taken its transactional id yet.
+    pub(crate) early: bool,
     /// See `Transactions::spent`, `Publisher::doubtful` and `Publisher::slow`.
     pub(crate) spent: bool,
     pub(crate) doubtful: bool,
@@ -67,7 +73,6 @@ pub(crate) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum At {
     Plan,
-    PlanOffsets,
     PlanEnd,
     Produce,
     Offsets,
@@ -285,7 +290,7 @@ impl Instance {
 impl Hash for Instance {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.up, self.member, &self.assigned, self.draining, &self.leaving).hash(state);
-        (self.producer, self.spent, self.doubtful, self.slow).hash(state);
+        (self.producer, self.spent, self.doubtful, self.slow, self.lost, self.early, self.taken_again).hash(state);
         (self.reads(), self.is_current()).hash(state);
         let Reading { epoch: _, own, replays, foreign, home, held } = &self.reading;
         (own, replays, foreign, home, held).hash(state);
@@ -325,6 +330,24 @@ pub(crate) struct Defects {
     pub(crate) asks_nothing: bool,
     /// A transaction whose abort is not answered is left to nobody.
     pub(crate) never_expires: bool,
+    /// A lost transactional id is taken back without looking whether another instance has the name.
+    pub(crate) takes_back_blindly: bool,
+    /// After the loss of its name an instance starts over without asking for its transactional id.
+    pub(crate) starts_over_blindly: bool,
+    /// The plan is committed by a producer whose last requests may still come, and which is replaced afterwards.
+    pub(crate) plans_first: bool,
+    /// A transaction of unknown outcome takes the transactional id again although the name is lost.
+    pub(crate) takes_after_loss: bool,
+    /// An id that was just taken again counts as never lost.
+    pub(crate) trusts_taken_again: bool,
+    /// The group is joined before the transactional id is taken.
+    pub(crate) joins_early: bool,
+    /// The group is in the input's cluster, where it cannot fence a transaction.
+    pub(crate) fences_nobody: bool,
+    /// A progress topic does not grow with its topic of the input.
+    pub(crate) grows_nothing: bool,
+    /// Offsets are judged by the ends of the progress topics, which have no messages.
+    pub(crate) judges_by_progress: bool,
 }
 
 impl Defects {
@@ -338,5 +361,14 @@ impl Defects {
         ignores_foreign_plans: false,
         asks_nothing: false,
         never_expires: false,
+        takes_back_blindly: false,
+        starts_over_blindly: false,
+        plans_first: false,
+        takes_after_loss: false,
+        trusts_taken_again: false,
+        joins_early: false,
+        fences_nobody: false,
+        grows_nothing: false,
+        judges_by_progress: false,
     };
 }

@@ -1,14 +1,16 @@
 //! The publisher of an instance, request by request, as `src/kafka/sink` has it: plan, transaction, and what follows from each answer.
 
 use super::broker::{Answer, Commits, Request};
-use super::group::Protocol;
 use super::instance::{At, Defects, Instance};
 use super::world::{Steps, World};
 
 /// The steps of the release under way.
 pub(crate) fn steps(steps: &mut Steps<'_>, i: usize) {
     let instance = &steps.world.instances[i];
-    let Some(at) = instance.release.as_ref().map(|release| release.at).filter(|_| instance.up) else { return };
+    let Some(at) = instance.release.as_ref().map(|release| release.at).filter(|_| instance.up && !instance.early)
+    else {
+        return;
+    };
     match at {
         At::ReplaceForPlan | At::ReplaceForRelease | At::ReplaceAndAsk => return replace(steps, i, at),
         At::Abort => return abort(steps, i),
@@ -18,12 +20,16 @@ pub(crate) fn steps(steps: &mut Steps<'_>, i: usize) {
         return abort(steps, i);
     }
     match at {
-        At::Plan if instance.slow && instance.spent => replace(steps, i, At::ReplaceForPlan),
+        At::Plan if instance.spent && (instance.slow || !steps.rules.defects.plans_first) => {
+            replace(steps, i, At::ReplaceForPlan);
+        }
         At::Plan if instance.slow => offsets(steps, i, Instance::planned, At::PlanEnd),
         At::Plan => plan(steps, i),
-        At::PlanOffsets => offsets(steps, i, Instance::planned, At::PlanEnd),
         At::Produce if instance.spent => replace(steps, i, At::ReplaceForRelease),
-        At::Produce => steps.step("produce", i, |next| next.produce(i)),
+        At::Produce => {
+            let defects = steps.rules.defects;
+            steps.step("produce", i, |next| next.produce(i, defects));
+        }
         At::Offsets => offsets(steps, i, Instance::after, At::End),
         _ => end(steps, i, at),
     }
@@ -109,13 +115,13 @@ fn offsets(steps: &mut Steps<'_>, i: usize, commits: fn(&mut Instance) -> Option
     let defects = steps.rules.defects;
     let name =
         ["send the offsets", "send the offsets; the request may come again", "send the offsets; the request is late"];
-    let request = Request::Offsets { id: i, epoch: instance.producer, member, commits };
+    let request = Request::Offsets { id: steps.world.names[i], epoch: instance.producer, member, commits };
     send(steps, i, name, &request, |next, answer, late| {
         next.instances[i].spend(late, defects);
         match answer {
             Answer::Done => next.instances[i].go(then),
             Answer::Stale => next.instances[i].go(At::Abort),
-            other => next.failed(i, other),
+            other => next.failed(i, other, defects),
         }
     });
 }
@@ -124,13 +130,13 @@ fn offsets(steps: &mut Steps<'_>, i: usize, commits: fn(&mut Instance) -> Option
 fn end(steps: &mut Steps<'_>, i: usize, at: At) {
     let defects = steps.rules.defects;
     let name = ["commit", "commit; the request may come again", "commit; the request is late"];
-    let request = Request::End { id: i, epoch: steps.world.instances[i].producer, commit: true };
+    let request = Request::End { id: steps.world.names[i], epoch: steps.world.instances[i].producer, commit: true };
     let answered = |next: &mut World, answer: Answer, late: bool| {
         next.instances[i].spend(late, defects);
         match answer {
             Answer::Done if at == At::PlanEnd => next.instances[i].planned_now(),
             Answer::Done => next.instances[i].published(),
-            other => next.failed(i, other),
+            other => next.failed(i, other, defects),
         }
     };
     send(steps, i, name, &request, answered);
@@ -147,7 +153,7 @@ fn end(steps: &mut Steps<'_>, i: usize, at: At) {
 fn abort(steps: &mut Steps<'_>, i: usize) {
     let defects = steps.rules.defects;
     let name = ["abort", "abort; the request may come again", "abort; the request is late"];
-    let request = Request::End { id: i, epoch: steps.world.instances[i].producer, commit: false };
+    let request = Request::End { id: steps.world.names[i], epoch: steps.world.instances[i].producer, commit: false };
     send(steps, i, name, &request, |next, _, _| {
         let instance = &mut next.instances[i];
         instance.spend(true, defects);
@@ -157,36 +163,42 @@ fn abort(steps: &mut Steps<'_>, i: usize) {
 
 /// A new producer takes the transactional id over, which ends the transaction of the old one.
 fn replace(steps: &mut Steps<'_>, i: usize, at: At) {
-    let defects = steps.rules.defects;
+    let (defects, twins) = (steps.rules.defects, steps.rules.twins);
+    if steps.world.instances[i].lost && !defects.takes_after_loss {
+        return steps.step("leave the transaction to the owner of the id", i, |next| next.instances[i].release = None);
+    }
+    if steps.world.starts_beside(i) {
+        return;
+    }
     let asked = steps.world.instances[i].clone().after();
-    let broker = &steps.world.broker;
-    let is_readable = asked.iter().flatten().all(|(partition, _)| broker.is_stable_beside(*partition, i));
+    let (broker, id) = (&steps.world.broker, steps.world.names[i]);
+    let is_readable = asked.iter().flatten().all(|(partition, _)| broker.is_stable_beside(*partition, id));
     if at == At::ReplaceAndAsk && !is_readable && steps.world.instances[i].is_current() {
         return;
     }
     let replaced = |next: &mut World, doubtful: bool| {
-        next.broker.take(&Request::Init { id: i });
+        next.broker.take(&Request::Init { id });
         let instance = &mut next.instances[i];
-        instance.producer = next.broker.ids[i].epoch;
-        (instance.spent, instance.doubtful) = (false, instance.doubtful || doubtful);
+        instance.producer = next.broker.ids[id].epoch;
+        (instance.spent, instance.doubtful, instance.taken_again) = (false, instance.doubtful || doubtful, twins);
         let went_through = is_readable && asked.as_ref().is_some_and(|commits| next.broker.has(commits));
         match (at, instance.is_current()) {
             (At::ReplaceAndAsk, _) if went_through && !defects.asks_nothing => instance.published(),
-            (At::ReplaceForPlan, true) => instance.go(At::PlanOffsets),
+            (At::ReplaceForPlan, true) => instance.go(At::Plan),
             _ => instance.again(),
         }
     };
     steps.step("take the transactional id over", i, |next| replaced(next, false));
     if steps.world.faults.late > 0 {
         steps.fault("take the transactional id over; the request may come again", i, |next| {
-            next.late(Request::Init { id: i });
+            next.late(Request::Init { id });
             replaced(next, true);
         });
     }
 }
 
 impl Instance {
-    fn go(&mut self, at: At) {
+    pub(crate) fn go(&mut self, at: At) {
         if let Some(release) = &mut self.release {
             release.at = at;
         }
@@ -204,32 +216,12 @@ impl Instance {
 }
 
 impl World {
-    fn produce(&mut self, i: usize) {
+    fn produce(&mut self, i: usize, defects: Defects) {
         let instance = &self.instances[i];
         let Some(release) = &instance.release else { return };
-        match self.broker.produce(i, instance.producer, (release.plan.id, release.records())) {
+        match self.broker.produce(self.names[i], instance.producer, (release.plan.id, release.records())) {
             Answer::Done => self.instances[i].go(At::Offsets),
-            other => self.failed(i, other),
-        }
-    }
-
-    /// A transaction whose outcome is not known, or whose producer is not the newest one.
-    fn failed(&mut self, i: usize, answer: Answer) {
-        if answer != Answer::Fenced || self.broker.ids[i].expired {
-            return self.instances[i].go(At::ReplaceAndAsk);
-        }
-        let named = self.broker.group.protocol == Protocol::Classic;
-        let alone = named && self.instances[i].member.is_some_and(|member| self.broker.group.knows(member));
-        let instance = &mut self.instances[i];
-        let current = instance.is_current();
-        if instance.doubtful && current && alone {
-            instance.doubtful = false;
-            instance.go(At::ReplaceAndAsk);
-        } else if instance.doubtful && !current {
-            instance.release = None;
-        } else {
-            // It ends, and its supervisor starts it again.
-            *instance = Instance::default();
+            other => self.failed(i, other, defects),
         }
     }
 }

@@ -6,9 +6,9 @@ use veilstream::model::event::Partition;
 
 use super::broker::{Broker, INSTANCES, Request};
 use super::checker::{Model, Step};
-use super::group::{Group, Protocol};
+use super::group::Protocol;
 use super::instance::{At, Defects, Instance, Release};
-use super::sink;
+use super::{clusters, names, sink};
 
 /// The faults that may still come.
 #[derive(Clone, Copy, Hash, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Faults {
     pub(crate) late: u8,
     /// Sessions and transactions of living instances that the broker gives up.
     pub(crate) expiries: u8,
+    /// Times for which the input's cluster is away, where it is another one than the output's.
+    pub(crate) outages: u8,
 }
 
 /// The extent of a search.
@@ -28,6 +30,10 @@ pub(crate) struct Rules {
     pub(crate) records: i64,
     /// Releases may leave a record out, which is held.
     pub(crate) holds: bool,
+    /// Input and output are in two clusters.
+    pub(crate) apart: bool,
+    /// Both instances have the same names: transactional id and name in the group.
+    pub(crate) twins: bool,
     pub(crate) faults: Faults,
     pub(crate) defects: Defects,
 }
@@ -39,6 +45,14 @@ pub(crate) struct World {
     /// Requests that the network may still deliver.
     pub(crate) under_way: Vec<Request>,
     pub(crate) faults: Faults,
+    /// By instance, the number of its transactional id and of its name in the group.
+    pub(crate) names: [usize; INSTANCES],
+    /// The instance that has started last.
+    pub(crate) owner: usize,
+    /// No instance may end by itself: nobody takes its names but its own late requests.
+    pub(crate) lasts: bool,
+    /// The input's cluster cannot be reached.
+    pub(crate) away: bool,
 }
 
 /// The steps that can be taken in a state.
@@ -52,8 +66,11 @@ impl Model for Rules {
     type State = World;
 
     fn start(&self) -> World {
-        let broker = Broker::new(Group::new(self.protocol, self.partitions), self.partitions, self.records);
-        World { broker, instances: Default::default(), under_way: Vec::new(), faults: self.faults }
+        let names = if self.twins { [0; INSTANCES] } else { std::array::from_fn(|instance| instance) };
+        let one_fault = matches!(self.faults, Faults { crashes: 0, late: 0 | 1, expiries: 0, .. });
+        let lasts = self.protocol == Protocol::Classic && !self.twins && one_fault;
+        let (instances, under_way, owner, away) = Default::default();
+        World { broker: clusters::broker(self), instances, under_way, faults: self.faults, names, owner, lasts, away }
     }
 
     fn steps(&self, world: &World) -> Vec<Step<World>> {
@@ -66,8 +83,10 @@ impl Model for Rules {
                 Protocol::Consumer => steps.consumer(instance),
             }
             steps.poller(instance);
+            names::steps(&mut steps, instance);
             sink::steps(&mut steps, instance);
         }
+        clusters::steps(&mut steps);
         steps.network();
         steps.steps
     }
@@ -91,7 +110,7 @@ impl Steps<'_> {
     }
 
     /// A step that is possible only if `change` says so.
-    fn step_if(&mut self, name: &'static str, by: usize, change: impl FnOnce(&mut World) -> Option<()>) {
+    pub(crate) fn step_if(&mut self, name: &'static str, by: usize, change: impl FnOnce(&mut World) -> Option<()>) {
         self.push(name, by, false, change);
     }
 
@@ -122,15 +141,18 @@ impl Steps<'_> {
             }
             return;
         }
+        let (id, early, twins) = (self.world.names[i], self.rules.defects.joins_early, self.rules.twins);
         let start = |next: &mut World, doubtful| {
-            next.broker.take(&Request::Init { id: i });
-            let producer = next.broker.ids[i].epoch;
-            next.instances[i] = Instance { up: true, producer, doubtful, ..Instance::default() };
+            next.instances[i] = Instance { up: true, doubtful, early, ..Instance::default() };
+            next.owner = if twins { i } else { 0 };
+            if !early {
+                next.take_id(i);
+            }
         };
         self.step("start", i, |next| start(next, false));
         if self.world.faults.late > 0 {
             self.fault("start; its request may come again", i, |next| {
-                next.late(Request::Init { id: i });
+                next.late(Request::Init { id });
                 start(next, true);
             });
         }
@@ -138,24 +160,33 @@ impl Steps<'_> {
 
     /// Steps of a member that are the same in both protocols.
     fn member(&mut self, i: usize) {
-        let (instance, group) = (&self.world.instances[i], &self.world.broker.group);
+        let (instance, group, name) = (&self.world.instances[i], &self.world.broker.group, self.world.names[i]);
         let alive = instance.member.is_some_and(|member| group.knows(member));
-        if group.members[i].is_some() {
-            let expire = |next: &mut World| next.broker.group.remove(i);
-            if !alive {
+        if group.members[name].is_some() {
+            let expire = |next: &mut World| next.broker.group.remove(name);
+            if !self.world.is_living(name) {
                 self.step("session of a dead member ends", i, expire);
-            } else if self.world.faults.expiries > 0 {
+            } else if alive && self.world.faults.expiries > 0 {
                 self.fault("session ends", i, |next| {
                     next.faults.expiries -= 1;
                     expire(next);
                 });
             }
         }
-        if !instance.up {
+        if !instance.up || instance.lost {
             return;
         }
         match instance.member {
-            None if !instance.draining && group.can_join(i) => self.step("join", i, |next| next.join(i)),
+            None if !instance.draining && group.can_join(name) => {
+                self.step("join", i, |next| next.join(i));
+                if group.protocol == Protocol::Classic && self.world.faults.late > 0 {
+                    self.fault("join; the request may come again", i, |next| {
+                        next.late(Request::Join { name });
+                        next.join(i);
+                    });
+                }
+            }
+            Some(_) if !alive && group.protocol == Protocol::Classic && group.members[name].is_some() => {}
             Some(_) if !alive && !instance.draining => {
                 self.step("learn that the session has ended", i, |next| next.fence(i))
             }
@@ -169,32 +200,33 @@ impl Steps<'_> {
                 instance.membership.drained();
                 (instance.member, instance.draining) = (None, false);
                 instance.leaving.clear();
-                next.broker.group.remove(i);
+                next.broker.group.remove(name);
             });
         }
     }
 
     fn classic(&mut self, i: usize) {
-        let (instance, group) = (&self.world.instances[i], &self.world.broker.group);
+        let (instance, group, name) = (&self.world.instances[i], &self.world.broker.group, self.world.names[i]);
         if i == 0 && group.is_complete() {
             self.step("a new generation", i, |next| next.broker.group.complete());
         }
-        if !instance.up {
+        if !instance.up || instance.lost {
             return;
         }
         let Some(member) = instance.member else { return };
-        if group.calls(i) && group.knows(member) && !instance.draining {
+        if group.calls(name) && group.knows(member) && !instance.draining {
             self.step("hear of the rebalance", i, |next| next.fence(i));
         }
         if instance.draining && instance.release.is_none() {
             self.step("drained", i, |next| {
+                let known = next.broker.group.knows(member);
                 next.drained(i);
-                if next.broker.group.calls(i) {
-                    next.broker.group.rejoin(i);
+                if known && next.broker.group.calls(name) {
+                    next.broker.group.rejoin(name);
                 }
             });
         }
-        let untold = group.knows(member) && group.members[i].as_ref().is_some_and(|known| known.untold);
+        let untold = group.knows(member) && group.members[name].as_ref().is_some_and(|known| known.untold);
         if untold && !instance.draining && instance.release.is_none() {
             self.learn(i, |next| {
                 let instance = &mut next.instances[i];
@@ -252,13 +284,16 @@ impl Steps<'_> {
 
     /// The member learns its assignment and the commits of the partitions that are new to it.
     fn learn(&mut self, i: usize, before: impl FnOnce(&mut World)) {
-        let reads_unstable = self.rules.defects.reads_unstable;
+        let (reads_unstable, name) = (self.rules.defects.reads_unstable, self.world.names[i]);
+        if self.world.away {
+            return;
+        }
         self.step_if("learn the assignment", i, |next| {
             before(next);
-            let Some(known) = &mut next.broker.group.members[i] else { return None };
+            let Some(known) = &mut next.broker.group.members[name] else { return None };
             known.untold = false;
             let assigned = known.assigned.clone();
-            next.instances[i].member = next.broker.group.membership(i);
+            next.instances[i].member = next.broker.group.membership(name);
             let had = match next.broker.group.protocol {
                 Protocol::Classic => BTreeSet::new(),
                 Protocol::Consumer => next.instances[i].assigned.clone(),
@@ -286,7 +321,7 @@ impl Steps<'_> {
     /// What the poller does with its assignment.
     fn poller(&mut self, i: usize) {
         let (instance, defects, records) = (&self.world.instances[i], self.rules.defects, self.rules.records);
-        if !instance.up {
+        if !instance.up || self.world.away {
             return;
         }
         self.step_if("take partitions up", i, |next| next.instances[i].take_up(&next.broker, defects));
@@ -329,6 +364,7 @@ impl Steps<'_> {
             let name = match &self.world.under_way[at] {
                 Request::Commit { .. } => "a late commit arrives",
                 Request::Init { .. } => "a late request for the transactional id arrives",
+                Request::Join { .. } => "a late join arrives",
                 Request::Offsets { .. } => "late offsets of a transaction arrive",
                 Request::End { commit: true, .. } => "a late commit of a transaction arrives",
                 Request::End { commit: false, .. } => "a late abort arrives",
@@ -339,13 +375,16 @@ impl Steps<'_> {
             });
         }
         for id in 0..INSTANCES {
-            let (instance, transactional) = (&self.world.instances[id], &self.world.broker.ids[id]);
+            let transactional = &self.world.broker.ids[id];
             if transactional.open.is_none() {
                 continue;
             }
             // Late offsets can open one that the instance knows nothing of.
             let begun = |release: &Release| !matches!(release.at, At::Plan | At::Produce);
-            let idle = !instance.release.as_ref().is_some_and(begun) || instance.producer != transactional.epoch;
+            let owners = self.world.instances.iter().zip(self.world.names).filter(|(_, name)| *name == id);
+            let idle = !owners
+                .filter(|(instance, _)| instance.producer == transactional.epoch)
+                .any(|(instance, _)| instance.release.as_ref().is_some_and(begun));
             if idle && !self.rules.defects.never_expires {
                 self.step("an open transaction expires", id, |next| next.broker.expire(id));
             } else if !idle && self.world.faults.expiries > 0 {
@@ -366,13 +405,25 @@ impl World {
     }
 
     fn join(&mut self, i: usize) {
-        let id = self.broker.group.next_id();
-        self.broker.group.join(i, id);
+        let (id, name) = (self.broker.group.next_id(), self.names[i]);
+        self.broker.group.join(name, id);
         self.instances[i].assigned.clear();
-        self.instances[i].member = self.broker.group.membership(i);
+        self.instances[i].member = self.broker.group.membership(name);
     }
 
-    fn fence(&mut self, i: usize) {
+    /// An instance takes its transactional id over.
+    pub(crate) fn take_id(&mut self, i: usize) {
+        self.broker.take(&Request::Init { id: self.names[i] });
+        self.instances[i].producer = self.broker.ids[self.names[i]].epoch;
+    }
+
+    /// True if the member of this name is an instance that knows of it.
+    fn is_living(&self, name: usize) -> bool {
+        let own = self.instances.iter().zip(self.names).filter(|(_, own)| *own == name);
+        own.filter_map(|(instance, _)| instance.member).any(|member| self.broker.group.knows(member))
+    }
+
+    pub(crate) fn fence(&mut self, i: usize) {
         let instance = &mut self.instances[i];
         instance.membership.fence();
         instance.draining = true;
@@ -394,16 +445,19 @@ impl World {
     /// Numbers members and epochs anew, because only their equality matters, and drops late requests that can change nothing any
     /// more. Otherwise the same states would come again under other numbers.
     fn forget_numbers(&mut self) {
-        let World { broker, instances, under_way, .. } = self;
+        if !self.instances[self.owner].up {
+            self.owner = 0;
+        }
+        let World { broker, instances, under_way, names, .. } = self;
         under_way.retain(|request| match request {
             Request::Commit { member, .. } => broker.group.accepts(*member),
-            Request::Init { .. } => true,
+            Request::Init { .. } | Request::Join { .. } => true,
             Request::Offsets { id, epoch, .. } | Request::End { id, epoch, .. } => broker.ids[*id].epoch == *epoch,
         });
         for (i, instance) in instances.iter_mut().enumerate() {
-            instance.producer = u8::from(instance.up && instance.producer == broker.ids[i].epoch);
-            broker.ids[i].epoch = 1;
+            instance.producer = u8::from(instance.up && instance.producer == broker.ids[names[i]].epoch);
         }
+        broker.ids.iter_mut().for_each(|id| id.epoch = 1);
         let requests = under_way.iter_mut().flat_map(Request::member);
         broker.group.forget_numbers(instances.iter_mut().flat_map(|instance| &mut instance.member).chain(requests));
         for request in under_way {

@@ -14,6 +14,7 @@ use crate::files::FileError;
 use crate::model::event::RejectCode;
 use crate::model::release::manifest::Unmet;
 use crate::pipeline::PipelineError;
+use crate::route::RouteError;
 use crate::sink::SinkError;
 use crate::source::SourceError;
 use crate::window::TooWide;
@@ -81,6 +82,9 @@ impl From<CodecError> for Failure {
                 ": check the names in the policy; if the columns look run together, give --delimiter"
             }
             CodecError::BadHeader("not valid UTF-8") => remedy(RejectCode::InvalidUtf8),
+            CodecError::BadHeader("empty") => {
+                ": the input is empty, or begins with an empty line instead of the names of the columns"
+            }
             CodecError::BadHeader(_) | CodecError::NoHeader => {
                 ": the first line of a csv file must be the names of the columns; add such a line, or give --format if it is no csv"
             }
@@ -141,6 +145,15 @@ impl From<FileError> for Failure {
 impl From<TooWide> for Failure {
     fn from(error: TooWide) -> Self {
         Self::Usage(error.to_string())
+    }
+}
+
+impl From<RouteError> for Failure {
+    fn from(error: RouteError) -> Self {
+        match error {
+            RouteError::Source(error) => error.into(),
+            RouteError::Sink(error) => error.into(),
+        }
     }
 }
 

@@ -94,7 +94,7 @@ impl JsonSchema {
                     "boolean" => kinds.push(Kind::Boolean),
                     "array" => kinds.push(self.list_of(&branch, left)),
                     "object" => kinds.push(self.object_of(&branch, left)),
-                    _ => kinds.push(Kind::Nested),
+                    _ => kinds.push(Kind::Any),
                 }
             }
             if branch.schema.get("type").is_none() {

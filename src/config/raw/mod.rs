@@ -35,6 +35,8 @@ pub(crate) struct RawConfig {
     pub source: Option<RawSource>,
     /// Where releases go. Default: `stdio`, one JSON object per line.
     pub sink: Option<RawSink>,
+    /// The stage before `run` that keeps people who are alike together, for `veilstream route`. Default: absent, `run` reads the source.
+    pub route: Option<RawRoute>,
     /// Readers with tables of their own, made of every release. Not with `stdio`. Default: none.
     pub audiences: Vec<RawAudience>,
     /// Metrics, health and console over HTTP. Default: absent, nothing listens.

@@ -319,14 +319,37 @@ pub(crate) struct RawHttp {
     pub token: Option<RawSecret>,
 }
 
+/// Routes records by what they are like, so that instances that share the input do not separate people who are alike.
+/// `veilstream route` reads the source's topics and writes every message, unchanged, to the partition of its district; `veilstream run`
+/// with the same file reads that topic instead of the source's.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["topic"], "x-section" = true))]
+pub(crate) struct RawRoute {
+    /// The topic of the routed messages, in the source's cluster. It holds what the input holds: give it the input's access rules, and a
+    /// retention that is longer than `run` may be away. Each partition is a district.
+    pub topic: Option<String>,
+    /// The compacted topic for the map of districts, and with `policy.subject` for a hash and the partition of each person. It needs the
+    /// input's access rules. Default: the topic's name and `-state`.
+    pub state: Option<String>,
+    /// How many partitions the topic gets if `create_topics` makes it: as many as instances of `run`, or a multiple of that. Default: as
+    /// many as the input has.
+    #[schemars(range(min = 1, max = 1000))]
+    pub partitions: Option<u32>,
+    /// With `policy.subject`: how long somebody of whom no record comes is still expected in the same partition. Longer than records may
+    /// wait in `run`, and than releases may lie apart that `sequential` compares. Default: 24h. Longer: more people are kept in memory,
+    /// about 50 bytes each, and the districts follow drift later.
+    pub stays: Option<RawDuration>,
+}
+
 /// Bounds.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
-    /// How much memory the process may have resident: windows, waiting records, frequency sets and queues together. At 60% of it
-    /// reading pauses (with Kafka: the partitions) until releases under way are published. A window whose rows reach a 16th of it closes
+    /// How much memory the process may have resident: windows, waiting records, frequency sets and queues together. At half of it
+    /// reading pauses (with Kafka: the partitions) until releases under way are published. A window whose rows reach a 24th of it closes
     /// early, a sliding one lets its oldest rows leave before their time, and of waiting records beyond as much the oldest are suppressed.
     /// At least 64MiB; write what the container gets. Default: no bound but `max_records` and 64MiB of fetched messages.
     pub memory: Option<RawSize>,

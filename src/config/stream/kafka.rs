@@ -149,6 +149,7 @@ pub(super) fn sink(
         progress,
         input: known_schema(source),
         create_topics: raw.create_topics,
+        unsent: None,
         audiences,
     })
 }

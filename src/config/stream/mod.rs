@@ -8,6 +8,7 @@ mod login;
 mod placement;
 mod properties;
 mod registry;
+mod route;
 mod search;
 mod topics;
 mod window;
@@ -21,14 +22,16 @@ use secrecy::ExposeSecret as _;
 
 use super::file::At;
 use super::file::scalar::RawDuration;
-use super::raw::{RawEnvelope, RawFileSink, RawFileSource, RawHttp, RawLimits, RawSink, RawSource};
+use super::raw::{RawConfig, RawEnvelope, RawFileSink, RawFileSource, RawHttp, RawLimits, RawSink, RawSource};
 use super::{HttpConfig, LimitsConfig, SinkConfig, SourceConfig};
 use crate::codec::compress::Compression;
 use crate::codec::{DEFAULT_MAX_RECORD_BYTES, Format};
+use crate::model::policy::Sequential;
 use crate::model::schema::Envelope;
 
 pub(super) use self::kafka::{StreamSurroundings, check_both};
 pub(super) use self::placement::{check_explode, parts as placement_parts};
+pub(super) use self::route::route;
 pub(super) use self::search::{check_alternatives, check_recoding, check_search, choice, recoding};
 #[cfg(test)]
 pub(super) use self::window::NEVER;
@@ -40,6 +43,10 @@ pub(super) use self::window::{
 const DEFAULT_PORT: u16 = 9464;
 /// Less leaves no room for windows beside the program and its clients.
 const MIN_MEMORY: u64 = 64 << 20;
+/// The part of the memory that the people of earlier releases may take. Larger: the limit does not hold. Smaller: fewer are remembered.
+const REMEMBERED_PART: u64 = 4;
+/// The bytes of a person that `sequential` remembers, about.
+const SUBJECT_BYTES: u64 = 32;
 /// Enough people that windows of the default size hold classes of many different subjects.
 const DEFAULT_SUBJECTS: u64 = 10_000;
 
@@ -253,6 +260,19 @@ pub(super) fn limits(raw: &RawLimits, at: At<'_>) -> LimitsConfig {
                     .refuse("`memory` is less than the process needs without a record: write 64MiB or more");
             }
         }),
+    }
+}
+
+/// Refuses to remember more people than there is memory for.
+pub(super) fn check_memory(raw: &RawConfig, at: At<'_>) {
+    let (Some(sequential), Some(limit)) = (&raw.policy.sequential, raw.limits.memory) else { return };
+    let most = sequential.max_subjects.unwrap_or(Sequential::MAX_SUBJECTS as u64);
+    let room = limit.0 / REMEMBERED_PART / SUBJECT_BYTES;
+    if most > room {
+        at.key("limits").key("memory").refuse(format!(
+            "`sequential` remembers {most} people, who take more than a quarter of `memory`: write `max_subjects: {room}` there, or more \
+             memory"
+        ));
     }
 }
 

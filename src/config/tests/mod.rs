@@ -14,6 +14,7 @@ mod criteria;
 mod file;
 mod kafka;
 mod placement;
+mod route;
 mod search;
 mod window;
 

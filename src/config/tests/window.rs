@@ -111,6 +111,9 @@ fn sequential_needs_somebody_and_something() {
     assert_ne!(built.fingerprint, plain.fingerprint);
     let built = load(&with("{ releases: 3, candidates: 2, field: job, max_subjects: 9 }")).unwrap().policy;
     assert_eq!(built.sequential.unwrap().max_subjects, 9);
+    let limited = |bytes: &str| format!("{}limits: {{ memory: {bytes} }}\n", with("{ releases: 3, candidates: 2 }"));
+    one(&limited("64MiB"), 9, "`max_subjects: 524288`");
+    assert!(load(&limited("128MiB")).is_ok(), "they take a quarter of it");
     one(&with("{ releases: 1, candidates: 2 }"), 8, "out of range");
     one(&with("{ releases: 3, candidates: 1 }"), 8, "2 or more");
     one(&with("{ releases: 3, candidates: 2, field: jop }"), 8, "did you mean `job`?");

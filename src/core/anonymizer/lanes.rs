@@ -52,7 +52,8 @@ impl Anonymizers {
         self
     }
 
-    /// Lets no more wait in one lane than so many bytes of rows: the oldest are suppressed.
+    /// Lets no more wait in all lanes together than so many bytes of rows: the oldest are suppressed. As many bytes are for the people of
+    /// earlier releases, where they are only watched.
     #[must_use]
     pub fn holding(mut self, bytes: Option<usize>) -> Self {
         self.memory = bytes;
@@ -63,17 +64,21 @@ impl Anonymizers {
     pub fn of(&mut self, lane: Partition) -> &mut Anonymizer {
         let others = self.lanes.iter().filter(|(other, _)| **other != lane);
         let elsewhere = others.map(|(_, anonymizer)| anonymizer.waiting() as u64).sum();
+        let lanes_in_all = self.lanes.len() + usize::from(!self.lanes.contains_key(&lane));
         let Self { policy, choice, name, next_seed, seeds, assigned, lanes, space, memory } = self;
         let anonymizer = lanes.entry(lane).or_insert_with(|| {
             let seed = std::mem::replace(next_seed, seeds.next_u64());
             let anonymizer = Anonymizer::new(Arc::clone(policy), choice.clone(), name.clone(), seed);
             let mut anonymizer = anonymizer.within(space.clone());
-            memory.iter().for_each(|bytes| anonymizer.waiting.hold_within(*bytes));
             if let Some(Assigned { partitions, last }) = assigned.clone() {
                 anonymizer.reset(partitions, last.as_deref());
             }
             anonymizer
         });
+        if let Some(bytes) = memory.map(|bytes| bytes / lanes_in_all) {
+            anonymizer.waiting.hold_within(bytes);
+            anonymizer.memory.iter_mut().for_each(|memory| memory.hold_within(bytes));
+        }
         anonymizer.elsewhere = elsewhere;
         anonymizer
     }

@@ -22,7 +22,6 @@ use crate::failpoint::defect;
 use crate::frequency::store::Origins;
 use crate::generalize::RowRef;
 use crate::local::{Effort, Regions, Table, Terms, apply, apply_admitting, learn};
-use crate::loss;
 use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::recoding::Recoding;
 use crate::model::schedule::Schedule;
@@ -37,8 +36,13 @@ const WINDOWS: usize = 8;
 const ROWS: usize = 60_000;
 /// So many newcomers of slides count as a window. More: a schedule from few records stays for longer. Fewer: chance starts learning.
 const NEWCOMERS: usize = 1_000;
-/// Learning is tried after 2, 4, 8 ... windows, and then every so often. More: a drift of the stream goes unnoticed for longer.
-/// Fewer: learning takes more of the processor than releases do.
+/// After how many windows learning is tried first: the schedule of the first window was learnt from it. More: a schedule from few records
+/// stays for longer. Fewer: the same is learnt again.
+const FIRST_WINDOWS: u64 = 2;
+/// How many times as long the next attempt waits after one that found a better schedule, and after one that did not, up to the most
+/// windows. Larger: a drift of the stream goes unnoticed for longer. Smaller: learning takes more of the processor than releases do.
+const LONGER: u64 = 2;
+const MUCH_LONGER: u64 = 4;
 const MOST_WINDOWS_BETWEEN: u64 = 256;
 /// Learning is tried at once where a window loses so many times what the schedule lost when it was learnt. Smaller: chance
 /// alone starts it; larger: a drift costs readers more before it is noticed.
@@ -55,7 +59,7 @@ const MAX_BITS: usize = 3_600;
 pub(super) struct Learning {
     tables: VecDeque<Table>,
     dictionaries: Option<Dictionaries>,
-    /// Windows since the last attempt, and how many there may be before the next.
+    /// Windows since the last attempt, and how many there are before the next; 0 before the first.
     windows: u64,
     patience: u64,
     /// What the schedule lost in the window of the last attempt.
@@ -107,7 +111,8 @@ impl Learning {
     }
 
     fn is_due(&self) -> bool {
-        !self.tables.is_empty() && (self.windows > self.patience || self.drifted && self.windows > 1)
+        !self.tables.is_empty()
+            && (self.windows >= self.patience.max(FIRST_WINDOWS) || self.drifted && self.windows > 1)
     }
 }
 
@@ -204,7 +209,8 @@ impl Anonymizer {
         let margin = if self.choice.levels == Levels::Sticky { self.choice.keep_within } else { 0.0 };
         let replace = old_loss > new_loss * (1.0 + margin);
         let learning = &mut self.learning;
-        learning.patience = (2 * learning.patience).clamp(1, MOST_WINDOWS_BETWEEN);
+        let longer = if replace { LONGER } else { MUCH_LONGER };
+        learning.patience = (longer * learning.patience.max(FIRST_WINDOWS)).min(MOST_WINDOWS_BETWEEN);
         (learning.windows, learning.drifted) = (0, false);
         // Newcomers who wait lose otherwise than whole tables: the next ones tell what to expect.
         learning.expected = learning.newcomers.is_none().then_some(if replace { new_loss } else { old_loss });
@@ -317,8 +323,6 @@ impl Draft {
         let joins = (0..self.held.len()).filter(|&i| regions.held(i).is_some());
         outcomes.published.extend(joins.map(|i| RowRef::Held(i as u32)));
         self.outcomes = outcomes;
-        let suppressed = (self.rows.len() + self.held.len() - self.outcomes.published.len()) as u64;
-        self.search_losses = loss::of_rows(&self.policy, &self.generalize(), suppressed);
         true
     }
 }

@@ -11,7 +11,9 @@ use super::{Anonymizer, Closing, ReleaseStep};
 use crate::failpoint::defect;
 use crate::gate;
 use crate::generalize::GeneralizedBatch;
+use crate::loss;
 use crate::model::policy::{Policy, RecodingKind};
+use crate::model::recoding::Recoding;
 use crate::model::release::manifest::Unmet;
 use crate::model::release::spans::Spans;
 use crate::privacy::Rules;
@@ -112,6 +114,11 @@ impl Draft {
     /// The batch for the gate, with its lineage and the operator's figures about left-out records.
     fn batch(&self) -> GeneralizedBatch {
         let mut batch = self.generalize();
+        if matches!(self.recoding, Recoding::Local(_)) {
+            // No search has counted the classes of a schedule. All that is not shown is lost for now.
+            let hidden = (self.rows.len() + self.held.len() - self.outcomes.published.len()) as u64;
+            batch.provenance.work.losses = loss::of_rows(&self.policy, &batch, hidden);
+        }
         batch.lineage = self.lineage(&self.outcomes);
         batch.provenance.work.unmet = self.unmet();
         batch.provenance.work.left_out = left_out::groups(self);

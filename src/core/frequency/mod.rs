@@ -20,7 +20,8 @@
 //! | `regroup(recoding)` for cuts | n | n, after a full count |
 //! | the same question again | a look-up | a look-up |
 //!
-//! A histogram is merged when it is first looked at. Subjects and histograms multiply m and c by the entries per class.
+//! Subjects and histograms are merged when they are first looked at, and multiply m and c by the entries per class. No class has more
+//! people than records, so a node whose classes have too few records is settled without either.
 //!
 //! # Invariants
 //! - A class's `size` is the number of distinct subjects in it (records, when no subject is configured), exact at every node. Distinct

@@ -16,7 +16,7 @@ pub(super) fn rollup<K: ClassKey>(
     codes: Option<Codes<'_>>,
     sums: &mut Sums<K>,
 ) -> FrequencySet<K> {
-    let note = finer.subjects.is_some() || finer.facets.any();
+    let note = finer.people.is_some() || finer.facets.any();
     let summed = sums.sum(&finer.input(), steps, codes, note);
     FrequencySet::merged_of(finer, node.clone(), summed)
 }

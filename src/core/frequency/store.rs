@@ -233,12 +233,13 @@ impl<K: ClassKey> FrequencyStore<K> {
         summed
     }
 
-    /// The small classes of a node that has no set yet, counted without making one, where records are counted and a finer set is
-    /// small: such nodes are many, and little is saved by rolling up from them.
-    fn counted_in_place(&self, node: &Node, least: u32) -> Option<SmallClasses> {
+    /// The classes of a node that are small by their records, counted without making a set, where a finer set is small and the question
+    /// is settled by that: such nodes are many, and little is saved by rolling up from them.
+    fn counted_in_place(&self, node: &Node, question: &Question<'_>) -> Option<SmallClasses> {
         let held = self.smallest_finer(node).filter(|held| held.set.len() <= LIGHT)?;
-        let finer = &held.set;
-        if least == 0 || finer.subjects.is_some() || finer.node == *node {
+        let (finer, least, most) = (&held.set, question.least, question.cells_up_to);
+        let by_records = question.rule.is_none() && finer.people.is_none();
+        if least == 0 || finer.node == *node || most.is_none() && !by_records {
             return None;
         }
         let (from, to) = (self.sizes(&finer.node), self.sizes(node));
@@ -246,8 +247,9 @@ impl<K: ClassKey> FrequencyStore<K> {
         let steps = self.steps(&finer.node, node);
         let small = |rows: &[u32]| SmallClasses::of_records(rows, least);
         let small = self.with_sums(|sums| sums.flat(&finer.input(), &steps, codes, small))?;
-        self.rolled_up.fetch_add(1, Ordering::Relaxed);
-        Some(small)
+        let is_settled = most.is_none_or(|most| small.left_out() > most);
+        self.rolled_up.fetch_add(u64::from(is_settled), Ordering::Relaxed);
+        is_settled.then_some(small)
     }
 
     /// A set to roll `node` up from. Many nodes differ from the finest in one attribute above all (where there were ages,
@@ -303,14 +305,15 @@ impl<K: ClassKey> FrequencySets for FrequencyStore<K> {
         self.get(node)
     }
     fn ask(&self, node: &Node, question: &Question<'_>) -> Answer {
-        let in_place = question.rule.is_none() && question.cells_up_to.is_none() && node != self.finest.node();
-        if in_place && let Some(small) = self.counted_in_place(node, question.least) {
+        if node != self.finest.node()
+            && let Some(small) = self.counted_in_place(node, question)
+        {
             return Answer::Small(small);
         }
         let set = self.get(node);
-        match set.small_classes(question) {
-            Some(small) => Answer::Small(small.clone()),
-            None => Answer::Classes(set),
+        match set.fails_by_records(question) {
+            Some(small) => Answer::Small(small),
+            None => set.small_classes(question).cloned().map_or(Answer::Classes(set), Answer::Small),
         }
     }
     fn regroup(&self, recoding: &Recoding, columns: &[Column]) -> Arc<dyn Classes> {

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::count::{Count, Tally};
 use super::difference::{NONE, SeenCells, SentPlaces, Snapshot, twice};
+use super::row_numbers::RowNumbers;
 use super::{FEW, Refusal, Release, as_sent, counted};
 use crate::generalize::{Change, GeneralizedBatch};
 use crate::model::batch::Rows;
@@ -35,9 +36,11 @@ pub struct Accepted {
     facets: usize,
     by_subject: bool,
     /// The number of each row that has not left.
-    places: FxHashMap<Position, u32>,
+    places: RowNumbers,
     /// The cell of each row; [`NONE`] if it has left.
     cell_of: Vec<u32>,
+    /// The place of each row among those of its cell.
+    place_in_cell: Vec<u32>,
     /// The class of each cell, and its rows.
     cells: Vec<(u32, Vec<u32>)>,
     classes: FxHashMap<Texts, u32>,
@@ -61,8 +64,9 @@ impl Snapshot {
             codes: Vec::with_capacity(batch.len() * rules.facets().len()),
             facets: rules.facets().len(),
             by_subject: rules.counting().subjects,
-            places: FxHashMap::default(),
+            places: RowNumbers::default(),
             cell_of: Vec::with_capacity(batch.len()),
+            place_in_cell: Vec::with_capacity(batch.len()),
             cells: vec![(NONE, Vec::new()); self.cell_count()],
             classes: FxHashMap::default(),
             past: self.seen.past.clone(),
@@ -90,7 +94,7 @@ impl Accepted {
 
     /// True if it has none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.places.len() == 0
     }
 
     /// All rows that are remembered, some of which have left.
@@ -100,7 +104,7 @@ impl Accepted {
 
     /// The number of the row of a record, if the snapshot has it.
     pub fn place(&self, position: Position) -> Option<u32> {
-        self.places.get(&position).copied()
+        self.places.get(position)
     }
 
     /// The cell of a row.
@@ -145,7 +149,9 @@ impl Accepted {
         self.codes.extend_from_slice(codes);
         self.places.insert(rows.position(i), row);
         self.cell_of.push(cell);
-        self.cells[cell as usize].1.push(row);
+        let members = &mut self.cells[cell as usize].1;
+        self.place_in_cell.push(members.len() as u32);
+        members.push(row);
     }
 
     /// Counts some of the rows; an error if they do not satisfy the rules together.
@@ -212,15 +218,17 @@ impl Accepted {
 
     fn remove(&mut self, leaving: &[u32]) {
         let mut left = Covering::default();
-        let mut touched = FxHashSet::default();
         for &row in leaving {
             let position = self.rows.position(row as usize);
-            self.places.remove(&position);
+            self.places.remove(position);
             left.add(position);
-            touched.insert(std::mem::replace(&mut self.cell_of[row as usize], NONE));
-        }
-        for cell in touched {
-            self.cells[cell as usize].1.retain(|&row| self.cell_of[row as usize] != NONE);
+            // The last of the cell takes its place, so that a large cell costs no more to leave than a small one.
+            let cell = std::mem::replace(&mut self.cell_of[row as usize], NONE);
+            let (members, place) = (&mut self.cells[cell as usize].1, self.place_in_cell[row as usize]);
+            members.swap_remove(place as usize);
+            if let Some(&moved) = members.get(place as usize) {
+                self.place_in_cell[moved as usize] = place;
+            }
         }
         self.past = self.past.union(&left.spans());
         if self.rows.len() > 2 * self.len() + FEW {
@@ -240,11 +248,14 @@ impl Accepted {
         self.codes = (0..stays.len()).filter(|&row| stays[row]).flat_map(of_row).collect();
         self.cells.retain(|(_, rows)| !rows.is_empty());
         self.cell_of = vec![NONE; self.rows.len()];
+        self.place_in_cell = vec![NONE; self.rows.len()];
         for (cell, (_, rows)) in (0..).zip(&mut self.cells) {
-            rows.iter_mut().for_each(|row| *row = numbers[*row as usize]);
-            rows.iter().for_each(|&row| self.cell_of[row as usize] = cell);
+            for (place, row) in (0..).zip(rows) {
+                *row = numbers[*row as usize];
+                (self.cell_of[*row as usize], self.place_in_cell[*row as usize]) = (cell, place);
+            }
         }
-        self.places.values_mut().for_each(|row| *row = numbers[*row as usize]);
+        self.places.renumber(&numbers);
         let used: FxHashSet<u32> = self.cells.iter().map(|(class, _)| *class).collect();
         self.classes.retain(|_, class| used.contains(class));
     }
@@ -305,4 +316,102 @@ pub fn verify_changes(
         accepted.push(rows, i, &codes, cell);
     }
     Ok(release)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gate::verify_next;
+    use crate::generalize::RowRef;
+    use crate::model::hierarchy::{Hierarchy, PrefixSpec};
+    use crate::model::lattice::Node;
+    use crate::model::policy::{Criterion, Diversity, Policy};
+    use crate::model::recoding::{Column, Recoding};
+    use crate::model::schema::Role;
+    use crate::search::fixture::{Table, policy};
+
+    /// These rows of a table, at level 0.
+    fn batch(table: &Table, rows: &BTreeSet<u32>) -> GeneralizedBatch {
+        let columns = Recoding::from(Node::new([0])).columns(&table.dictionaries.quasi);
+        let columns: Vec<Arc<Column>> = columns.into_iter().map(Arc::new).collect();
+        let order = rows.iter().copied().map(RowRef::Fresh).collect();
+        GeneralizedBatch::at(Arc::clone(&table.rows), Arc::default(), order, &columns, &table.dictionaries)
+    }
+
+    proptest! {
+        /// The slow twin counts the whole snapshot after each slide. Both let the same slides pass, and remember the same cells.
+        #[test]
+        fn changes_pass_exactly_if_the_snapshot_after_them_does(
+            people in prop::collection::vec((0u8..3, 0u8..3, 0u8..40), 30..90),
+            steps in prop::collection::vec((1usize..14, prop::collection::vec(0usize..30, 0..14), prop::bool::weighted(0.05)), 1..12),
+            k in 1u32..4,
+            diverse in any::<bool>(),
+            subject in any::<bool>(),
+        ) {
+            let zip = Hierarchy::prefix(PrefixSpec::new(1)).unwrap();
+            let others = [("ill", Role::Sensitive), ("who", Role::Subject)];
+            let mut policy = policy(vec![("zip", zip)], &others[..1 + usize::from(subject)], k);
+            if diverse {
+                policy = Policy {
+                    criteria: [
+                        &policy.criteria[..],
+                        &[Criterion::LDiversity { field: 0, l: 2.0, variant: Diversity::Distinct }],
+                    ].concat(),
+                    ..policy
+                };
+            }
+            let record = |(zip, ill, who): &(u8, u8, u8)| {
+                [zip, ill, who][..2 + usize::from(subject)].iter().map(ToString::to_string).collect::<Vec<String>>()
+            };
+            let table = Table::new(policy, &people.iter().map(record).collect::<Vec<_>>());
+            let rules = &table.rules;
+            let mut shown: BTreeSet<u32> = (0..people.len() as u32 / 3).collect();
+            let first = verify_next(batch(&table, &shown), rules, None);
+            prop_assume!(first.is_ok());
+            let mut last = first.unwrap().1;
+            let mut accepted = last.accepted(&rules.bind(&table.dictionaries.values())).unwrap();
+            let (mut next, mut gone) = (shown.len() as u32, Vec::new());
+            for (come, leave, returns) in steps {
+                let mut came: BTreeSet<u32> = (next..people.len() as u32).take(come).collect();
+                came.extend(gone.first().filter(|_| returns));
+                let left: BTreeSet<u32> = leave.iter().filter_map(|&at| shown.iter().nth(at).copied()).collect();
+                let changed: BTreeSet<u32> = &came | &left;
+                if changed.is_empty() {
+                    continue;
+                }
+                let now: BTreeSet<u32> = &(&shown - &left) | &came;
+                let is_left = |row| matches!(row, RowRef::Fresh(i) if left.contains(&i));
+                let kind = |row| if is_left(row) { Change::Leaves } else { Change::Comes };
+                let changes = batch(&table, &changed).into_changelog(kind);
+                let verdict = verify_changes(changes, rules, &mut accepted, &Spans::default());
+                let twin = verify_next(batch(&table, &now), rules, Some(&last));
+                prop_assert_eq!(verdict.is_ok(), twin.is_ok(), "{:?} {:?}", verdict.err(), twin.err());
+                if let Ok((_, snapshot)) = twin {
+                    (last, shown) = (snapshot, now);
+                    next += came.range(next..).count() as u32;
+                    gone.extend(left);
+                }
+                prop_assert_eq!(accepted.len(), shown.len());
+                let cells = |cell: &mut dyn FnMut(Position) -> Option<u32>| {
+                    let mut groups: BTreeSet<BTreeSet<u32>> = BTreeSet::new();
+                    let mut by_cell: FxHashMap<u32, BTreeSet<u32>> = FxHashMap::default();
+                    for &row in &shown {
+                        by_cell.entry(cell(table.rows.position(row as usize)).unwrap()).or_default().insert(row);
+                    }
+                    groups.extend(by_cell.into_values());
+                    groups
+                };
+                let of_changes = cells(&mut |at| accepted.place(at).map(|row| accepted.cell(row)));
+                prop_assert_eq!(of_changes, cells(&mut last.cells()));
+                for &row in &shown {
+                    let row = accepted.place(table.rows.position(row as usize)).unwrap();
+                    prop_assert!(accepted.members(accepted.cell(row)).contains(&row));
+                }
+            }
+        }
+    }
 }

@@ -64,6 +64,13 @@ impl Memory {
         })
     }
 
+    /// Takes so many bytes at most, where it only watches.
+    pub fn hold_within(&mut self, bytes: usize) {
+        if !self.is_asked_for() {
+            self.max_subjects = self.max_subjects.min(bytes / Sequential::SUBJECT_BYTES);
+        }
+    }
+
     /// The sensitive field whose values are candidates.
     pub fn field(&self) -> usize {
         self.field

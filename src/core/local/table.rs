@@ -69,18 +69,12 @@ impl Table {
     pub fn new(fresh: &Rows, held: &Rows, counting: &Counting) -> Self {
         let width = [fresh, held].iter().filter(|rows| !rows.is_empty()).map(|rows| rows.quasi(0).len()).max();
         let width = width.unwrap_or(0);
-        let mut leaves = vec![Occurring::default(); width];
-        let mut index = ClassIndex::new(
-            [fresh, held]
-                .iter()
-                .fold(vec![1; width], |mut sizes, rows| {
-                    for codes in (0..rows.len()).map(|i| rows.quasi(i)) {
-                        sizes.iter_mut().zip(codes).for_each(|(size, &code)| *size = (*size).max(code as usize + 1));
-                    }
-                    sizes
-                })
-                .into_iter(),
-        );
+        let mut sizes = vec![1; width];
+        for codes in [fresh, held].into_iter().flat_map(|rows| (0..rows.len()).map(|i| rows.quasi(i))) {
+            sizes.iter_mut().zip(codes).for_each(|(size, &code)| *size = (*size).max(code as usize + 1));
+        }
+        let mut index = ClassIndex::new(sizes.iter().copied());
+        let mut leaves: Vec<Occurring> = sizes.into_iter().map(Occurring::new).collect();
         let mut number = |rows: &Rows| -> Vec<u32> {
             (0..rows.len()).map(|i| index.number(rows.quasi(i).iter().copied())).collect()
         };
@@ -204,18 +198,26 @@ impl Grouped {
 }
 
 /// The leaf codes of one attribute in order of first appearance.
-#[derive(Clone, Default)]
 struct Occurring {
     codes: Vec<Code>,
-    numbers: rustc_hash::FxHashMap<Code, u32>,
+    /// By code.
+    numbers: Vec<u32>,
 }
 
 impl Occurring {
+    /// None yet of so many codes.
+    fn new(size: usize) -> Self {
+        Self { codes: Vec::new(), numbers: vec![u32::MAX; size] }
+    }
+
+    #[inline]
     fn number(&mut self, code: Code) -> u32 {
-        *self.numbers.entry(code).or_insert_with(|| {
+        let number = &mut self.numbers[code as usize];
+        if *number == u32::MAX {
+            *number = self.codes.len() as u32;
             self.codes.push(code);
-            self.codes.len() as u32 - 1
-        })
+        }
+        *number
     }
 }
 

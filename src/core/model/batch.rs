@@ -181,14 +181,11 @@ impl Chunk {
         self.rows += 1;
     }
 
-    /// All positions, run by run.
-    fn positions(&self) -> impl Iterator<Item = Position> + Clone {
+    /// The runs of rows whose positions follow one another: the first position of each, and its number of rows.
+    fn position_runs(&self) -> impl Iterator<Item = (Position, usize)> + Clone {
         let Runs { starts, values } = &self.positions;
         let ends = starts.iter().skip(1).map(|&start| usize::from(start)).chain([self.rows]);
-        let runs = starts.iter().zip(values).zip(ends);
-        runs.flat_map(|((&start, &first), end)| {
-            (0..(end - usize::from(start)) as i64).map(move |i| following(first, i))
-        })
+        starts.iter().zip(values).zip(ends).map(|((&start, &first), end)| (first, end - usize::from(start)))
     }
 
     /// The kept values of a row one after the other.
@@ -349,7 +346,18 @@ impl Rows {
 
     /// All positions.
     pub fn positions(&self) -> impl Iterator<Item = Position> + Clone {
-        self.full.iter().map(|chunk| &**chunk).chain([&self.open]).flat_map(Chunk::positions).skip(self.gone)
+        self.position_runs().flat_map(|(first, rows)| (0..rows as i64).map(move |i| following(first, i)))
+    }
+
+    /// The same as runs of consecutive offsets: the first position of each, and its number of rows.
+    pub fn position_runs(&self) -> impl Iterator<Item = (Position, usize)> + Clone {
+        let chunks = self.full.iter().map(|chunk| &**chunk).chain([&self.open]);
+        let mut gone = self.gone;
+        chunks.flat_map(Chunk::position_runs).filter_map(move |(first, rows)| {
+            let skipped = gone.min(rows);
+            gone -= skipped;
+            (skipped < rows).then(|| (following(first, skipped as i64), rows - skipped))
+        })
     }
 
     /// When row i was read.
@@ -360,13 +368,19 @@ impl Rows {
 
     /// The kept values of row i, as JSON.
     pub fn kept(&self, i: usize) -> impl Iterator<Item = &str> {
-        // Each value ends in a newline, and has none of its own: it is JSON without white space.
-        self.kept_text(i).split_terminator('\n')
+        // Each value ends in a newline, and has none of its own: it is JSON without white space. Most are short.
+        let mut rest = self.kept_text(i);
+        std::iter::from_fn(move || {
+            let end = rest.bytes().position(|byte| byte == b'\n')?;
+            let value = &rest[..end];
+            rest = &rest[end + 1..];
+            Some(value)
+        })
     }
 
     /// The kept values of row i one after the other.
     #[inline]
-    fn kept_text(&self, i: usize) -> &str {
+    pub(crate) fn kept_text(&self, i: usize) -> &str {
         let (chunk, at) = self.at(i);
         chunk.kept(at)
     }

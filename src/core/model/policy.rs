@@ -282,6 +282,8 @@ impl Sequential {
     /// How many subjects are remembered unless the user says otherwise. Larger: more memory, about 32 bytes for each and
     /// release. Smaller: people are left out for want of room.
     pub const MAX_SUBJECTS: usize = 1 << 20;
+    /// The bytes of a subject that is remembered, about.
+    pub const SUBJECT_BYTES: usize = 32;
 }
 
 words! {

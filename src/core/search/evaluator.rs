@@ -364,10 +364,10 @@ impl<'a> Evaluator<'a> {
         losses.into_iter().map(|loss| metric(loss).loss(&counted)).collect()
     }
 
-    /// The generalized loss metric as papers print it: the sum over all cells, each by its attribute's weight.
-    pub fn raw_glm(&self, recoding: &Recoding) -> f64 {
+    /// A generalized loss metric as papers print it: the sum over all cells, each by its attribute's weight.
+    pub fn raw(&self, glm: f64) -> f64 {
         let weights: f64 = self.policy.quasi.iter().map(|q| q.weight).sum();
-        self.loss_by(Loss::Glm, recoding) * weights * self.records as f64
+        glm * weights * self.records as f64
     }
 
     /// Different nodes counted so far.

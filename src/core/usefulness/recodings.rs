@@ -14,6 +14,7 @@ use crate::encode::Dictionaries;
 use crate::model::batch::Rows;
 use crate::model::event::Millis;
 use crate::model::policy::{Loss, Policy, RecodingKind, SuppressionAction};
+use crate::search::StopReason;
 use crate::search::choose::Choice;
 use crate::window::{ClosedWindow, WindowKind};
 
@@ -24,9 +25,9 @@ pub const FEWEST: usize = 200;
 /// The most records that are copied. More: the window waits for the copy, and memory is held beside it. Fewer: rare records look
 /// rarer than they are, and every recoding loses more.
 const MOST: usize = 20_000;
-/// The time limit of each search. Longer: the processor is taken for figures that change slowly. Shorter: cuts of wide tables come
-/// out worse than they are.
-const TIME: Duration = Duration::from_secs(2);
+/// The time limit of each search, whatever the service's own is: no release waits for it. Longer: the processor is taken for figures
+/// that change slowly. Shorter: cuts of wide tables come out worse than they are.
+const TIME: Duration = Duration::from_secs(5);
 
 /// The first records of a window, to compare what could be made of them.
 pub struct WindowSample {
@@ -46,6 +47,8 @@ pub struct RecodingFigures {
     pub left_out: u64,
     /// Its loss by `glm`: the share of the detail that it gives up.
     pub loss: f64,
+    /// True if its search was out of time, so that there may be a better one.
+    pub late: bool,
     /// What it is still good for.
     pub usefulness: Usefulness,
 }
@@ -94,7 +97,8 @@ fn make(
         return Err(reason);
     }
     let policy = Arc::new(Policy { recoding, action: SuppressionAction::Drop, ..policy.clone() });
-    let mut anonymizer = Anonymizer::new(Arc::clone(&policy), choice.for_recoding(recoding, TIME), "compared", seed);
+    let choice = Choice { time_budget: TIME, ..choice.for_recoding(recoding, TIME) };
+    let mut anonymizer = Anonymizer::new(Arc::clone(&policy), choice, "compared", seed);
     let counting = anonymizer.rules().counting();
     let wide = |_| "its classes cannot be counted".to_owned();
     let release = match window.recounted(counting).and_then(|window| anonymizer.release(window)).map_err(wide)? {
@@ -110,6 +114,7 @@ fn make(
         classes: release.manifest().classes,
         left_out: from.records_suppressed,
         loss: from.loss(Loss::Glm.as_str()).unwrap_or(1.0),
+        late: from.stop == StopReason::Deadline.as_str(),
         usefulness,
     })
 }

@@ -245,6 +245,20 @@ impl KafkaSourceConfig {
         Self { member, progress, ..self.clone() }
     }
 
+    /// The same input after `route`: every record is in one topic.
+    #[must_use]
+    pub fn routed(&self, topic: &str) -> Self {
+        let topics = vec![TopicRule { name: topic.to_owned(), placement: 0 }];
+        // What is not routed yet is older than nothing: `route` has decided where to start.
+        Self { topics, start: Start::Earliest, ..self.clone() }
+    }
+
+    /// The input of `route`, in a group of its own.
+    #[must_use]
+    pub fn before_route(&self, sink: &KafkaSinkConfig) -> Self {
+        Self { group: format!("{}-route", self.group), ..self.clone() }.published_by(sink)
+    }
+
     /// The cluster of the group and its offsets; also that of the output.
     pub fn group_cluster(&self) -> &Cluster {
         self.progress.as_ref().map_or(&self.cluster, |progress| &progress.cluster)
@@ -296,9 +310,40 @@ pub struct KafkaSinkConfig {
     pub create_topics: bool,
     /// The tables of the audiences, in topics of their own.
     pub audiences: Vec<AudienceTable<String>>,
+    /// The bytes of rows that may wait to be sent, where memory is limited.
+    pub unsent: Option<usize>,
+}
+
+/// Where routed records go.
+#[derive(Debug, Clone)]
+pub struct RouteTopics {
+    /// The topic of the messages.
+    pub routed: String,
+    /// The topic of what is noted.
+    pub state: String,
+    /// How many partitions the routed topic gets if it is made here; as many as the input, if that is not said.
+    pub partitions: Option<u32>,
 }
 
 impl KafkaSinkConfig {
+    /// The output of `route`, by an instance beside the one of `run` that this is for. It is in the input's cluster.
+    #[must_use]
+    pub fn of_route(&self, source: &KafkaSourceConfig, topic: &str) -> Self {
+        Self {
+            cluster: source.cluster.clone(),
+            topic: topic.to_owned(),
+            manifests: None,
+            dead_letters: None,
+            journal: None,
+            transactional_id: format!("{}-route", self.transactional_id),
+            registry: None,
+            progress: None,
+            input: None,
+            audiences: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// All topics of the output.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         let journal = self.journal.as_ref().map(|journal| journal.topic.as_str());
@@ -364,15 +409,23 @@ pub fn record_consumer(config: &KafkaSourceConfig, memory: usize) -> ClientConfi
     consumer(&config.cluster, config, memory)
 }
 
-/// A consumer that commits no offsets by itself, and to which an offset that is not in the log is an error, never a reset.
+/// A consumer that commits no offsets by itself, and to which an offset that is not in the log is an error, never a reset. `memory` bounds
+/// what it fetches ahead: it asks for more while it holds less, so one answer of each broker comes on top.
 fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> ClientConfig {
     let kbytes = (memory / 1024).clamp(1024, 1 << 20).to_string();
+    // Batches in it are compressed: unpacked they are ten times as much. A larger record comes alone.
+    let answer = (memory / 16).clamp(1 << 16, 4 << 20).to_string();
     let mut client = cluster.client(&[
         // Fetched ahead. Larger: costs memory. Smaller: the window waits for the network.
         ("queued.max.messages.kbytes", &kbytes),
-        // For each partition, because the client's own data about small messages is larger than they are.
+        // Because the client's own data about small messages is larger than they are.
         ("queued.min.messages", &(memory / 4096).clamp(1000, 100_000).to_string()),
-        ("fetch.message.max.bytes", "4194304"),
+        // After they were full. Larger: records that would have room wait; librdkafka's default is 1000. Smaller: wakes up more often.
+        ("fetch.queue.backoff.ms", "20"),
+        ("fetch.message.max.bytes", &answer),
+        ("fetch.max.bytes", &answer),
+        // The smallest `fetch.max.bytes` that the client allows.
+        ("message.max.bytes", &answer),
         // Finds added partitions. Larger: their records wait. Smaller: brokers are asked more often.
         ("topic.metadata.refresh.interval.ms", &REFRESH_MS.to_string()),
         // Measures the lag. Larger: the metric is old. Smaller: costs time.
@@ -392,10 +445,14 @@ fn consumer(cluster: &Cluster, config: &KafkaSourceConfig, memory: usize) -> Cli
 /// The memory of a consumer that reads few records. Larger: costs memory. Smaller: reads them in more requests.
 const FEW: usize = 16 << 20;
 
+/// The wait of a broker for more records, where records are read that are there already. Larger: the next question of the same consumer
+/// waits behind it, and with it a restart; librdkafka's default is 500. Smaller: the end of a partition is asked for more often.
+const FETCH_WAIT_MS: &str = "10";
+
 /// A consumer outside the group, for reading the records of a plan again.
 pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
     let mut client = record_consumer(config, FEW);
-    client.set("enable.partition.eof", "true");
+    client.set("enable.partition.eof", "true").set("fetch.wait.max.ms", FETCH_WAIT_MS);
     client
 }
 
@@ -404,18 +461,25 @@ pub fn plain_consumer(config: &KafkaSourceConfig) -> ClientConfig {
 pub fn journal_consumer(config: &KafkaSourceConfig) -> ClientConfig {
     let mut client = consumer(config.group_cluster(), config, FEW);
     client.set("enable.partition.eof", "true").set("isolation.level", "read_uncommitted");
+    client.set("fetch.wait.max.ms", FETCH_WAIT_MS);
     client
 }
+
+/// The bytes of rows that wait to be sent, at most. Larger: costs memory. Smaller: a release waits for the network.
+const MOST_UNSENT: usize = 32 << 20;
+/// What the producer's own data about a message takes, with the header that names its release. Larger: fewer messages wait to be sent
+/// than there is room for. Smaller: many small ones take more memory than they may.
+const MESSAGE_OVERHEAD: usize = 512;
 
 /// The transactional producer.
 pub fn producer(config: &KafkaSinkConfig) -> ClientConfig {
     let timeout = config.transaction_timeout.as_millis().to_string();
+    let unsent = config.unsent.unwrap_or(MOST_UNSENT).clamp(1 << 20, MOST_UNSENT);
     let mut client = config.cluster.client(&[
         ("linger.ms", "5"),
         ("compression.type", "lz4"),
-        ("queue.buffering.max.messages", "1000000"),
-        // Waits to be sent. Larger: costs memory. Smaller: a release waits for the network.
-        ("queue.buffering.max.kbytes", "32768"),
+        ("queue.buffering.max.messages", &(unsent / MESSAGE_OVERHEAD).to_string()),
+        ("queue.buffering.max.kbytes", &(unsent / 1024).to_string()),
         // Reports of success are not needed: a failed delivery fails the transaction.
         ("delivery.report.only.error", "true"),
     ]);

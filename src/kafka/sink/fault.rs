@@ -6,7 +6,7 @@ use crate::kafka::connection::code;
 use crate::sink::SinkError;
 
 /// The reason why a plan or a transaction did not go through.
-pub(super) enum Fault {
+pub(in crate::kafka) enum Fault {
     /// The assignment is no longer ours.
     Stale,
     /// Aborted cleanly; the same release can be tried again.
@@ -23,18 +23,18 @@ pub(super) enum Fault {
 
 impl Fault {
     /// The answer of a broker did not come in time.
-    pub(super) fn lost() -> Self {
+    pub(in crate::kafka) fn lost() -> Self {
         Self::Unknown(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))
     }
 }
 
 /// An entry of the journal that cannot be written as text.
-pub(super) fn unwritten(error: serde_json::Error) -> Fault {
+pub(in crate::kafka) fn unwritten(error: serde_json::Error) -> Fault {
     Fault::Fatal(SinkError::Output(Box::new(error)))
 }
 
 /// The meaning of an error.
-pub(super) fn classify(error: KafkaError) -> Fault {
+pub(in crate::kafka) fn classify(error: KafkaError) -> Fault {
     use RDKafkaErrorCode as Code;
     match code(&error) {
         Some(
@@ -59,7 +59,7 @@ pub(super) fn classify(error: KafkaError) -> Fault {
 }
 
 /// True for errors that no waiting mends.
-pub(super) fn is_hopeless(error: &KafkaError) -> bool {
+pub(in crate::kafka) fn is_hopeless(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
         code(error),

@@ -1,19 +1,21 @@
 //! Kafka as a sink: plan, then publish, exactly once.
 //!
-//! - [`publisher`]: publishes one release: plan, transaction, and the reaction to every [`Fault`](fault::Fault).
+//! - [`publisher`]: publishes one release: plan, then transaction. [`transactor`]: carries a transaction out exactly once, with the
+//!   reaction to every [`Fault`](fault::Fault); [`route`](super::route) uses it too.
 //! - [`plan`]: commits the plan of a release in the offset metadata before its first row is produced.
 //! - [`transaction`]: rows, manifest, dead letters, journal entry and offsets in one transaction.
 //! - [`producer`]: the transactional producer, with a time limit on every call; [`fault`]: the meaning of every error.
 //! - [`output`]: the messages of a release. [`audience`]: the tables of its audiences. [`create`]: its topics, where they are missing.
 
 mod audience;
-mod create;
-mod fault;
+pub(in crate::kafka) mod create;
+pub(in crate::kafka) mod fault;
 pub mod output;
 mod plan;
 mod producer;
 mod publisher;
 mod transaction;
+pub(in crate::kafka) mod transactor;
 
 use std::sync::Arc;
 
@@ -62,7 +64,7 @@ impl Sink for KafkaSink {
 
     async fn finish(&mut self) -> Result<(), SinkError> {
         let Some(publisher) = &mut self.publisher else { return Ok(()) };
-        tokio::task::block_in_place(|| self.session.judge_name(|| publisher.owns_id()));
+        tokio::task::block_in_place(|| self.session.judge_name(|lost| publisher.transactor.owns_id(lost)));
         Ok(())
     }
 }

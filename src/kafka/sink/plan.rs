@@ -34,10 +34,12 @@ const SLOW_PLANS: u32 = 100;
 impl Publisher {
     /// Commits the plan of a release, behind its journal entry.
     pub(super) fn plan(&mut self, release: &Release) -> Result<(), Fault> {
-        self.check(release)?;
+        self.transactor.check(release.lineage().epoch)?;
+        // Late requests of the last transaction, its offsets and then its end, would take the plan out of the commit again.
+        self.transactor.renew_producer(release.lineage().epoch)?;
         let writers = match self.schemas.is_empty() {
             false => self.schemas.iter().flat_map(|schemas| schemas.writers(schemas.known())).collect::<Vec<_>>(),
-            true => self.config.input.iter().cloned().collect(),
+            true => self.transactor.config.input.iter().cloned().collect(),
         };
         let rows = blocking(self.output.encoder(&writers))?;
         let schema = rows.schema_id;
@@ -45,20 +47,21 @@ impl Publisher {
         step("before-plan");
         self.entry = self.append_shown(release)?;
         let plan = ReleasePlan { schema, journal: self.entry, ..release.lineage().plan.clone() };
-        let commits = self.session.progress(|progress| progress.planned(&plan)).flatten().ok_or(Fault::Stale)?;
-        let offsets = self.offsets(&commits)?;
+        let commits =
+            self.transactor.session.progress(|progress| progress.planned(&plan)).flatten().ok_or(Fault::Stale)?;
+        let offsets = self.transactor.offsets(&commits)?;
         if self.slow > 0 {
             return self.plan_in_transaction(release, offsets);
         }
         // A plain commit is fenced by the group's generation as well, and costs no transaction. It is waited for to its end: the
         // client would send a commit that is left behind in a later generation.
-        let (asked, consumer) = (Instant::now(), Arc::clone(&self.consumer));
+        let (asked, consumer) = (Instant::now(), Arc::clone(&self.transactor.consumer));
         let committed = bounded(PATIENCE, move || consumer.commit(&offsets, CommitMode::Sync));
         let took = asked.elapsed();
         if took >= PATIENCE {
             return Err(Fault::Fatal(SinkError::Kafka(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut))));
         }
-        self.check(release)?;
+        self.transactor.check(release.lineage().epoch)?;
         match committed {
             Ok(()) if took < SENT_ONCE => {
                 step("planned");
@@ -66,7 +69,7 @@ impl Publisher {
             }
             Ok(()) | Err(Fault::Again(_) | Fault::Unknown(_)) => {
                 tracing::warn!(?took, "the commit of a plan may come a second time: the group is joined anew");
-                self.session.give_up();
+                self.transactor.session.give_up();
                 self.slow = SLOW_PLANS;
                 Err(Fault::Stale)
             }
@@ -77,13 +80,14 @@ impl Publisher {
     /// Commits a plan by a transaction of its own. It costs more than a plain commit, but a late copy of its requests is refused as
     /// soon as the next transaction has a producer of its own: no membership has to be given up.
     fn plan_in_transaction(&mut self, release: &Release, offsets: TopicPartitionList) -> Result<(), Fault> {
-        self.renew_producer(release)?;
-        self.transactions.begin()?;
-        let group = self.consumer.group_metadata().ok_or(Fault::Stale);
-        let sent = group.and_then(|group| self.transactions.send_offsets(offsets, group));
-        let sent = sent.and_then(|()| self.check(release)).and_then(|()| self.transactions.commit());
-        self.ended(sent)?;
-        self.slow = if self.transactions.is_spent() { SLOW_PLANS } else { self.slow - 1 };
+        self.transactor.transactions.begin()?;
+        let group = self.transactor.consumer.group_metadata().ok_or(Fault::Stale);
+        let sent = group.and_then(|group| self.transactor.transactions.send_offsets(offsets, group));
+        let sent = sent
+            .and_then(|()| self.transactor.check(release.lineage().epoch))
+            .and_then(|()| self.transactor.transactions.commit());
+        self.transactor.ended(sent)?;
+        self.slow = if self.transactor.transactions.is_spent() { SLOW_PLANS } else { self.slow - 1 };
         step("planned");
         Ok(())
     }
@@ -100,7 +104,7 @@ impl Publisher {
             row_levels: plan.row_levels.clone(),
             changes: plan.changes.clone(),
         };
-        let text = entry.to_text(&self.session.topics).map_err(unwritten)?;
+        let text = entry.to_text(&self.transactor.session.topics).map_err(unwritten)?;
         let written = blocking(journal.append(&text)).map_err(classify)?;
         step("journalled");
         Ok(Some(written))

@@ -14,6 +14,7 @@ use rdkafka::client::OAuthToken;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::ToBytes;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
@@ -53,7 +54,7 @@ const SOON: Duration = Duration::from_millis(1);
 pub(super) const PROMPT: Duration = Duration::from_secs(1);
 
 /// A producer that owns the transactional id.
-pub(super) struct Transactions {
+pub(in crate::kafka) struct Transactions {
     producer: Arc<BaseProducer<Context>>,
     timeout: Duration,
     /// True if missing topics were made.
@@ -133,7 +134,7 @@ impl Transactions {
     }
 
     /// How many partitions a topic has. A topic that was just made is not known to every broker at once.
-    pub(super) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
+    pub(in crate::kafka) fn partitions(&self, topic: &str) -> Result<i32, SinkError> {
         let asked = Instant::now();
         loop {
             let failed = match self.producer.client().fetch_metadata(Some(topic), connection::ASK) {
@@ -158,7 +159,7 @@ impl Transactions {
     }
 
     /// Queues one record, waiting while the queue is full.
-    pub(super) fn send(&mut self, record: BaseRecord<'_, (), [u8]>) -> Result<(), Fault> {
+    pub(in crate::kafka) fn send<K: ToBytes + ?Sized>(&mut self, record: BaseRecord<'_, K, [u8]>) -> Result<(), Fault> {
         let mut record = record;
         self.sent += 1;
         loop {
@@ -183,7 +184,7 @@ impl Transactions {
 
     /// Waits until everything is delivered. rdkafka's own flush looks every 100 ms only, which would be the greater part of
     /// a transaction; once nothing is under way, its look before a commit costs nothing.
-    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+    pub(in crate::kafka) fn flush(&mut self) -> Result<(), Fault> {
         self.call(|producer| {
             let asked = Instant::now();
             while producer.in_flight_count() > 0 && asked.elapsed() < CALL {
@@ -195,7 +196,7 @@ impl Transactions {
         })
     }
 
-    pub(super) fn send_offsets(
+    pub(in crate::kafka) fn send_offsets(
         &mut self,
         offsets: TopicPartitionList,
         group: ConsumerGroupMetadata,
@@ -214,7 +215,7 @@ impl Transactions {
     }
 
     /// True if the next transaction needs a producer of its own.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(in crate::kafka) fn is_spent(&self) -> bool {
         self.spent
     }
 

@@ -52,7 +52,8 @@ impl ProgressTopics {
     }
 
     /// Makes the partitions that are missing.
-    fn make(&self, lacks: &[Lack]) -> Result<(), KafkaError> {
+    fn make(&self, lacks: &[Lack]) -> Result<(), SourceError> {
+        use RDKafkaErrorCode as Code;
         let admin: AdminClient<DefaultClientContext> = self.place.cluster.client(&[]).create()?;
         let options = AdminOptions::new().operation_timeout(Some(MAKE));
         for Lack { progress, wanted, there, .. } in lacks {
@@ -66,8 +67,11 @@ impl ProgressTopics {
             match made.into_iter().next() {
                 Some(Ok(topic)) => tracing::info!(topic, partitions = wanted, "made a progress topic"),
                 // Another instance was faster.
-                Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists | RDKafkaErrorCode::InvalidPartitions))) | None => {}
-                Some(Err((_, code))) => return Err(KafkaError::AdminOp(code)),
+                Some(Err((_, Code::TopicAlreadyExists | Code::InvalidPartitions))) | None => {}
+                Some(Err((topic, Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed))) => {
+                    return Err(SourceError::MayNotCreate(topic));
+                }
+                Some(Err((_, code))) => return Err(KafkaError::AdminOp(code).into()),
             }
         }
         Ok(())

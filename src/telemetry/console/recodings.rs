@@ -43,7 +43,10 @@ pub(super) fn shown(view: &View, at: Millis, recodings: &Recodings, html: &mut H
     side_by_side(&view.policy, &columns, html);
     for (kind, made) in &recodings.made {
         match made {
-            Ok(figures) => html.text("p class=\"note\"", &format!("{}: {}.", kind.as_str(), figures.words)),
+            Ok(figures) => {
+                let late = if figures.late { " (its search was out of time: there may be a better one)" } else { "" };
+                html.text("p class=\"note\"", &format!("{}: {}{late}.", kind.as_str(), figures.words))
+            }
             Err(reason) => html.text("p class=\"note\"", &format!("{}: left out, {reason}.", kind.as_str())),
         };
     }
@@ -66,16 +69,19 @@ fn sentences(own: RecodingKind, recodings: &Recodings) -> Vec<String> {
         return vec!["The recoding of the policy could publish nothing of these records.".into()];
     };
     let useful = &now.usefulness;
+    let worst =
+        if useful.loss_p95 < 1.0 { format!("at least {}", percent(useful.loss_p95)) } else { "everything".into() };
     let mut said = vec![format!(
-        "Now {} of the detail is given up ({}). Half of the records lose at least {}, and one in twenty at least {}.",
+        "Of the records compared here, {} of the detail is given up ({}). Half of them lose at least {}, and one in twenty {worst}.",
         portion(now.loss),
         percent(now.loss),
-        percent(useful.loss_median),
-        percent(useful.loss_p95)
+        percent(useful.loss_median)
     )];
     let least = made(recodings).min_by(|(_, a), (_, b)| a.loss.total_cmp(&b.loss));
     let Some((kind, best)) = least.filter(|(kind, best)| *kind != own && best.loss < WORTH_IT * now.loss) else {
-        said.push("No other recoding would give up noticeably less for the same promise.".into());
+        let late = made(recodings).any(|(kind, figures)| kind != own && figures.late);
+        let found = if late { ", as far as there was time to search" } else { "" };
+        said.push(format!("No other recoding would give up noticeably less for the same promise{found}."));
         return said;
     };
     let narrowed = best.usefulness.attack.cells;
@@ -108,6 +114,7 @@ mod tests {
             classes: 3,
             left_out: 0,
             loss,
+            late: false,
             usefulness: Usefulness {
                 loss_by_attribute: Vec::new(),
                 loss_median: loss,
@@ -131,7 +138,10 @@ mod tests {
             ],
         };
         let said = sentences(RecodingKind::FullDomain, &recodings(0.25)).join(" ");
-        assert!(said.starts_with("Now about half of the detail is given up (50 %)."), "{said}");
+        assert!(
+            said.starts_with("Of the records compared here, about half of the detail is given up (50 %)."),
+            "{said}"
+        );
         let gain = "With recoding: local, about half of the loss would be enough for the same promise: about a quarter of the detail";
         assert!(said.contains(gain) && said.contains("exclude a value in 7 % of the cells"), "{said}");
         let said = sentences(RecodingKind::FullDomain, &recodings(0.46)).join(" ");

@@ -6,6 +6,7 @@ use crate::config::{Config, SinkConfig, SourceConfig};
 use crate::model::policy::{
     Criterion, Diversity, Fallback, Policy, QuasiIdentifier, RecodingKind, Render, SuppressionAction,
 };
+use crate::model::release::audience::Audience;
 use crate::search::choose::Levels;
 use crate::window::WindowRules;
 
@@ -230,6 +231,13 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
                 .into(),
         );
     }
+    said.push(ends(config));
+    said.extend(config.audiences.iter().map(audience));
+    said
+}
+
+/// Where records come from and releases go.
+fn ends(config: &Config) -> String {
     let from = match &config.source {
         SourceConfig::File { path, .. } => format!("the file {}", path.display()),
         SourceConfig::Stdio { .. } => "standard input".into(),
@@ -244,18 +252,19 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
         SinkConfig::Stdio { .. } => "standard output".into(),
         SinkConfig::Kafka(kafka) => format!("the topic {}, exactly once", kafka.topic),
     };
-    said.push(format!("Records come from {from}; releases go to {to}."));
-    said.extend(config.audiences.iter().map(|audience| {
-        let dropped = match audience.dropped.as_slice() {
-            [] => String::new(),
-            fields => format!(", without {}", fields.iter().map(|f| format!("`{f}`")).collect::<Vec<_>>().join(", ")),
-        };
-        format!(
-            "The audience `{}` gets a table of its own of every release, as coarse or coarser{dropped}; it is counted like the release.",
-            audience.name
-        )
-    }));
-    said
+    format!("Records come from {from}; releases go to {to}.")
+}
+
+/// What one audience gets.
+fn audience(audience: &Audience) -> String {
+    let dropped = match audience.dropped.as_slice() {
+        [] => String::new(),
+        fields => format!(", without {}", fields.iter().map(|f| format!("`{f}`")).collect::<Vec<_>>().join(", ")),
+    };
+    format!(
+        "The audience `{}` gets a table of its own of every release, as coarse or coarser{dropped}; it is counted like the release.",
+        audience.name
+    )
 }
 
 fn percent(share: f64) -> String {

@@ -171,10 +171,10 @@ impl Draft {
             return;
         }
         let losses: Vec<Loss> = self.policy.losses().collect();
-        let values = evaluator.losses_by(losses.iter().copied(), &self.recoding);
+        let mut values = evaluator.losses_by(losses.iter().copied().chain([Loss::Glm]), &self.recoding);
+        let raw = values.pop().map(|glm| Named { name: RAW_GLM.into(), value: evaluator.raw(glm) });
         let named = |(loss, value): (Loss, f64)| Named { name: loss.as_str().into(), value };
-        let raw = Named { name: RAW_GLM.into(), value: evaluator.raw_glm(&self.recoding) };
-        self.search_losses = losses.into_iter().zip(values).map(named).chain([raw]).collect();
+        self.search_losses = losses.into_iter().zip(values).map(named).chain(raw).collect();
     }
 
     /// The rows to publish as they would be sent, with their provenance and without their lineage.
@@ -204,16 +204,16 @@ impl Draft {
     pub(super) fn lineage(&self, outcomes: &Outcomes) -> Lineage {
         let window = &self.window;
         let rejected = window.rejected.iter().map(|(position, _)| *position);
-        let read = self.rows.positions().chain(window.suppressed.iter().copied()).chain(rejected);
+        let unplaced = window.suppressed.iter().copied();
         let shown = || Spans::covering(outcomes.published.iter().map(|&row| self.position(row)));
         let oldest = outcomes.waiting(&self.rows, &self.held).first().copied();
         Lineage {
             epoch: window.epoch,
             plan: ReleasePlan {
                 schema: self.planned.as_ref().and_then(|plan| plan.schema),
-                fresh: Spans::covering(read),
+                fresh: Spans::of_rows(&self.rows, unplaced.chain(rejected)),
                 // Retracted records are read again with their tombstones, and are retracted again.
-                held: Spans::covering(self.held.positions().chain(self.retracted.iter().copied())),
+                held: Spans::of_rows(&self.held, self.retracted.iter().copied()),
                 shown: self.lists_shown.then(shown),
                 row_levels: if self.lists_shown { self.shown_levels(outcomes) } else { None },
                 journal: self.planned.as_ref().and_then(|plan| plan.journal),
@@ -250,13 +250,19 @@ impl Draft {
 
     /// The records that have their outcome with this release.
     fn finished(&self, outcomes: &Outcomes) -> Spans {
-        let published = outcomes.published.iter().copied();
-        let suppressed = outcomes.suppressed.iter().map(|&i| RowRef::Fresh(i));
+        let released = outcomes.published.iter().copied().filter(|row| matches!(row, RowRef::Held(_)));
         let expired = outcomes.expired.iter().map(|&i| RowRef::Held(i));
-        let rows = published.chain(suppressed).chain(expired).map(|row| self.position(row));
+        let held = released.chain(expired).map(|row| self.position(row));
         let rejected = self.window.rejected.iter().map(|(position, _)| *position);
-        let others = self.expired.iter().chain(&self.window.suppressed).copied();
-        Spans::covering(rows.chain(others).chain(rejected))
+        let others = self.expired.iter().chain(&self.window.suppressed).copied().chain(rejected).chain(held);
+        if outcomes.held.is_empty() {
+            return Spans::of_rows(&self.rows, others);
+        }
+        // All fresh rows but those that wait.
+        let mut waits = vec![false; self.rows.len()];
+        outcomes.held.iter().for_each(|&i| waits[i as usize] = true);
+        let fresh = self.rows.positions().zip(waits).filter(|(_, waits)| !waits).map(|(position, _)| position);
+        Spans::covering(fresh.chain(others))
     }
 }
 

@@ -158,11 +158,12 @@ fn algorithm(chosen: &Chosen) -> &'static str {
 /// The first and last offset that was read into the window, by partition. They do not depend on the outcome of a record.
 fn ranges(window: &ClosedWindow) -> Vec<OffsetRange> {
     let rejected = window.rejected.iter().map(|(position, _)| *position);
+    let others = window.suppressed.iter().copied().chain(rejected).map(|position| (position, 1));
     let mut ranges: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
-    for position in window.rows.positions().chain(window.suppressed.iter().copied()).chain(rejected) {
-        let at = position.offset.0;
-        let (first, last) = ranges.entry(position.partition.0).or_insert((at, at));
-        (*first, *last) = ((*first).min(at), (*last).max(at));
+    for (position, count) in window.rows.position_runs().chain(others) {
+        let (from, to) = (position.offset.0, position.offset.0 + (count as i64 - 1));
+        let (first, last) = ranges.entry(position.partition.0).or_insert((from, to));
+        (*first, *last) = ((*first).min(from), (*last).max(to));
     }
     ranges.into_iter().map(|(partition, (first, last))| OffsetRange { partition, first, last }).collect()
 }

@@ -10,7 +10,8 @@
 //! ```
 //! A whole snapshot is sent where there is nothing to change yet, where the recoding moves, where the gate refuses the changes, when
 //! the stream ends, and once the changes since the last one are [`WHOLE_AGAIN`] times its rows, for readers who start late. The
-//! recoding is searched again when a part of the window ([`LOOK_AGAIN`]) has been replaced, because every move costs a whole snapshot.
+//! recoding is searched again when a part of the window ([`LOOK_AGAIN`]) has been replaced, because every move costs a whole snapshot;
+//! after twice as many rows each time that the search finds it again, or sooner if more rows wait than after the last search.
 
 use std::sync::Arc;
 
@@ -18,19 +19,21 @@ use rustc_hash::FxHashSet;
 
 use super::difference::Standing;
 use super::local::{Patience, recode};
+use super::unseen::Unseen;
 use super::{Account, Pool, Snapshots};
 use crate::anonymizer::draft::{Draft, Grouping, Outcomes};
 use crate::anonymizer::sliding::Counts;
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::gate::{self, Accepted, Release, Snapshot};
 use crate::generalize::{Lineage, RowRef};
-use crate::local::{Regions, Table, Terms};
+use crate::local::{Table, Terms};
 use crate::model::batch::Rows;
 use crate::model::event::Position;
 use crate::model::policy::RecodingKind;
 use crate::model::recoding::{GeneralizedValue, Recoding};
 use crate::model::release::plan::{PlannedChanges, ReleasePlan};
 use crate::model::release::spans::{Runs, Spans};
+use crate::model::schedule::Schedule;
 use crate::privacy::Rules;
 use crate::search::choose::{Chosen, choose};
 use crate::search::evaluator::Evaluator;
@@ -39,24 +42,50 @@ use crate::window::{CloseReason, ClosedWindow, Slide};
 /// A whole snapshot is sent again after changes of so many times its rows. More: a reader who starts late waits for longer. Fewer:
 /// whole snapshots cost more than the changes between them.
 const WHOLE_AGAIN: u64 = 4;
-/// The recoding is searched again once one in so many rows of the window has been replaced. More: the search costs more than the rest
-/// of a slide. Fewer: a recoding that has become too coarse or too fine stays for longer.
+/// The recoding is searched again once one in so many rows of the window has been replaced, at the soonest. More: the search costs more
+/// than the rest of a slide. Fewer: a recoding that has become too fine stays for longer.
 const LOOK_AGAIN: u64 = 10;
+/// The stream has drifted if so many times as many rows wait as after the last search. More: a recoding that has become too fine stays
+/// for longer. Fewer: chance starts searches.
+const MORE_WAIT: f64 = 1.5;
 /// How many rows of a group are counted first. More are counted in vain where fewer would do; fewer are tried in vain.
 const FEW: usize = 64;
 
 /// What is known of the snapshot that the next slide changes.
 pub(super) struct Changelog {
     accepted: Accepted,
-    /// The rows of the window that no snapshot has shown, in the order in which they came.
-    waiting: Rows,
+    /// The rows of the window that no snapshot has shown.
+    waiting: Unseen,
     /// The release that gave the snapshot.
     base: u64,
     chosen: Chosen,
-    /// Rows that came since the last search.
-    unsearched: u64,
     /// Rows of changes since the last whole snapshot.
     sent: u64,
+}
+
+/// When the recoding is searched again.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Rows that came since the last search.
+    unsearched: u64,
+    /// How many may come before the next.
+    patience: u64,
+    /// Rows that waited after the last search.
+    waited: usize,
+}
+
+impl Pace {
+    /// True if it is time to search, in a window of so many rows.
+    fn is_due(&self, window: u64, waiting: usize) -> bool {
+        let drifts = waiting > FEW && waiting as f64 > MORE_WAIT * self.waited as f64;
+        self.unsearched * LOOK_AGAIN >= window && (drifts || self.unsearched >= self.patience)
+    }
+
+    /// The search has found the recoding again.
+    fn found_again(&mut self, window: u64, waiting: usize) {
+        let patience = (2 * self.unsearched.max(self.patience)).min(window);
+        *self = Self { unsearched: 0, patience, waited: waiting };
+    }
 }
 
 /// The rows that a slide changes: numbers of waiting rows, and of accepted ones.
@@ -73,7 +102,7 @@ impl Changelog {
     /// Starts from a whole snapshot that was published.
     pub(super) fn new(snapshot: &Snapshot, rules: &Rules, waiting: Rows, base: u64, chosen: Chosen) -> Option<Self> {
         let accepted = snapshot.accepted(rules)?;
-        Some(Self { accepted, waiting, base, chosen, unsearched: 0, sent: 0 })
+        Some(Self { accepted, waiting: Unseen::new(waiting), base, chosen, sent: 0 })
     }
 
     /// What a whole snapshot is compared with.
@@ -84,12 +113,10 @@ impl Changelog {
     /// Takes in the rows that came and lets those go that left the window unseen.
     fn take_in(&mut self, window: &ClosedWindow, slide: &Slide) {
         let left: FxHashSet<Position> = slide.left.iter().copied().collect();
-        if (0..self.waiting.len()).any(|i| left.contains(&self.waiting.position(i))) {
-            self.waiting = self.waiting.filtered(|i| !left.contains(&self.waiting.position(i)));
-        }
+        // Rows leave in the order in which they came, unless they are retracted.
+        self.waiting.remove_where(!window.tombstones.is_empty(), |position| left.contains(&position));
         let rows = &window.rows;
         (rows.len() - slide.came..rows.len()).for_each(|i| self.waiting.push_from(rows, i));
-        self.unsearched += slide.came as u64;
     }
 
     /// The numbers of the rows that may leave their cells, or have to.
@@ -108,9 +135,12 @@ impl Changelog {
             if goes.len() == members.len() {
                 return goes;
             }
-            let stays: Vec<u32> = members.iter().copied().filter(|row| goes.binary_search(row).is_err()).collect();
+            let stays = || members.iter().copied().filter(|row| goes.binary_search(row).is_err());
             let may_wait = !due.iter().any(|(_, _, overdue)| *overdue);
-            match (hold(rows, &stays, rules) && hold(rows, &goes, rules), may_wait) {
+            // Of many who stay a few decide mostly.
+            let few_stay = || rules.monotone(true) && hold(rows, &stays().take(FEW).collect::<Vec<u32>>(), rules);
+            let stay = || few_stay() || hold(rows, &stays().collect::<Vec<u32>>(), rules);
+            match (hold(rows, &goes, rules) && stay(), may_wait) {
                 (true, _) => goes,
                 (false, true) => Vec::new(),
                 (false, false) => members.to_vec(),
@@ -144,6 +174,11 @@ fn hold(rows: &Rows, which: &[u32], rules: &Rules) -> bool {
 impl Anonymizer {
     /// Notes what the next slide changes, after a whole snapshot.
     pub(super) fn follow_changes(&mut self, draft: &Draft, pool: &Pool, release: &Release) {
+        // The search may find finer levels over and over that would leave out too many rows which were shown as one.
+        match self.last.as_ref() == Some(&draft.recoding) {
+            true => self.snapshots.pace.found_again(pool.window as u64, self.snapshots.waiting),
+            false => self.snapshots.pace = Pace { waited: self.snapshots.waiting, ..Pace::default() },
+        }
         let Snapshots { last: Some(last), shown, given_up, .. } = &self.snapshots else { return };
         let (mut is_shown, mut is_given_up) = (shown.finder(), given_up.finder());
         let waiting = pool.rows.filtered(|i| {
@@ -180,6 +215,7 @@ impl Anonymizer {
         slide: &Slide,
     ) -> Result<Closing, Box<ClosedWindow>> {
         changelog.take_in(&window, slide);
+        self.snapshots.pace.unsearched += slide.came as u64;
         let learnt = self.schedule().map(Recoding::Local);
         let chosen = &mut changelog.chosen;
         chosen.recoding = learnt.unwrap_or_else(|| chosen.recoding.clone());
@@ -239,11 +275,10 @@ impl Anonymizer {
         if policy.suppression.beside(unplaced, records).is_none() || window.rows.is_empty() {
             return false;
         }
-        let due = changelog.unsearched * LOOK_AGAIN >= records || self.look.is_some();
+        let due = self.snapshots.pace.is_due(records, changelog.waiting.len()) || self.look.is_some();
         if policy.recoding == RecodingKind::Local || !due {
             return true;
         }
-        changelog.unsearched = 0;
         let rules = self.rules.bind(&window.dictionaries.values());
         let evaluator = Evaluator::beside(unplaced, &policy, &rules, Arc::clone(&window.sets));
         let evaluator = evaluator.warm(Arc::clone(&self.trail));
@@ -254,6 +289,7 @@ impl Anonymizer {
         let stays = chosen.evaluation.satisfies && chosen.recoding == changelog.chosen.recoding;
         if stays {
             changelog.chosen = chosen;
+            self.snapshots.pace.found_again(records, changelog.waiting.len());
         }
         stays
     }
@@ -282,42 +318,56 @@ impl Anonymizer {
     }
 
     /// The waiting rows that satisfy the policy class by class, and with a slide those that need not wait any longer.
-    fn coming(&self, changelog: &Changelog, window: &ClosedWindow, rules: &Rules, slide: Option<&Slide>) -> Changing {
-        let (waiting, dictionaries) = (&changelog.waiting, &window.dictionaries);
-        let nobody = waiting.filtered(|_| false);
-        let mut counted = None;
-        let (classes, regions): (Vec<Option<u32>>, Option<Regions>) = match &changelog.chosen.recoding {
-            Recoding::Local(schedule) => {
-                let terms = Terms::new(&self.policy, rules, &dictionaries.quasi);
-                let table = Table::new(waiting, &nobody, &self.rules.counting());
-                let order = || window.rows.positions().collect::<Vec<Position>>();
-                let mut patience = slide.map(|slide| Patience::new(waiting, &order(), slide));
-                let regions = recode(&terms, &table, schedule, 0, patience.as_mut());
-                counted = Some((table, regions.loss()));
-                ((0..waiting.len()).map(|i| regions.fresh(i)).collect(), Some(regions))
-            }
-            recoding => {
-                let grouping = Grouping::of(recoding, waiting, &nobody, dictionaries);
-                (grouping.numbers.fresh.iter().copied().map(Some).collect(), None)
-            }
-        };
-        let mut rows: Vec<(u32, u32)> = (0..).zip(classes).filter_map(|(i, class)| Some((class?, i))).collect();
+    fn coming(
+        &self,
+        changelog: &mut Changelog,
+        window: &ClosedWindow,
+        rules: &Rules,
+        slide: Option<&Slide>,
+    ) -> Changing {
+        if let Recoding::Local(schedule) = &changelog.chosen.recoding {
+            changelog.waiting.forget_changes();
+            return self.coming_locally(&changelog.waiting, schedule, window, rules, slide);
+        }
+        let mut classes = changelog.waiting.changed_classes(&changelog.chosen.recoding, &window.dictionaries);
+        classes.retain(|members| hold(changelog.waiting.rows(), members, rules));
+        Changing { came: classes.concat(), left: Vec::new(), labels: Vec::new(), table: None }
+    }
+
+    fn coming_locally(
+        &self,
+        unseen: &Unseen,
+        schedule: &Schedule,
+        window: &ClosedWindow,
+        rules: &Rules,
+        slide: Option<&Slide>,
+    ) -> Changing {
+        let numbers: Vec<u32> = unseen.numbers().collect();
+        let mut waiting = unseen.rows().filtered(|_| false);
+        numbers.iter().for_each(|&row| waiting.push_from(unseen.rows(), row as usize));
+        let terms = Terms::new(&self.policy, rules, &window.dictionaries.quasi);
+        let table = Table::new(&waiting, &waiting.filtered(|_| false), &self.rules.counting());
+        let order = || window.rows.positions().collect::<Vec<Position>>();
+        let mut patience = slide.map(|slide| Patience::new(&waiting, &order(), slide));
+        let regions = recode(&terms, &table, schedule, 0, patience.as_mut());
+        let classes = numbers.iter().enumerate().filter_map(|(i, &row)| Some((regions.fresh(i)?, row)));
+        let mut rows: Vec<(u32, u32)> = classes.collect();
         rows.sort_unstable();
         let (mut came, mut labels) = (Vec::new(), Vec::new());
         for class in rows.chunk_by(|a, b| a.0 == b.0) {
-            let members: Vec<u32> = class.iter().map(|(_, i)| *i).collect();
-            if hold(waiting, &members, rules) {
-                let own: Option<Arc<[GeneralizedValue]>> = regions.as_ref().map(|all| all.labels(class[0].0).into());
-                labels.extend(own.iter().flat_map(|own| members.iter().map(|_| Arc::clone(own))));
+            let members: Vec<u32> = class.iter().map(|(_, row)| *row).collect();
+            if hold(unseen.rows(), &members, rules) {
+                let own: Arc<[GeneralizedValue]> = regions.labels(class[0].0).into();
+                labels.extend(members.iter().map(|_| Arc::clone(&own)));
                 came.extend(members);
             }
         }
-        Changing { came, left: Vec::new(), labels, table: counted }
+        Changing { came, left: Vec::new(), labels, table: Some((table, regions.loss())) }
     }
 
     /// A draft of the rows that come and of those that leave.
     fn changing_draft(&self, changelog: &Changelog, window: ClosedWindow, changing: &Changing) -> Draft {
-        let (waiting, accepted) = (&changelog.waiting, &changelog.accepted);
+        let (waiting, accepted) = (changelog.waiting.rows(), &changelog.accepted);
         let mut rows = waiting.filtered(|_| false);
         changing.came.iter().for_each(|&i| rows.push_from(waiting, i as usize));
         changing.left.iter().for_each(|&row| rows.push_from(accepted.rows(), row as usize));
@@ -389,11 +439,11 @@ impl Anonymizer {
             let came = changing.labels.iter().enumerate();
             labels.extend(came.map(|(i, labels)| (draft.rows.position(i), Arc::clone(labels))));
         }
-        if !changing.came.is_empty() || !given_up.is_empty() {
-            let waiting = &changelog.waiting;
-            let stays = |i: usize| !shown.contains(waiting.position(i)) && !given_up.contains(waiting.position(i));
-            changelog.waiting = waiting.filtered(stays);
+        changing.came.iter().for_each(|&row| changelog.waiting.remove(row));
+        if !given_up.is_empty() {
+            changelog.waiting.remove_where(true, |position| given_up.contains(position));
         }
+        changelog.waiting.settle();
         changelog.sent += release.len() as u64;
         if !release.is_empty() {
             changelog.base = release.lineage().plan.id;

@@ -36,9 +36,9 @@ use crate::window::{CloseReason, Slide};
 
 use super::difference::{Candidates, Standing};
 
-/// The share of the window that may be replaced while a newcomer waits. On Adult, in a window of 5,000 and slides of 100, 3.6 % of the window
-/// waited at a quarter, 5.8 % at four tenths (full-domain: 5.5 %). More waits for less and less finer labels; with less, small slides are coarse.
-const LONGEST_WAIT: f64 = 1.0 / 3.0;
+/// The share of the window that may be replaced while a newcomer waits for finer labels. More: more records are missing from snapshots, for
+/// labels that are hardly finer. Less: few newcomers meet others like them, so their labels are coarse for as long as they stay.
+const LONGEST_WAIT: f64 = 0.6;
 
 /// The labels of the rows of the last snapshot.
 pub(super) type ShownLabels = FxHashMap<Position, Arc<[GeneralizedValue]>>;
@@ -157,7 +157,9 @@ pub(super) fn recode(
     patience: Option<&mut Patience>,
 ) -> Regions {
     match patience {
-        Some(patience) => apply_admitting(terms, newcomers, schedule, (first, 0), patience),
+        // A record that joins a class which was released without it costs all of that class their finer labels, for as long as they
+        // stay. It goes on waiting where that is more than it gains.
+        Some(patience) => apply_admitting(terms, newcomers, schedule, (first, u64::MAX), patience),
         None => apply(terms, newcomers, schedule, first, 0),
     }
 }

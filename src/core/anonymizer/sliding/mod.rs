@@ -9,12 +9,13 @@
 //! common and cannot be subtracted. A snapshot that was planned before a crash is made again of the rows that its plan lists.
 //!
 //! `difference.rs` decides which rows a snapshot may show; `local.rs` makes snapshots by a schedule; `replay.rs` makes a planned
-//! snapshot again; `changes.rs` publishes only what changes.
+//! snapshot again; `changes.rs` publishes only what changes, and `unseen.rs` keeps the rows that wait.
 
 mod changes;
 mod difference;
 mod local;
 mod replay;
+mod unseen;
 
 use std::sync::Arc;
 
@@ -68,6 +69,7 @@ pub(super) struct Snapshots {
     in_window: Spans,
     /// Where only changes are published, the snapshot that they change; then `last` is none.
     changelog: Option<changes::Changelog>,
+    pace: changes::Pace,
 }
 
 impl Snapshots {

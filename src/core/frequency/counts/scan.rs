@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::sorted::{counted, sorted};
 use crate::frequency::key::{ClassKey, Layout};
-use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Subjects};
+use crate::frequency::set::{FacetCounts, Facets, FrequencySet, People, Subjects};
 use crate::model::batch::Rows;
 use crate::model::counting::{Counting, Facet};
 use crate::model::lattice::Node;
@@ -40,7 +40,7 @@ pub(crate) fn scan<K: ClassKey>(rows: &Rows, layout: &Layout, counting: &Countin
         counts
     };
     let facets = Arc::new(Facets::Now(counting.facets.iter().map(facet).collect()));
-    FrequencySet { sizes: subjects.as_ref().map(Subjects::totals), subjects, facets, ..records(keys, counts) }
+    FrequencySet { people: subjects.map(People::counted), facets, ..records(keys, counts) }
 }
 
 /// The different keys, how often each occurs, and for each key which one it is.

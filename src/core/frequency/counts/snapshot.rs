@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entries::Entry;
 use super::finest_counts::FinestCounts;
 use crate::frequency::key::ClassKey;
-use crate::frequency::set::{FacetCounts, Facets, FrequencySet, Subjects};
+use crate::frequency::set::{FacetCounts, Facets, FrequencySet, People, Subjects};
 use crate::model::lattice::Node;
 
 impl<K: ClassKey> FinestCounts<K> {
@@ -22,11 +22,10 @@ impl<K: ClassKey> FinestCounts<K> {
         }
         let class_of_entry = |entry: Entry| class_of[self.entries.tuple(entry) as usize];
         let subjects = self.counting.subjects.then(|| self.subjects_over(keys.len(), class_of_entry));
-        let sizes = subjects.as_ref().map(Subjects::totals);
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
         let fields = self.layout.fields().to_vec();
         let records = FrequencySet::of_records(bottom, fields, keys, rows);
-        FrequencySet { sizes, subjects, facets: Arc::new(Facets::Now(facets)), ..records }
+        FrequencySet { people: subjects.map(People::counted), facets: Arc::new(Facets::Now(facets)), ..records }
     }
 
     /// Records by tuple.

@@ -29,7 +29,7 @@ const MANY: usize = 256;
 const MOST: usize = 512;
 
 /// How many stores in a row may wait for their node counts to be taken over. More hold the memory of stores that nobody asks; fewer
-/// lose the counts where windows are skipped.
+/// lose the counts where windows are skipped. After more of them a search counts everything.
 const MAX_UNASKED: usize = 8;
 
 /// What changed before a store.
@@ -62,6 +62,8 @@ struct Followed<K> {
     made: usize,
     /// How many stores in a row nobody has asked.
     unasked: usize,
+    /// True if too many stores in a row were not asked: following them all up to now costs more than counting everything once.
+    is_late: bool,
     /// True once the search that asks is over.
     done: bool,
     /// True if a question had to be passed on.
@@ -86,6 +88,7 @@ impl<K: ClassKey> FollowedStore<K> {
             bytes: 0,
             made: 0,
             unasked,
+            is_late: unasked > MAX_UNASKED,
             done: false,
             failed: false,
             sums: Sums::default(),
@@ -161,7 +164,7 @@ impl<K: ClassKey> FollowedStore<K> {
 
     /// The counts of a node from the last full count. If that is the store's own, its sets are at hand.
     fn make(&self, node: &Node, followed: &mut Followed<K>) -> Option<NodeCounts<K>> {
-        let origin = self.past.origin.as_ref()?;
+        let origin = self.past.origin.as_ref().filter(|_| !followed.is_late)?;
         let counts = (followed.made < MANY).then(|| NodeCounts::of(&origin.get(node)));
         let Some(mut counts) = counts.filter(|counts| followed.bytes + counts.bytes() <= self.memory) else {
             followed.failed = true;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::histograms::Histograms;
 use crate::frequency::counts::{Changes, KeyIndex};
 use crate::frequency::key::{ClassKey, KeyField};
-use crate::frequency::set::{Classes, FacetCounts, Facets, FrequencySet, Question, SmallClasses, cells};
+use crate::frequency::set::{Classes, FacetCounts, Facets, FrequencySet, People, Question, SmallClasses, cells};
 use crate::model::counting::{Counting, Histogram};
 use crate::model::domain::Code;
 use crate::model::lattice::Node;
@@ -209,7 +209,7 @@ impl<K: ClassKey> NodeCounts<K> {
         let keys = present.iter().map(|&at| self.keys.keys()[at]).collect();
         let (node, fields) = (self.node.clone(), self.fields.clone());
         FrequencySet {
-            sizes: Some(of(&|class| class.size)),
+            people: Some(People::of_sizes(of(&|class| class.size))),
             facets: Arc::new(Facets::Now(self.facets.iter().map(facet).collect())),
             ..FrequencySet::of_records(node, fields, keys, of(&|class| class.rows))
         }

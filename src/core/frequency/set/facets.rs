@@ -82,7 +82,7 @@ pub(crate) enum Facets {
 pub(crate) struct Later {
     finer: Arc<Facets>,
     /// For each class of `finer` the one it is part of.
-    class_of: Vec<u32>,
+    class_of: Arc<Vec<u32>>,
     classes: usize,
     merged: OnceLock<Vec<FacetCounts>>,
 }
@@ -103,11 +103,11 @@ impl Facets {
     }
 
     /// The same histograms of coarser classes: finer class i is part of `class_of[i]`.
-    pub(crate) fn merged_later(self: &Arc<Self>, class_of: Vec<u32>, classes: usize) -> Arc<Self> {
+    pub(crate) fn merged_later(self: &Arc<Self>, class_of: &Arc<Vec<u32>>, classes: usize) -> Arc<Self> {
         if !self.any() {
             return Arc::default();
         }
-        let later = Later { finer: Arc::clone(self), class_of, classes, merged: OnceLock::new() };
+        let later = Later { finer: Arc::clone(self), class_of: Arc::clone(class_of), classes, merged: OnceLock::new() };
         Arc::new(Self::Later(Box::new(later)))
     }
 

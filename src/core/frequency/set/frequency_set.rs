@@ -1,6 +1,6 @@
 //! A [`FrequencySet`]: the classes of one node with their counts, and a histogram per facet and class.
 //!
-//! Invariant: `sizes` counts distinct subjects exactly. A subject with records in several classes of this set is a straddler: it is
+//! Invariant: sizes count distinct subjects exactly. A subject with records in several classes of this set is a straddler: it is
 //! listed with its classes, so that a coarser set counts it once wherever they merge.
 
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use super::classes::{Classes, SeenClasses};
 use super::facets::Facets;
 use super::marginals;
 use super::small_classes::{self, Question, SmallClasses};
-use super::subjects::{GONE, Subjects};
+use super::subjects::{GONE, People};
 use super::tally::{self, ClassTally};
 use crate::frequency::key::{ClassKey, KeyField};
 use crate::frequency::sum::{FinerClasses, Summed, Sums};
@@ -28,9 +28,7 @@ pub(crate) struct FrequencySet<K> {
     pub(crate) keys: Vec<K>,
     pub(crate) rows: Vec<u32>,
     /// Distinct subjects; absent where they are not counted, and records are.
-    pub(crate) sizes: Option<Vec<u32>>,
-    /// Present only when subjects are counted; its slots are the classes.
-    pub(crate) subjects: Option<Subjects>,
+    pub(crate) people: Option<Arc<People>>,
     pub(crate) facets: Arc<Facets>,
     pub(crate) small: OnceLock<SmallClasses>,
     pub(crate) marginals: OnceLock<Vec<Vec<u64>>>,
@@ -40,10 +38,10 @@ pub(crate) struct FrequencySet<K> {
 impl<K: ClassKey> FrequencySet<K> {
     /// Classes of which nothing but records is counted.
     pub(crate) fn of_records(node: Node, fields: Vec<KeyField>, keys: Vec<K>, rows: Vec<u32>) -> Self {
-        let (sizes, subjects, facets) = (None, None, Arc::default());
+        let (people, facets) = (None, Arc::default());
         let (small, marginals, ascends) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let values = Vec::new();
-        Self { node, values, fields, keys, rows, sizes, subjects, facets, small, marginals, ascends }
+        Self { node, values, fields, keys, rows, people, facets, small, marginals, ascends }
     }
 
     /// From which bit on its keys ascend, so that those that agree in all bits from there on lie together.
@@ -65,10 +63,10 @@ impl<K: ClassKey> FrequencySet<K> {
     /// The coarser classes that those of `finer` were added up to.
     pub(crate) fn merged_of(finer: &Self, node: Node, summed: Summed<K>) -> Self {
         let Summed { keys, rows, class_of } = summed;
-        let subjects = finer.subjects.as_ref().map(|subjects| subjects.merge(&class_of, rows.len()));
-        let sizes = subjects.as_ref().map(Subjects::totals);
-        let facets = finer.facets.merged_later(class_of, rows.len());
-        Self { sizes, subjects, facets, ..Self::of_records(node, finer.fields.clone(), keys, rows) }
+        let class_of = Arc::new(class_of);
+        let people = finer.people.as_ref().and_then(|people| people.merged_later(&class_of, rows.len()));
+        let facets = finer.facets.merged_later(&class_of, rows.len());
+        Self { people, facets, ..Self::of_records(node, finer.fields.clone(), keys, rows) }
     }
 
     /// The published classes with all attributes made one that are not `known`.
@@ -89,9 +87,17 @@ impl<K: ClassKey> FrequencySet<K> {
         SeenClasses { classes: Box::new(classes), class_of }
     }
 
+    /// The classes that are small by their records, where these alone are more than a question goes into: no class has more people
+    /// than records, and none that a rule shows is smaller.
+    pub(crate) fn fails_by_records(&self, question: &Question<'_>) -> Option<SmallClasses> {
+        let is_counted = question.rule.is_none() && self.people.as_ref().is_none_or(|people| !people.is_pending());
+        let most = question.cells_up_to.filter(|_| !is_counted)?;
+        Some(SmallClasses::of_records(&self.rows, question.least)).filter(|small| small.left_out() > most)
+    }
+
     /// About how many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let per_class = size_of::<K>() + size_of::<u32>() * if self.subjects.is_some() { 3 } else { 1 };
+        let per_class = size_of::<K>() + size_of::<u32>() * if self.people.is_some() { 3 } else { 1 };
         self.keys.len() * per_class + self.facets.bytes()
     }
 }
@@ -110,12 +116,12 @@ impl<K: ClassKey> Classes for FrequencySet<K> {
         &self.rows
     }
     fn sizes(&self) -> &[u32] {
-        self.sizes.as_deref().unwrap_or(&self.rows)
+        self.people.as_ref().map_or(&self.rows, |people| people.sizes())
     }
     fn small_classes(&self, question: &Question<'_>) -> Option<&SmallClasses> {
         let least = question.least;
-        let small = self.small.get_or_init(|| match &self.sizes {
-            Some(sizes) => SmallClasses::of(self.rows.iter().copied().zip(sizes.iter().copied()), least),
+        let small = self.small.get_or_init(|| match &self.people {
+            Some(people) => SmallClasses::of(self.rows.iter().copied().zip(people.sizes().iter().copied()), least),
             None => SmallClasses::of_records(&self.rows, least),
         });
         if small.least() != least || question.rule.is_some() {
@@ -147,7 +153,8 @@ impl<K: ClassKey> Classes for FrequencySet<K> {
         Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
     }
     fn tallies(&self) -> Vec<ClassTally> {
-        tally::tallies(&self.rows, self.sizes(), self.subjects.as_ref(), self.facets.get())
+        let subjects = self.people.as_ref().and_then(|people| people.subjects());
+        tally::tallies(&self.rows, self.sizes(), subjects, self.facets.get())
     }
     fn seen_by(&self, published: &[bool], known: &[usize]) -> SeenClasses {
         self.merged(published, known)

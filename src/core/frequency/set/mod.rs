@@ -22,5 +22,5 @@ pub(super) use frequency_set::FrequencySet;
 pub(super) use small_classes::cells;
 pub use small_classes::{Question, Shown, SmallClasses};
 pub use subjects::GONE;
-pub(super) use subjects::Subjects;
+pub(super) use subjects::{People, Subjects};
 pub use tally::ClassTally;

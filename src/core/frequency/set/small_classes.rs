@@ -21,7 +21,8 @@ pub struct Question<'a> {
     pub least: u32,
     /// The rule by which a class is shown, where that is not its size alone.
     pub rule: Option<Shown<'a>>,
-    /// The values of the records left out are wanted if these are at most so many.
+    /// The values of the records left out are wanted if these are at most so many. If they are more, any number above it may stand for
+    /// theirs.
     pub cells_up_to: Option<u64>,
 }
 

@@ -2,7 +2,11 @@
 //!
 //! Distinct counts cannot be added up when slots merge, because one subject may have records in both. Subjects in one slot only are
 //! a number per slot; a subject in several slots (a straddler) is listed with its slots, so that a merge counts it once.
+//! A rollup merges the subjects of its classes when they are first asked for ([`People`]): most nodes that a search counts fail by the
+//! records of their classes alone, for no class has more people than records.
 //! Invariant: [`Subjects::totals`] counts every subject once per slot, after any sequence of merges.
+
+use std::sync::{Arc, OnceLock};
 
 /// In a map from slots to slots: the slot is left out.
 pub const GONE: u32 = u32::MAX;
@@ -88,5 +92,78 @@ impl Subjects {
             }
         }
         totals
+    }
+}
+
+/// The people in the classes of a set.
+#[derive(Debug)]
+pub(crate) struct People {
+    /// What they are to be merged from; `None` if they were counted.
+    from: Option<Finer>,
+    counted: OnceLock<Counted>,
+}
+
+/// The people of finer classes.
+#[derive(Debug)]
+struct Finer {
+    people: Arc<People>,
+    /// For each finer class the one it is part of.
+    class_of: Arc<Vec<u32>>,
+    classes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// Distinct subjects per class.
+    sizes: Vec<u32>,
+    /// `None` where it is not known who straddles classes.
+    subjects: Option<Subjects>,
+}
+
+impl People {
+    /// The subjects of classes.
+    pub(crate) fn counted(subjects: Subjects) -> Arc<Self> {
+        Arc::new(Self::of(Counted { sizes: subjects.totals(), subjects: Some(subjects) }))
+    }
+
+    /// Classes of these sizes, of which it is not known who straddles them: nothing can be merged from them.
+    pub(crate) fn of_sizes(sizes: Vec<u32>) -> Arc<Self> {
+        Arc::new(Self::of(Counted { sizes, subjects: None }))
+    }
+
+    fn of(counted: Counted) -> Self {
+        Self { from: None, counted: OnceLock::from(counted) }
+    }
+
+    /// The people of coarser classes: finer class i is part of `class_of[i]`. `None` where it is not known who straddles classes.
+    pub(crate) fn merged_later(self: &Arc<Self>, class_of: &Arc<Vec<u32>>, classes: usize) -> Option<Arc<Self>> {
+        if self.counted.get().is_some_and(|counted| counted.subjects.is_none()) {
+            return None;
+        }
+        let from = Finer { people: Arc::clone(self), class_of: Arc::clone(class_of), classes };
+        Some(Arc::new(Self { from: Some(from), counted: OnceLock::new() }))
+    }
+
+    /// True if nobody has asked for them yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.counted.get().is_none()
+    }
+
+    /// Distinct subjects per class.
+    pub(crate) fn sizes(&self) -> &[u32] {
+        &self.get().sizes
+    }
+
+    /// The subjects; `None` where it is not known who straddles classes.
+    pub(crate) fn subjects(&self) -> Option<&Subjects> {
+        self.get().subjects.as_ref()
+    }
+
+    fn get(&self) -> &Counted {
+        self.counted.get_or_init(|| {
+            let merge = |from: &Finer| from.people.subjects().map(|all| all.merge(&from.class_of, from.classes));
+            let Some(subjects) = self.from.as_ref().and_then(merge) else { return Counted::default() };
+            Counted { sizes: subjects.totals(), subjects: Some(subjects) }
+        })
     }
 }

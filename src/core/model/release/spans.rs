@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 pub use super::runs::{Runs, Span};
+use crate::model::batch::Rows;
 use crate::model::event::{Offset, Partition, Position};
 
 /// A set of records by position.
@@ -17,6 +18,14 @@ impl Spans {
     pub fn covering(positions: impl IntoIterator<Item = Position>) -> Self {
         let mut covering = Covering::default();
         positions.into_iter().for_each(|position| covering.add(position));
+        covering.spans()
+    }
+
+    /// The set of the positions of rows, and of others.
+    pub fn of_rows(rows: &Rows, others: impl IntoIterator<Item = Position>) -> Self {
+        let mut covering = Covering::default();
+        covering.add_rows(rows);
+        others.into_iter().for_each(|position| covering.add(position));
         covering.spans()
     }
 
@@ -98,7 +107,16 @@ pub struct Covering {
 impl Covering {
     /// Adds a position.
     #[inline]
-    pub fn add(&mut self, Position { partition, offset }: Position) {
+    pub fn add(&mut self, position: Position) {
+        self.add_run(position, 1);
+    }
+
+    /// Adds a position and those of the next offsets, so many in all.
+    #[inline]
+    pub fn add_run(&mut self, Position { partition, offset }: Position, count: usize) {
+        if count == 0 {
+            return;
+        }
         let Self { partitions, current } = self;
         if partitions.get(*current).is_none_or(|(known, _)| *known != partition) {
             *current = partitions.iter().position(|(known, _)| *known == partition).unwrap_or_else(|| {
@@ -107,10 +125,16 @@ impl Covering {
             });
         }
         let spans = &mut partitions[*current].1;
+        let last = Offset(offset.0 + (count as i64 - 1));
         match spans.last_mut() {
-            Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = offset,
-            _ => spans.push(Span { first: offset, last: offset }),
+            Some(span) if span.last.0.checked_add(1) == Some(offset.0) => span.last = last,
+            _ => spans.push(Span { first: offset, last }),
         }
+    }
+
+    /// Adds the positions of rows.
+    pub fn add_rows(&mut self, rows: &Rows) {
+        rows.position_runs().for_each(|(first, count)| self.add_run(first, count));
     }
 
     /// The set of all positions that were added.
@@ -191,6 +215,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::batch::Row;
+    use crate::model::event::Millis;
 
     proptest! {
         /// Whatever the order, the same spans as from sorted positions, each as long as can be.
@@ -222,6 +248,21 @@ mod tests {
             prop_assert_eq!(of_a.without(&of_b), spans(&a - &b));
             prop_assert_eq!(of_a.within(&of_b), spans(&a & &b));
             prop_assert_eq!(of_a.without(&of_b).is_empty(), a.is_subset(&b));
+        }
+
+        /// Rows, of which the first have left, and others.
+        #[test]
+        fn spans_of_rows_are_those_of_their_positions(
+            runs in prop::collection::vec((0u32..3, 0i64..90, 1usize..2000), 0..9), gone in 0usize..6000, others in prop::collection::vec((0u32..3, 0i64..60), 0..9),
+        ) {
+            let mut rows = Rows::new(0, 0);
+            for (partition, first, count) in runs {
+                (0..count as i64).for_each(|i| rows.push(Position::new(partition, first + i), Millis(0), &Row::default()));
+            }
+            rows.remove_first(gone.min(rows.len()));
+            let others = || others.iter().map(|&(p, o)| Position::new(p, o));
+            prop_assert_eq!(Spans::of_rows(&rows, others()), Spans::covering(rows.positions().chain(others())));
+            prop_assert_eq!(rows.position_runs().map(|(_, count)| count).sum::<usize>(), rows.len());
         }
 
         /// In order or not, the finder says what the spans say.
