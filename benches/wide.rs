@@ -146,7 +146,10 @@ impl Stream {
         for (at, line) in lines.iter().enumerate() {
             let each = |record: &veilstream::model::record::Record<'_>, _: &dyn Fn() -> Vec<_>| {
                 assert_eq!(encoder.encode(record, None), Encoded::Row);
-                lanes.iter_mut().zip(&all).for_each(|(lanes, districts)| lanes.push(districts.lane(record, at as u64)));
+                lanes
+                    .iter_mut()
+                    .zip(&all)
+                    .for_each(|(lanes, districts)| lanes.push(districts.outlet(record, at as u64)));
             };
             reader.each(line.as_bytes(), each).expect("readable");
             rows.push(Position::new(0, at as i64), Millis(0), encoder.row());

@@ -94,8 +94,8 @@
 //!   compares it for all recodings on a [`WindowSample`](usefulness::recodings::WindowSample).
 //! - *tombstone*: a message without a payload; retracts the waiting records of its key or its subject.
 //! - *lane*: the windows of one scope, of a whole instance or of one partition.
-//! - *district*: the part of the space of generalized values whose records share a partition of the routed topic;
-//!   [`DistrictMap`](district::DistrictMap). *Home*: the partition of a person.
+//! - *outlet*: a partition of the topic that `route` writes. *District*: the part of the space of generalized values whose records go to
+//!   one outlet; [`DistrictMap`](district::DistrictMap). *Home*: the outlet of a person.
 //! - *fallback*: the treatment of a value that has no place in its hierarchy.
 //! - *table profile*: what the fields of an input are like and how far they single people out, before there is a policy.
 //! - *bound*: the least or greatest value of an objective that `search.prefer` asks for.

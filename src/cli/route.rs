@@ -81,7 +81,7 @@ async fn serve(
         (Ok(Some(sink)), Some(reader)) => {
             let state = Arc::new(StateReader::open(sink.cluster(), &route.state)?);
             let (records, window) = open_windows(&config.windows);
-            let dispatcher = Dispatcher::new(&policy, sink.lanes(), route.stays, records);
+            let dispatcher = Dispatcher::new(&policy, sink.outlets(), route.stays, records);
             let router = Router { reader, dispatcher, sink, state, telemetry, window, untold: None };
             router.run(events, Stop::clone(&stop)).await.map_err(Failure::from)
         }

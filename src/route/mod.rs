@@ -4,12 +4,12 @@
 //! ```text
 //!  people ──▶ route ──▶ people-routed [0] [1] [2] [3] ──▶ run, run ──▶ releases
 //!               │ ▲
-//!               ▼ │ map, lanes of people
+//!               ▼ │ map, outlets of people
 //!          people-routed-state
 //! ```
 //! 1. Until there is a map, the first messages wait for as long as a window is open, at most [`FIRST`]; the map is made of them
 //!    ([`district`](crate::district)).
-//! 2. Messages are gathered for [`LINGER`], given lanes ([`Dispatcher`]), and published in one transaction with the offsets that they
+//! 2. Messages are gathered for [`LINGER`], given outlets ([`Dispatcher`]), and published in one transaction with the offsets that they
 //!    finish and with what is noted about them ([`kafka::route`](crate::kafka::route)).
 //! 3. Once enough records have been looked at, the last map is read again. Another instance's is taken over; one that has become uneven is
 //!    moved. A new map holds for records that are not routed yet.
@@ -162,7 +162,7 @@ impl Router {
         waiting.events.len() >= most || waiting.bytes >= bytes
     }
 
-    /// Learns the map, and the lanes of the people of partitions that are taken over.
+    /// Learns the map, and the outlets of the people of partitions that are taken over.
     fn learn(&mut self, partitions: &[Partition]) -> Result<(), SourceError> {
         if let Some(map) = self.state.map()? {
             match self.dispatcher.set_map(map) {
@@ -202,14 +202,14 @@ impl Router {
         let mut messages = Vec::with_capacity(events.len());
         for event in events {
             let partition = event.position.partition;
-            let (lane, home) = self.dispatcher.lane(&mut self.reader, &event);
+            let (outlet, home) = self.dispatcher.outlet(&mut self.reader, &event);
             notes.extend(home.map(|(person, home)| Note::Home {
                 partition,
                 name: self.sink.name(partition),
                 person,
                 home,
             }));
-            messages.push((event, lane));
+            messages.push((event, outlet));
         }
         let batch = RoutedMessages { epoch, messages, notes };
         Ok(match block_in_place(|| self.sink.publish(&batch))? {
@@ -230,10 +230,10 @@ impl Router {
         if self.dispatcher.map().is_none() {
             self.dispatcher.came(events.len());
             events.iter().for_each(|event| self.dispatcher.look_at(&mut self.reader, event));
-            let map = block_in_place(|| self.dispatcher.take_sketch().divide(self.dispatcher.lanes(), None));
+            let map = block_in_place(|| self.dispatcher.take_sketch().divide(self.dispatcher.outlets(), None));
             tracing::info!(
                 records = events.len(),
-                lanes = self.dispatcher.lanes(),
+                outlets = self.dispatcher.outlets(),
                 "the first map of districts is made"
             );
             self.dispatcher.set_map(map.clone());
@@ -246,8 +246,8 @@ impl Router {
         if next_map.is_none() && self.dispatcher.is_due() {
             let uneven = self.dispatcher.is_uneven();
             let (sketch, last) = (self.dispatcher.take_sketch(), self.dispatcher.map().cloned());
-            let (state, lanes) = (Arc::clone(&self.state), self.dispatcher.lanes());
-            *next_map = Some(spawn_blocking(move || next(&state, &sketch, lanes, last, uneven)));
+            let (state, outlets) = (Arc::clone(&self.state), self.dispatcher.outlets());
+            *next_map = Some(spawn_blocking(move || next(&state, &sketch, outlets, last, uneven)));
         }
         Ok(found.and_then(|(map, is_ours)| {
             let taken = self.dispatcher.map() != Some(&map) && self.dispatcher.set_map(map.clone());
@@ -263,15 +263,15 @@ impl Router {
 fn next(
     state: &StateReader,
     sketch: &Sketch,
-    lanes: u32,
+    outlets: u32,
     last: Option<DistrictMap>,
     uneven: bool,
 ) -> Result<Option<(DistrictMap, bool)>, SourceError> {
     let noted = state.map()?;
-    if noted != last && noted.as_ref().is_some_and(|map| map.lanes == lanes) {
+    if noted != last && noted.as_ref().is_some_and(|map| map.outlets == outlets) {
         return Ok(noted.map(|map| (map, false)));
     }
-    Ok(uneven.then(|| (sketch.divide(lanes, last.as_ref()), true)))
+    Ok(uneven.then(|| (sketch.divide(outlets, last.as_ref()), true)))
 }
 
 async fn until(due: Option<Instant>) {

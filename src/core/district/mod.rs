@@ -1,15 +1,15 @@
-//! Districts: parts of the space of generalized values, one per lane, so that people who are alike share a lane.
+//! Districts: parts of the space of generalized values, one per outlet, so that people who are alike share an outlet.
 //!
 //! k people hide one another only within a release, and an instance makes releases of its own. If records are dealt out by chance, each of n
 //! instances sees an n-th of the people everywhere and has to generalize as much as a window an n-th as large. If an instance has all
 //! people of a district, it sees as many people who are alike as one instance for all would.
 //!
 //! ```text
-//! records ─Sketch::add→ Sketch ─divide→ DistrictMap ─resolve→ Districts ─lane→ the lane of each record
+//! records ─Sketch::add→ Sketch ─divide→ DistrictMap ─resolve→ Districts ─outlet→ the outlet of each record
 //! ```
 //! A [`DistrictMap`] is a tree of cuts. A cut asks whether a record's generalized value of one quasi-identifier comes before a bound, in
-//! the order of the hierarchy. It divides the lanes of its node in two halves, in proportion to the records: lanes that are neighbours
-//! have districts that are neighbours, so an instance with several neighbouring lanes has one larger district.
+//! the order of the hierarchy. It divides the outlets of its node in two halves, in proportion to the records: outlets that are neighbours
+//! have districts that are neighbours, so an instance with several neighbouring outlets has one larger district.
 //!
 //! Invariants:
 //! - A cut is at a level that the policy lets be published: which release shows a record then tells nothing that a label could not.
@@ -34,26 +34,26 @@ use crate::model::lattice::Level;
 use crate::model::policy::Policy;
 use crate::model::record::Record;
 
-/// The districts of all lanes, as text for other instances.
+/// The districts of all outlets, as text for other instances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistrictMap {
-    /// How many lanes there are.
-    pub lanes: u32,
-    /// How the lanes are divided.
+    /// How many outlets there are.
+    pub outlets: u32,
+    /// How the outlets are divided.
     pub districts: District,
 }
 
-/// Some neighbouring lanes.
+/// Some neighbouring outlets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum District {
-    /// Lanes that share a district, for there were too few records to divide it: the first one, and how many.
-    Lanes(u32, u32),
-    /// Lanes that are divided.
+    /// Outlets that share a district, for there were too few records to divide it: the first one, and how many.
+    Outlets(u32, u32),
+    /// Outlets that are divided.
     Cut(Box<DistrictCut>),
 }
 
-/// Divides the lanes of a node.
+/// Divides the outlets of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistrictCut {
     /// The quasi-identifier.
@@ -69,21 +69,21 @@ pub struct DistrictCut {
 }
 
 impl DistrictMap {
-    /// One district for so many lanes.
-    pub fn undivided(lanes: u32) -> Self {
-        Self { lanes, districts: District::Lanes(0, lanes) }
+    /// One district for so many outlets.
+    pub fn undivided(outlets: u32) -> Self {
+        Self { outlets, districts: District::Outlets(0, outlets) }
     }
 
-    /// True if some lanes share a district.
+    /// True if some outlets share a district.
     pub fn is_undivided(&self) -> bool {
-        self.lanes > 1 && self.districts.shares()
+        self.outlets > 1 && self.districts.shares()
     }
 
     /// The districts for records of this policy; `None` if the map speaks of attributes or values that the policy does not have, or of
     /// levels that it does not publish.
     pub fn resolve(&self, policy: &Policy) -> Option<Districts> {
         let mut order = Orders::default();
-        let root = self.districts.resolve(policy, self.lanes, &mut order)?;
+        let root = self.districts.resolve(policy, self.outlets, &mut order)?;
         let slots = policy.schema.quasi.clone();
         let hierarchies = policy.quasi.iter().map(|quasi| quasi.hierarchy.clone()).collect();
         Some(Districts { root, order, slots, hierarchies })
@@ -93,16 +93,16 @@ impl DistrictMap {
 impl District {
     fn shares(&self) -> bool {
         match self {
-            Self::Lanes(_, lanes) => *lanes > 1,
+            Self::Outlets(_, outlets) => *outlets > 1,
             Self::Cut(cut) => cut.first.shares() || cut.rest.shares(),
         }
     }
 
-    fn resolve(&self, policy: &Policy, lanes: u32, orders: &mut Orders) -> Option<Node> {
+    fn resolve(&self, policy: &Policy, outlets: u32, orders: &mut Orders) -> Option<Node> {
         Some(match self {
-            Self::Lanes(first, count) => {
-                (*count > 0 && first.checked_add(*count)? <= lanes).then_some(())?;
-                Node::Lanes(*first, *count)
+            Self::Outlets(first, count) => {
+                (*count > 0 && first.checked_add(*count)? <= outlets).then_some(())?;
+                Node::Outlets(*first, *count)
             }
             Self::Cut(cut) => {
                 let quasi = policy.quasi.iter().position(|quasi| *quasi.name == *cut.attribute)?;
@@ -110,15 +110,15 @@ impl District {
                 (attribute.min_level <= cut.level && cut.level < attribute.hierarchy.height()).then_some(())?;
                 orders.add(quasi, cut.level, &attribute.hierarchy);
                 let to = orders.of(quasi, cut.level, &cut.to)?.owned();
-                let first = cut.first.resolve(policy, lanes, orders)?;
-                let rest = cut.rest.resolve(policy, lanes, orders)?;
+                let first = cut.first.resolve(policy, outlets, orders)?;
+                let rest = cut.rest.resolve(policy, outlets, orders)?;
                 Node::Cut(Box::new(ResolvedCut { quasi, level: cut.level, to, first, rest }))
             }
         })
     }
 }
 
-/// The districts, ready to find the lane of a record.
+/// The districts, ready to find the outlet of a record.
 pub struct Districts {
     root: Node,
     order: Orders,
@@ -128,7 +128,7 @@ pub struct Districts {
 }
 
 enum Node {
-    Lanes(u32, u32),
+    Outlets(u32, u32),
     Cut(Box<ResolvedCut>),
 }
 
@@ -141,12 +141,12 @@ struct ResolvedCut {
 }
 
 impl Districts {
-    /// The lane of a record. `spread` decides among lanes that share its district.
-    pub fn lane(&self, record: &Record<'_>, spread: u64) -> u32 {
+    /// The outlet of a record. `spread` decides among outlets that share its district.
+    pub fn outlet(&self, record: &Record<'_>, spread: u64) -> u32 {
         let mut node = &self.root;
         loop {
             match node {
-                Node::Lanes(first, count) => return first + (spread % u64::from(*count)) as u32,
+                Node::Outlets(first, count) => return first + (spread % u64::from(*count)) as u32,
                 Node::Cut(cut) => node = if self.is_first(cut, record) { &cut.first } else { &cut.rest },
             }
         }

@@ -1,6 +1,6 @@
 //! The last records, and the cuts that lose least among them.
 //!
-//! A node of the map is cut where the two parts are in proportion to their lanes. Of all quasi-identifiers and levels that allow that, the
+//! A node of the map is cut where the two parts are in proportion to their outlets. Of all quasi-identifiers and levels that allow that, the
 //! cut is taken whose parts lose least, each searched as the window of a release would be. So a sketch should be as large as what all open
 //! windows together hold: fewer records lose more, and another cut may be the best one for them.
 
@@ -24,12 +24,12 @@ use crate::search::{Algorithm, Budget};
 
 /// The most records of a sketch. Larger: costs memory and time. Smaller: cuts are chosen for windows smaller than those that are published.
 pub const MOST: usize = 1 << 16;
-/// The fewest records of a full sketch. Larger: drift is noticed late. Smaller: the parts of many lanes hold too few records to be cut.
+/// The fewest records of a full sketch. Larger: drift is noticed late. Smaller: the parts of many outlets hold too few records to be cut.
 pub const FEWEST: usize = 1 << 12;
-/// A part of a cut holds so many records, and so many times k. Smaller: a map tells of few people. Larger: many lanes share a district.
+/// A part of a cut holds so many records, and so many times k. Smaller: a map tells of few people. Larger: many outlets share a district.
 const LEAST: usize = 128;
 const LEAST_K: usize = 10;
-/// By how much of all its records the parts of a cut may miss their proportion. Larger: lanes are less even. Smaller: fewer cuts are
+/// By how much of all its records the parts of a cut may miss their proportion. Larger: outlets are less even. Smaller: fewer cuts are
 /// possible, and worse ones are taken.
 const OFF: f64 = 0.06;
 /// How many of the best cuts of a node are followed to the end, from the root down. More: a map takes longer. Fewer: it loses more,
@@ -45,18 +45,18 @@ pub struct Sketch {
     rows: Rows,
 }
 
-/// Some neighbouring lanes that are to be divided.
+/// Some neighbouring outlets that are to be divided.
 #[derive(Clone, Copy)]
 struct Place {
     from: u32,
-    lanes: u32,
+    outlets: u32,
     depth: usize,
 }
 
 impl Place {
     fn halves(self) -> (Self, Self) {
-        let (half, depth) = (self.lanes / 2, self.depth + 1);
-        (Self { lanes: half, depth, ..self }, Self { from: self.from + half, lanes: self.lanes - half, depth })
+        let (half, depth) = (self.outlets / 2, self.depth + 1);
+        (Self { outlets: half, depth, ..self }, Self { from: self.from + half, outlets: self.outlets - half, depth })
     }
 }
 
@@ -118,9 +118,9 @@ impl Sketch {
         (self.encoder, self.rows) = Self::empty(&self.policy);
     }
 
-    /// The map for so many lanes. Cuts of `last`, the map before, are kept by their attribute and only moved, where that divides the
+    /// The map for so many outlets. Cuts of `last`, the map before, are kept by their attribute and only moved, where that divides the
     /// records evenly.
-    pub fn divide(&self, lanes: u32, last: Option<&DistrictMap>) -> DistrictMap {
+    pub fn divide(&self, outlets: u32, last: Option<&DistrictMap>) -> DistrictMap {
         let dictionaries = self.encoder.dictionaries();
         let levels =
             |view: &Arc<crate::model::domain::DomainView>| (0..=view.height()).map(|to| view.between(0, to)).collect();
@@ -129,24 +129,24 @@ impl Sketch {
         let least = LEAST.max(LEAST_K * k);
         let ground = Ground { policy: &self.policy, rows: &self.rows, dictionaries, codes, least };
         let all: Vec<usize> = (0..self.rows.len()).collect();
-        let last = last.filter(|last| last.lanes == lanes).map(|last| &last.districts);
-        let whole = Place { from: 0, lanes, depth: 0 };
-        DistrictMap { lanes, districts: ground.divide(&all, whole, f64::INFINITY, last).0 }
+        let last = last.filter(|last| last.outlets == outlets).map(|last| &last.districts);
+        let whole = Place { from: 0, outlets, depth: 0 };
+        DistrictMap { outlets, districts: ground.divide(&all, whole, f64::INFINITY, last).0 }
     }
 }
 
 impl Ground<'_> {
     /// The best division that was found, and what it loses. `known` is what the rows lose together.
     fn divide(&self, rows: &[usize], at: Place, known: f64, last: Option<&District>) -> (District, f64) {
-        let (first_lanes, rest_lanes) = at.halves();
-        if at.lanes < 2 || rows.len() < 2 * self.least {
-            return (District::Lanes(at.from, at.lanes), known);
+        let (first_outlets, rest_outlets) = at.halves();
+        if at.outlets < 2 || rows.len() < 2 * self.least {
+            return (District::Outlets(at.from, at.outlets), known);
         }
         let last = match last {
             Some(District::Cut(cut)) => Some(cut),
             _ => None,
         };
-        let mut candidates = self.candidates(rows, f64::from(first_lanes.lanes) / f64::from(at.lanes));
+        let mut candidates = self.candidates(rows, f64::from(first_outlets.outlets) / f64::from(at.outlets));
         let is_kept = |candidate: &Candidate| {
             last.is_some_and(|cut| {
                 cut.level == candidate.level && *self.policy.quasi[candidate.quasi].name == *cut.attribute
@@ -166,14 +166,14 @@ impl Ground<'_> {
         judged.sort_by(|a, b| (a.3.0 + a.3.1).total_cmp(&(b.3.0 + b.3.1)));
         judged.truncate(TRIED.get(at.depth).copied().unwrap_or(1));
         let go_on = |(candidate, first, rest, costs): (Candidate, Vec<usize>, Vec<usize>, (f64, f64))| {
-            let (first, one) = self.divide(&first, first_lanes, costs.0, last.map(|cut| &cut.first));
-            let (rest, other) = self.divide(&rest, rest_lanes, costs.1, last.map(|cut| &cut.rest));
+            let (first, one) = self.divide(&first, first_outlets, costs.0, last.map(|cut| &cut.first));
+            let (rest, other) = self.divide(&rest, rest_outlets, costs.1, last.map(|cut| &cut.rest));
             let attribute = self.policy.quasi[candidate.quasi].name.to_string();
             let cut = DistrictCut { attribute, level: candidate.level, to: candidate.to, first, rest };
             (District::Cut(Box::new(cut)), one + other)
         };
         let best = judged.into_iter().map(go_on).min_by(|a, b| a.1.total_cmp(&b.1));
-        best.unwrap_or((District::Lanes(at.from, at.lanes), known))
+        best.unwrap_or((District::Outlets(at.from, at.outlets), known))
     }
 
     /// For each quasi-identifier and level the cut that divides the rows in about this proportion.

@@ -60,22 +60,22 @@ fn sketch(policy: &Arc<Policy>, people: std::ops::Range<u64>) -> Sketch {
     sketch
 }
 
-fn sizes(districts: &Districts, lanes: u32, people: std::ops::Range<u64>) -> Vec<usize> {
-    let mut sizes = vec![0; lanes as usize];
-    people.for_each(|number| sizes[districts.lane(&person(number), number) as usize] += 1);
+fn sizes(districts: &Districts, outlets: u32, people: std::ops::Range<u64>) -> Vec<usize> {
+    let mut sizes = vec![0; outlets as usize];
+    people.for_each(|number| sizes[districts.outlet(&person(number), number) as usize] += 1);
     sizes
 }
 
 #[test]
-fn lanes_are_even_also_for_records_that_come_later() {
+fn outlets_are_even_also_for_records_that_come_later() {
     let policy = policy(0);
     let sketch = sketch(&policy, 0..6000);
-    for lanes in [1, 2, 3, 4, 8] {
-        let map = sketch.divide(lanes, None);
-        assert!(!map.is_undivided(), "{lanes}");
-        let sizes = sizes(&map.resolve(&policy).unwrap(), lanes, 6000..12_000);
-        let most = *sizes.iter().max().unwrap() as f64 * f64::from(lanes) / 6000.0;
-        assert!(most < 1.5 && sizes.iter().all(|size| *size > 0), "{lanes} lanes: {sizes:?}");
+    for outlets in [1, 2, 3, 4, 8] {
+        let map = sketch.divide(outlets, None);
+        assert!(!map.is_undivided(), "{outlets}");
+        let sizes = sizes(&map.resolve(&policy).unwrap(), outlets, 6000..12_000);
+        let most = *sizes.iter().max().unwrap() as f64 * f64::from(outlets) / 6000.0;
+        assert!(most < 1.5 && sizes.iter().all(|size| *size > 0), "{outlets} outlets: {sizes:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn a_map_is_the_same_from_the_same_records_and_survives_its_text() {
     let again: DistrictMap = serde_json::from_str(&text).unwrap();
     assert_eq!(again, map);
     let (one, other) = (map.resolve(&policy).unwrap(), again.resolve(&policy).unwrap());
-    assert!((0..2000).all(|number| one.lane(&person(number), 0) == other.lane(&person(number), 0)));
+    assert!((0..2000).all(|number| one.outlet(&person(number), 0) == other.outlet(&person(number), 0)));
 }
 
 #[test]
@@ -121,18 +121,18 @@ fn cuts_stay_above_the_levels_that_may_not_be_published_and_name_values_of_many(
         attribute: "zip".into(),
         level: 0,
         to: "100".into(),
-        first: District::Lanes(0, 1),
-        rest: District::Lanes(1, 1),
+        first: District::Outlets(0, 1),
+        rest: District::Outlets(1, 1),
     };
-    let finer = DistrictMap { lanes: 2, districts: District::Cut(Box::new(finer)) };
+    let finer = DistrictMap { outlets: 2, districts: District::Cut(Box::new(finer)) };
     assert!(finer.resolve(&policy).is_none());
     assert!(finer.resolve(&super::tests::policy(0)).is_some());
-    let beyond = DistrictMap { lanes: 2, districts: District::Lanes(1, 2) };
+    let beyond = DistrictMap { outlets: 2, districts: District::Outlets(1, 2) };
     assert!(beyond.resolve(&policy).is_none());
 }
 
 #[test]
-fn few_records_are_not_divided_and_spread_over_all_lanes() {
+fn few_records_are_not_divided_and_spread_over_all_outlets() {
     let policy = policy(0);
     let map = sketch(&policy, 0..100).divide(4, None);
     assert_eq!(map, DistrictMap::undivided(4));
@@ -144,7 +144,7 @@ fn few_records_are_not_divided_and_spread_over_all_lanes() {
 fn who_drifts_moves_the_cuts_and_leaves_the_attributes() {
     fn attributes(district: &District) -> Vec<String> {
         match district {
-            District::Lanes(..) => Vec::new(),
+            District::Outlets(..) => Vec::new(),
             District::Cut(cut) => {
                 let parts = [attributes(&cut.first), attributes(&cut.rest)].concat();
                 [vec![format!("{}/{}", cut.attribute, cut.level)], parts].concat()
@@ -158,9 +158,9 @@ fn who_drifts_moves_the_cuts_and_leaves_the_attributes() {
 }
 
 proptest! {
-    /// Every record has one lane, whatever its values are, and values that are alike at the cuts share it.
+    /// Every record has one outlet, whatever its values are, and values that are alike at the cuts share it.
     #[test]
-    fn every_record_has_a_lane(age in any::<u8>(), zip in "[0-9a-z]{0,4}", land in "[a-z]{0,2}", spread in any::<u64>()) {
+    fn every_record_has_a_outlet(age in any::<u8>(), zip in "[0-9a-z]{0,4}", land in "[a-z]{0,2}", spread in any::<u64>()) {
         static DISTRICTS: LazyLock<Districts> = LazyLock::new(|| {
             let policy = policy(0);
             sketch(&policy, 0..1500).divide(3, None).resolve(&policy).unwrap()
@@ -169,7 +169,7 @@ proptest! {
         let record = |zip: &str| Record {
             values: [age.to_string(), zip.to_owned(), land.clone()].into_iter().map(|text| Value::Text(text.into())).collect(),
         };
-        prop_assert!(districts.lane(&record(&zip), spread) < 3);
-        prop_assert_eq!(districts.lane(&record(&zip), spread), districts.lane(&record(&format!(" {zip}\t")), spread));
+        prop_assert!(districts.outlet(&record(&zip), spread) < 3);
+        prop_assert_eq!(districts.outlet(&record(&zip), spread), districts.outlet(&record(&format!(" {zip}\t")), spread));
     }
 }

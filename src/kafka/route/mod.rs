@@ -4,7 +4,7 @@
 //! ([`exactly_once`]): the sessions, fences and take-overs are those of releases. A batch needs no plan. It is made of records that are in
 //! the input, so a copy of it that is aborted says nothing that the input does not, and another owner may route its records otherwise.
 //!
-//! - [`state`]: the compacted topic with the map and the lanes of people.
+//! - [`state`]: the compacted topic with the map and the outlets of people.
 
 pub mod state;
 
@@ -31,20 +31,20 @@ pub const FROM_HEADER: &str = "veilstream-from";
 
 /// The partitions that a message goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum Outlet {
     /// This one.
     One(u32),
     /// All: it retracts records that may be in any of them.
     All,
 }
 
-/// Messages of one epoch and their lanes.
+/// Messages of one epoch and their outlets.
 #[derive(Default)]
 pub struct RoutedMessages {
     /// The assignment in which they were read.
     pub epoch: u64,
     /// The messages.
-    pub messages: Vec<(Event, Lane)>,
+    pub messages: Vec<(Event, Outlet)>,
     /// What is noted with them.
     pub notes: Vec<Note>,
 }
@@ -53,7 +53,7 @@ pub struct RoutedMessages {
 pub struct RouteSink {
     transactor: Transactor,
     topics: RouteTopics,
-    lanes: u32,
+    outlets: u32,
     state_partitions: i32,
 }
 
@@ -70,14 +70,14 @@ impl RouteSink {
         if config.create_topics {
             create::route_topics(config, session, consumer, &topics)?;
         }
-        let lanes = transactions.partitions(&topics.routed)? as u32;
+        let outlets = transactions.partitions(&topics.routed)? as u32;
         let state_partitions = transactions.partitions(&topics.state)?;
-        Ok(Self { lanes, state_partitions, transactor, topics })
+        Ok(Self { outlets, state_partitions, transactor, topics })
     }
 
     /// How many partitions the routed topic has.
-    pub fn lanes(&self) -> u32 {
-        self.lanes
+    pub fn outlets(&self) -> u32 {
+        self.outlets
     }
 
     /// The cluster of the topics.
@@ -135,12 +135,12 @@ impl Attempt for RoutedBatch<'_> {
     }
 
     fn produce(&mut self) -> Result<(), Fault> {
-        for (event, lane) in &self.batch.messages {
-            let lanes = match *lane {
-                Lane::One(lane) => lane..lane + 1,
-                Lane::All => 0..self.sink.lanes,
+        for (event, outlet) in &self.batch.messages {
+            let outlets = match *outlet {
+                Outlet::One(outlet) => outlet..outlet + 1,
+                Outlet::All => 0..self.sink.outlets,
             };
-            lanes.into_iter().try_for_each(|lane| self.sink.send(event, lane as i32))?;
+            outlets.into_iter().try_for_each(|outlet| self.sink.send(event, outlet as i32))?;
         }
         step("produced");
         for note in &self.batch.notes {
@@ -168,10 +168,10 @@ impl Attempt for RoutedBatch<'_> {
 }
 
 impl RouteSink {
-    fn send(&mut self, event: &Event, lane: i32) -> Result<(), Fault> {
+    fn send(&mut self, event: &Event, outlet: i32) -> Result<(), Fault> {
         let from = format!("{}/{}", self.name(event.position.partition), event.position.offset.0);
         let headers = OwnedHeaders::new().insert(Header { key: FROM_HEADER, value: Some(&from) });
-        let mut record = BaseRecord::<[u8], [u8]>::to(&self.topics.routed).partition(lane).headers(headers);
+        let mut record = BaseRecord::<[u8], [u8]>::to(&self.topics.routed).partition(outlet).headers(headers);
         if let Some(key) = &event.key {
             record = record.key(key);
         }

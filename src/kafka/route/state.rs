@@ -3,7 +3,7 @@
 //! | key | text | partition |
 //! |---|---|---|
 //! | `map` | the last [`DistrictMap`] as JSON | 0 |
-//! | `TOPIC/PARTITION/HASH` | the lane of somebody whose records come from that partition, and when it was noted | one of the others, by that number |
+//! | `TOPIC/PARTITION/HASH` | the outlet of somebody whose records come from that partition, and when it was noted | one of the others, by that number |
 //!
 //! Whoever takes a partition over reads what was noted about its people. It waits until every transaction that was open at that time has
 //! ended, so that it knows what the owner before has committed. A hash is of a subject's name: the topic needs the input's access rules.
@@ -44,7 +44,7 @@ pub(super) fn of_partition(number: i32, partitions: i32) -> i32 {
 pub enum Note {
     /// A new map.
     Map(DistrictMap),
-    /// The lane of somebody.
+    /// The outlet of somebody.
     Home {
         /// The partition of the input that the person's records come from.
         partition: Partition,
@@ -52,16 +52,16 @@ pub enum Note {
         name: String,
         /// The hash of the person's name.
         person: u64,
-        /// The lane.
+        /// The outlet.
         home: Home,
     },
 }
 
-/// The lane of somebody.
+/// The outlet of somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Home {
-    /// The lane.
-    pub lane: u32,
+    /// The outlet.
+    pub outlet: u32,
     /// A time at which the person was seen, by the messages' own time.
     pub seen: Millis,
 }
@@ -79,7 +79,7 @@ impl Note {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Map(map) => serde_json::json!(map).to_string(),
-            Self::Home { home, .. } => format!("{} {}", home.lane, home.seen.0),
+            Self::Home { home, .. } => format!("{} {}", home.outlet, home.seen.0),
         }
     }
 
@@ -135,8 +135,8 @@ impl StateReader {
         self.read(names.values().copied().collect(), |key, text| {
             let home = || {
                 let (name, person) = key.rsplit_once('/').filter(|(name, _)| names.contains_key(*name))?;
-                let (lane, seen) = text.split_once(' ')?;
-                let home = Home { lane: lane.parse().ok()?, seen: Millis(seen.parse().ok()?) };
+                let (outlet, seen) = text.split_once(' ')?;
+                let home = Home { outlet: outlet.parse().ok()?, seen: Millis(seen.parse().ok()?) };
                 Some((name, u64::from_str_radix(person, 16).ok()?, home))
             };
             if let Some((name, person, home)) = home() {

@@ -1,4 +1,4 @@
-//! Decides to which lane a message goes: by its district, or where its person is already.
+//! Decides to which outlet a message goes: by its district, or where its person is already.
 //!
 //! No clock: whether somebody has stayed away is told by the messages' own times, so that a batch that is routed again after a crash is
 //! routed alike.
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::codec::RecordReader;
 use crate::district::{DistrictMap, Districts, FEWEST, MOST, Sketch};
-use crate::kafka::route::Lane;
+use crate::kafka::route::Outlet;
 use crate::kafka::route::state::Home;
 use crate::model::event::{Event, Millis, Partition, RejectCode};
 use crate::model::policy::Policy;
@@ -18,16 +18,16 @@ use crate::model::record::Record;
 
 /// After the first map, one of so many records is looked at. Larger: drift is noticed later. Smaller: costs time for every record.
 const LOOK_EVERY: u64 = 8;
-/// A lane with so many times its share is too full. Larger: one instance has much more to do than the others. Smaller: maps change often.
+/// An outlet with so many times its share is too full. Larger: one instance has much more to do than the others. Smaller: maps change often.
 const UNEVEN: f64 = 1.3;
 /// The part of `stays` after which it is noted again that somebody is still there. Larger: after a restart somebody counts as away too
 /// soon. Smaller: more notes.
 const NOTED_AGAIN: i64 = 4;
 
-/// The lanes of records and people.
+/// The outlets of records and people.
 pub struct Dispatcher {
     policy: Arc<Policy>,
-    lanes: u32,
+    outlets: u32,
     map: Option<(DistrictMap, Districts)>,
     /// How long somebody who does not come is expected, where people are known.
     stays: Option<Duration>,
@@ -35,7 +35,7 @@ pub struct Dispatcher {
     sketch: Sketch,
     /// The records of a full sketch.
     enough: usize,
-    /// By lane, the records that the map gave to it, of those looked at.
+    /// By outlet, the records that the map gave to it, of those looked at.
     shares: Vec<u64>,
     /// The times of the records looked at.
     times: Vec<i64>,
@@ -44,8 +44,8 @@ pub struct Dispatcher {
 
 /// What a message is to the router.
 enum Kind {
-    /// A record: its person, where people are known, and the lane of its district.
-    Record { person: Option<u64>, lane: u32 },
+    /// A record: its person, where people are known, and the outlet of its district.
+    Record { person: Option<u64>, outlet: u32 },
     /// It retracts records.
     Retraction,
     /// `run` will turn it away.
@@ -55,7 +55,7 @@ enum Kind {
 impl Dispatcher {
     /// Knows no map and nobody yet. The levels of the policy are those that every reader may see; `window` is how many records all
     /// windows that are open at a time may hold.
-    pub fn new(policy: &Arc<Policy>, lanes: u32, stays: Duration, window: usize) -> Self {
+    pub fn new(policy: &Arc<Policy>, outlets: u32, stays: Duration, window: usize) -> Self {
         Self {
             enough: window.clamp(FEWEST, MOST),
             sketch: Sketch::new(policy),
@@ -63,10 +63,10 @@ impl Dispatcher {
             policy: Arc::clone(policy),
             map: None,
             people: FxHashMap::default(),
-            shares: vec![0; lanes as usize],
+            shares: vec![0; outlets as usize],
             times: Vec::new(),
             seen: 0,
-            lanes,
+            outlets,
         }
     }
 
@@ -75,9 +75,9 @@ impl Dispatcher {
         self.enough
     }
 
-    /// How many lanes there are.
-    pub fn lanes(&self) -> u32 {
-        self.lanes
+    /// How many outlets there are.
+    pub fn outlets(&self) -> u32 {
+        self.outlets
     }
 
     /// The map, if there is one.
@@ -85,9 +85,9 @@ impl Dispatcher {
         self.map.as_ref().map(|(map, _)| map)
     }
 
-    /// Routes by this map from now on; false if it is for another policy or other lanes.
+    /// Routes by this map from now on; false if it is for another policy or other outlets.
     pub fn set_map(&mut self, map: DistrictMap) -> bool {
-        let fits = map.lanes == self.lanes;
+        let fits = map.outlets == self.outlets;
         match map.resolve(&self.policy).filter(|_| fits) {
             Some(districts) => {
                 self.map = Some((map, districts));
@@ -98,12 +98,12 @@ impl Dispatcher {
         }
     }
 
-    /// True if the lanes of people are kept.
+    /// True if the outlets of people are kept.
     pub fn knows_people(&self) -> bool {
         self.stays.is_some()
     }
 
-    /// Somebody was noted in a lane.
+    /// Somebody was noted in an outlet.
     pub fn settle(&mut self, partition: Partition, person: u64, home: Home) {
         self.people.entry(partition).or_default().insert(person, home);
     }
@@ -118,11 +118,11 @@ impl Dispatcher {
         self.sketch.len() >= self.enough
     }
 
-    /// True if the map gives a lane too many records, or could not divide all lanes when it was made.
+    /// True if the map gives an outlet too many records, or could not divide all outlets when it was made.
     pub fn is_uneven(&self) -> bool {
         let (all, most) = (self.shares.iter().sum::<u64>(), self.shares.iter().copied().max().unwrap_or(0));
         let undivided = self.map().is_none_or(DistrictMap::is_undivided);
-        undivided || most as f64 * f64::from(self.lanes) > UNEVEN * all as f64
+        undivided || most as f64 * f64::from(self.outlets) > UNEVEN * all as f64
     }
 
     /// The records looked at, and a new beginning. People who have stayed away are forgotten.
@@ -157,24 +157,24 @@ impl Dispatcher {
         });
     }
 
-    /// The lane of a message; with it, what is to be noted about its person.
-    pub fn lane(&mut self, reader: &mut RecordReader, event: &Event) -> (Lane, Option<(u64, Home)>) {
-        let (person, lane) = match self.kind(reader, event) {
-            Kind::Retraction => return (Lane::All, None),
-            Kind::Unreadable => return (Lane::One((spread(event) % u64::from(self.lanes)) as u32), None),
-            Kind::Record { person, lane } => (person, lane),
+    /// The outlet of a message; with it, what is to be noted about its person.
+    pub fn outlet(&mut self, reader: &mut RecordReader, event: &Event) -> (Outlet, Option<(u64, Home)>) {
+        let (person, outlet) = match self.kind(reader, event) {
+            Kind::Retraction => return (Outlet::All, None),
+            Kind::Unreadable => return (Outlet::One((spread(event) % u64::from(self.outlets)) as u32), None),
+            Kind::Record { person, outlet } => (person, outlet),
         };
-        let (Some(person), Some(stays)) = (person, self.stays) else { return (Lane::One(lane), None) };
+        let (Some(person), Some(stays)) = (person, self.stays) else { return (Outlet::One(outlet), None) };
         let (time, stays) = (event.timestamp.unwrap_or(Millis(0)), stays.as_millis() as i64);
         let people = self.people.entry(event.position.partition).or_default();
         let away = |home: &Home| time.0.saturating_sub(home.seen.0);
-        let home = people.get(&person).copied().filter(|home| home.lane < self.lanes && away(home) <= stays);
+        let home = people.get(&person).copied().filter(|home| home.outlet < self.outlets && away(home) <= stays);
         if let Some(home) = home.filter(|home| away(home) <= stays / NOTED_AGAIN) {
-            return (Lane::One(home.lane), None);
+            return (Outlet::One(home.outlet), None);
         }
-        let home = Home { lane: home.map_or(lane, |home| home.lane), seen: time };
+        let home = Home { outlet: home.map_or(outlet, |home| home.outlet), seen: time };
         people.insert(person, home);
-        (Lane::One(home.lane), Some((person, home)))
+        (Outlet::One(home.outlet), Some((person, home)))
     }
 
     fn kind(&mut self, reader: &mut RecordReader, event: &Event) -> Kind {
@@ -192,7 +192,7 @@ impl Dispatcher {
         });
         match (read, found) {
             (Err(reject), _) if reject.code == RejectCode::Tombstone => Kind::Retraction,
-            (Ok(()), Some((person, lane))) => Kind::Record { person, lane },
+            (Ok(()), Some((person, outlet))) => Kind::Record { person, outlet },
             _ => Kind::Unreadable,
         }
     }
@@ -201,12 +201,12 @@ impl Dispatcher {
         let subject = self.policy.schema.subject.map(|slot| record.values[slot].counted());
         let person = subject.filter(|name| !name.is_empty()).map(|name| stable_hash(name.as_bytes()));
         let spread = person.unwrap_or_else(|| spread(event));
-        let lane = self.map.as_ref().map_or(0, |(_, districts)| districts.lane(record, spread));
+        let outlet = self.map.as_ref().map_or(0, |(_, districts)| districts.outlet(record, spread));
         if looks && self.sketch.len() < self.enough && self.sketch.add(record) {
-            self.shares[lane as usize] += 1;
+            self.shares[outlet as usize] += 1;
             self.times.extend(event.timestamp.map(|time| time.0));
         }
-        (person, lane)
+        (person, outlet)
     }
 }
 
@@ -218,7 +218,7 @@ fn spread(event: &Event) -> u64 {
     }
 }
 
-/// The same in every build, because it is noted for later ones (FNV-1a, mixed). Two people with one hash share a lane.
+/// The same in every build, because it is noted for later ones (FNV-1a, mixed). Two people with one hash share an outlet.
 fn stable_hash(bytes: &[u8]) -> u64 {
     let hash = bytes
         .iter()
