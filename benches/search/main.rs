@@ -131,6 +131,7 @@ fn warm(adult: &Adult) {
     const WINDOW: usize = 100_000;
     const SLIDES: u64 = 16;
     const COLD: usize = 9;
+    const BEGINNINGS: usize = 5;
     let plain = Table::adult(adult, &[]).redrawn(10);
     let sensitive = Table::adult(adult, &["occupation"]).redrawn(10);
     // Everybody of the table ten times over, and so three times in a window, mostly in different tuples.
@@ -158,7 +159,6 @@ fn warm(adult: &Adult) {
         }
         let policy = table.policy_with(limit, [Criterion::KAnonymity(K(5))].into_iter().chain(criterion).collect());
         let rules = Rules::new(&policy).bind(&table.dictionaries.values());
-        let trail = Arc::new(Trail::default());
         let search = |sets: Arc<dyn FrequencySets>, trail: Option<&Arc<Trail>>| {
             let mut evaluator = Evaluator::new(&policy, &rules, sets);
             if let Some(trail) = trail {
@@ -169,30 +169,44 @@ fn warm(adult: &Adult) {
             (outcome.best.expect("satisfiable").recoding, evaluator.checks())
         };
         let counter = || counter::counter(&table.sizes, rules.counting()).expect("the keys fit");
-        let (mut first, slide) = (0, (WINDOW as f64 * share) as usize);
-        let mut rolling = counter();
-        rolling.add(&table.rows, 0..WINDOW);
-        search(rolling.store(&table.dictionaries.quasi), Some(&trail));
-        let (mut warm, mut answers, mut checks) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..=SLIDES {
-            warm.push(timed_once(|| {
+        let slide = (WINDOW as f64 * share) as usize;
+        let begun = || {
+            let (mut rolling, trail) = (counter(), Arc::new(Trail::default()));
+            let time = timed_once(|| {
+                rolling.add(&table.rows, 0..WINDOW);
+                search(rolling.store(&table.dictionaries.quasi), Some(&trail));
+            });
+            (rolling, trail, time)
+        };
+        let slid = |rolling: &mut dyn counter::Counter, trail: &Arc<Trail>, first: usize| {
+            let mut found = None;
+            let time = timed_once(|| {
                 rolling.retract(&table.rows, &(first..first + slide).collect::<Vec<_>>());
                 rolling.add(&table.rows, first + WINDOW..first + WINDOW + slide);
-                let (answer, counted) = search(rolling.store(&table.dictionaries.quasi), Some(&trail));
-                answers.push(answer);
-                checks += counted;
-            }));
-            first += slide;
-        }
-        // The first makes tables of the sets that the others patch.
-        let (once, warm) = (warm[0], median(warm.split_off(1)));
+                found = Some(search(rolling.store(&table.dictionaries.quasi), Some(trail)));
+            });
+            (time, found.expect("searched"))
+        };
+        // The first makes tables of the sets that the others patch. It is compared with the cold search just before it, because memory
+        // that the process has not used yet may take the machine ten times as long as the work that is done in it.
+        let at_first = (0..BEGINNINGS).map(|_| begun()).map(|(mut rolling, trail, cold)| {
+            let time = slid(&mut *rolling, &trail, 0).0;
+            (time, time / cold)
+        });
+        let (at_first, mut of_cold): (Vec<f64>, Vec<f64>) = at_first.unzip();
+        of_cold.sort_by(f64::total_cmp);
+        let (mut rolling, trail, _) = begun();
+        let slides = (0..=SLIDES as usize).map(|at| slid(&mut *rolling, &trail, at * slide));
+        let (mut warm, found): (Vec<f64>, Vec<_>) = slides.unzip();
+        let warm = median(warm.split_off(1));
+        let (first, checks) = (found.len() * slide, found.iter().map(|(_, checks)| checks).sum::<u64>());
         let mut counted = 0;
         let cold = (0..COLD).map(|_| {
             timed_once(|| {
                 let mut counter = counter();
                 counter.add(&table.rows, first..first + WINDOW);
                 let (answer, checks) = search(counter.store(&table.dictionaries.quasi), None);
-                assert_eq!(answers.last(), Some(&answer), "warm and cold agree");
+                assert_eq!(found.last().map(|(answer, _)| answer), Some(&answer), "warm and cold agree");
                 counted = checks;
             })
         });
@@ -204,7 +218,10 @@ fn warm(adult: &Adult) {
             format!(", 1/{target:.0} {}", if times >= target { "met" } else { "missed" })
         });
         let (checks, slow, quick) = (checks / (SLIDES + 1), ms(cold), ms(warm));
-        println!("{slow}; warm {checks} checks, {} at first, then {quick}: 1/{times:.1}{met}", ms(once));
+        let (once, least, most) = (median(at_first), of_cold[0], of_cold[BEGINNINGS - 1]);
+        print!("{slow}; at first {}, {:.2} of the cold one before it ", ms(once), median(of_cold));
+        print!("({least:.2} to {most:.2}); ");
+        println!("then warm {checks} checks, {quick}: 1/{times:.1}{met}");
     }
     println!();
 }

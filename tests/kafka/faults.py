@@ -33,6 +33,8 @@ STEPS = ["closed", "gated", "before-plan", "planned", "begun", "produced", "dead
 LONG = bool(os.environ.get("VEILSTREAM_LONG"))
 # Scenarios at a time. More: they wait for each other's JVMs. Fewer: they wait for their own timeouts one by one.
 AT_A_TIME = 3
+# Scenarios with brokers of their own at a time. More: brokers that are started again starve. Fewer: as above.
+CLUSTERS_AT_A_TIME = 2
 BINARY = None
 SHARED = ORIGIN = None
 OUTPUT = threading.local()
@@ -1531,7 +1533,8 @@ def main():
             with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
                 results += pool.map(play, chosen[0])
             SHARED.down()
-        results += [play(scenario, alone=True) for scenario in chosen[1]]
+        with concurrent.futures.ThreadPoolExecutor(CLUSTERS_AT_A_TIME) as pool:
+            results += pool.map(lambda scenario: play(scenario, alone=True), chosen[1])
     finally:
         for cluster in filter(None, (SHARED, ORIGIN)):
             cluster.down()
