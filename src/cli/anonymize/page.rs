@@ -99,16 +99,19 @@ fn header(sheet: &Sheet<'_>, html: &mut Html) {
         true => (
             "state good",
             format!(
-                "The policy is met: {} of {} records published, {} left out; {}.",
+                "The policy is met: {} of {} records published, {} left out.",
                 from.records_published,
                 from.records_in,
                 percent(from.records_suppressed as f64 / from.records_in.max(1) as f64),
-                sheet.report.words,
             ),
         ),
         false => ("state bad", "The policy is not met: nothing was published.".to_owned()),
     };
-    html.text(&format!("p id=\"verdict\" class=\"{class}\""), &verdict).raw("</header>");
+    html.text(&format!("p id=\"verdict\" class=\"{class}\""), &verdict);
+    if sheet.report.satisfies {
+        html.text("p", &format!("Levels: {}.", sheet.report.words));
+    }
+    html.raw("</header>");
 }
 
 /// Why a run failed, and where to begin.

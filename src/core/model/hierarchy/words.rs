@@ -40,7 +40,11 @@ impl Hierarchy {
     /// A made-up leaf, to show what the levels do without showing anybody's value; `None` where any value is a leaf.
     pub fn example(&self) -> Option<String> {
         match &self.0 {
-            Kind::Closed(closed) => closed.levels[0].labels().find(|leaf| !leaf.is_empty()).map(str::to_owned),
+            Kind::Closed(closed) => {
+                // Not the first one: of ages that would be a newborn.
+                let leaves: Vec<&str> = closed.levels[0].labels().filter(|leaf| !leaf.is_empty()).collect();
+                leaves.get(leaves.len() * 31 / 100).map(|&leaf| leaf.to_owned())
+            }
             Kind::Intervals(intervals) => Some(intervals.example()),
             Kind::Prefix(prefix) => Some(prefix.example()),
             Kind::Dates(dates) => Some(dates.example()),
@@ -100,5 +104,7 @@ mod tests {
             assert_eq!(hierarchy.canonical(&leaf).as_deref(), Some(&*leaf));
         }
         assert_eq!(Hierarchy::trivial().example(), None);
+        let ages: String = (0..100).map(|age| format!("{age};*\n")).collect();
+        assert_eq!(Hierarchy::parse_csv(ages.as_bytes()).unwrap().example().as_deref(), Some("31"));
     }
 }

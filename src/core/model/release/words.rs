@@ -26,6 +26,13 @@ impl AttributeLevel {
         self.finest.unwrap_or(if self.cut.is_some() { 0 } else { self.level })
     }
 
+    /// The level at which a cut shows the leaf: the same in every row.
+    fn of_cut(&self, hierarchy: &Hierarchy, leaf: &str) -> Option<Level> {
+        let cut = self.cut.as_ref()?;
+        (0..=self.level)
+            .find(|&level| hierarchy.label(leaf, level).is_some_and(|label| cut.iter().any(|shown| *shown == *label)))
+    }
+
     /// The level that most rows have or are finer than, as far as it is known; else the finest one.
     pub fn typical(&self) -> Level {
         self.typical.unwrap_or_else(|| self.finest())
@@ -33,12 +40,24 @@ impl AttributeLevel {
 }
 
 impl Policy {
-    /// The recoding of a release in one line; the attributes are those of the policy, in its order.
+    /// The recoding of a release in one line; the attributes are those of the policy, in its order, but for those that share their words
+    /// with an earlier one and stand beside it.
     pub fn recoding_words(&self, recoding: &[AttributeLevel]) -> String {
-        let one = |(quasi, level): (&QuasiIdentifier, &AttributeLevel)| {
-            format!("{} {}", quasi.name, level.words(&quasi.hierarchy))
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for (quasi, level) in self.quasi.iter().zip(recoding) {
+            let words = level.words(&quasi.hierarchy);
+            match groups.iter_mut().find(|(shared, _)| *shared == words) {
+                Some((_, names)) => names.push(&quasi.name),
+                None => groups.push((words, vec![&quasi.name])),
+            }
+        }
+        let one = |(words, names): &(String, Vec<&str>)| match names.split_last() {
+            Some((last, rest)) if !rest.is_empty() => {
+                format!("{} and {last} {}", rest.join(", "), words.replace("as it is", "as they are"))
+            }
+            _ => format!("{} {words}", names.join("")),
         };
-        let said: Vec<String> = self.quasi.iter().zip(recoding).map(one).collect();
+        let said: Vec<String> = groups.iter().map(one).collect();
         // Where a part has commas of its own, they do not tell the parts from each other.
         said.join(if said.iter().any(|part| part.contains(',')) { "; " } else { ", " })
     }
@@ -51,13 +70,16 @@ impl Policy {
             .zip(recoding)
             .filter_map(|(quasi, level)| Some((quasi, level, quasi.hierarchy.example()?)));
         let examples: Vec<(&QuasiIdentifier, &AttributeLevel, String)> = examples.collect();
-        let at = |of: &dyn Fn(&AttributeLevel) -> Level| {
+        let at = |of: &dyn Fn(&Hierarchy, &AttributeLevel, &str) -> Level| {
             let cell = |(quasi, level, leaf): &(&QuasiIdentifier, &AttributeLevel, String)| {
-                format!("{} {}", quasi.name, quasi.hierarchy.label(leaf, of(level)).unwrap_or_default())
+                let level = of(&quasi.hierarchy, level, leaf);
+                format!("{} {}", quasi.name, quasi.hierarchy.label(leaf, level).unwrap_or_default())
             };
             examples.iter().map(cell).collect::<Vec<_>>().join(", ")
         };
-        let (before, mostly, worst) = (at(&|_| 0), at(&|level| level.typical()), at(&|level| level.level));
+        let before = at(&|_, _, _| 0);
+        let mostly = at(&|hierarchy, level, leaf| level.of_cut(hierarchy, leaf).unwrap_or(level.typical()));
+        let worst = at(&|hierarchy, level, leaf| level.of_cut(hierarchy, leaf).unwrap_or(level.level));
         let most = if recoding.iter().any(|level| level.typical.is_some()) { "mostly" } else { "at best" };
         match (examples.is_empty(), mostly == worst) {
             (true, _) => String::new(),
@@ -105,11 +127,17 @@ mod tests {
             "age as it is at best, hidden at worst; zip hidden; born as 2 values of mixed levels, by year at worst";
         assert_eq!(policy.recoding_words(&mixed), said);
         let example = "A made-up record: age 31, zip 12345, born 1987-05-14. Published at best as: age 31, zip *****, born 1987-05-14; \
-                       at worst as: age *, zip *****, born 1987.";
+                       at worst as: age *, zip *****, born 1987-05-14.";
         assert_eq!(policy.example_words(&mixed), example);
         let typical = |typical| AttributeLevel { typical: Some(typical), ..mixed[0].clone() };
         assert_eq!(typical(1).words(&policy.quasi[0].hierarchy), "mostly in steps of 20, hidden at worst");
         assert_eq!(typical(2).words(&policy.quasi[0].hierarchy), "mostly hidden, as it is at best");
+        let alike = [level("age", 2, None, None), level("zip", 5, None, None), level("born", 0, None, None)];
+        assert_eq!(policy.recoding_words(&alike), "age and zip hidden, born by day");
+        let alike = [mixed[0].clone(), level("zip", 5, Some(0), None), mixed[2].clone()];
+        let said =
+            "age and zip as they are at best, hidden at worst; born as 2 values of mixed levels, by year at worst";
+        assert_eq!(policy.recoding_words(&alike), said);
         let plain = [level("age", 1, None, None), level("zip", 3, None, None), level("born", 0, None, None)];
         let said = "age in steps of 20, zip by its first 2 characters, born by day";
         assert_eq!(policy.recoding_words(&plain), said);
