@@ -214,7 +214,14 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     assert!((said.out + &said.err).contains("the statistics of two levels"));
     for (recoding, audience, wanted) in [
         ("full-domain", "recoding: full-domain", "one level per column already"),
-        ("local", "recoding: local", "two generalizations of the same people"),
+        (
+            "full-domain",
+            "recoding: local",
+            "write `policy.recoding: local`, and for each audience that counts by columns",
+        ),
+        ("full-domain", "recoding: subtree", "two generalizations of the same people"),
+        ("local", "recoding: local", "the release is `local` already: leave it out"),
+        ("local", "recoding: subtree", "leave it out for the levels of the release"),
         ("local", "recoding: full-domain, loss: cm", "write `glm`, `precision`, `dm` or `aecs`"),
         ("local", "loss: dm", "has nothing to choose"),
     ] {

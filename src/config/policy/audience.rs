@@ -97,10 +97,18 @@ fn one_level(
     };
     let place = at.key("recoding");
     if own != RecodingKind::FullDomain {
-        place.refuse(
-            "an audience's table cannot be generalized anew: who has two generalizations of the same people can put them together; write \
-             `recoding: full-domain`, or leave it out for the levels of the release",
-        );
+        let way = match recoding {
+            RecodingKind::FullDomain => format!(
+                "write `policy.recoding: {}`, and for each audience that counts by columns `recoding: full-domain` with `min_levels` and a \
+                 `loss` of its own",
+                own.as_str()
+            ),
+            same if same == own => format!("the release is `{}` already: leave it out", own.as_str()),
+            _ => "leave it out for the levels of the release".into(),
+        };
+        place.refuse(format!(
+            "an audience's table cannot be generalized anew: who has two generalizations of the same people can put them together; {way}"
+        ));
     } else if recoding == RecodingKind::FullDomain {
         place.refuse("the release has one level per column already: leave it out, or write `policy.recoding: local`");
     } else if quasi.iter().any(|quasi| quasi.render.is_statistic()) {

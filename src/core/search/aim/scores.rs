@@ -10,7 +10,6 @@ use crate::search::evaluator::Evaluator;
 pub struct Scores {
     /// Per attribute and level: priority times distinct values.
     pub(in crate::search) parts: Vec<Vec<u64>>,
-    priorities: Vec<u64>,
 }
 
 impl Scores {
@@ -32,16 +31,7 @@ impl Scores {
                 })
                 .collect()
         };
-        Self {
-            parts: evaluator.sets().domains().iter().enumerate().map(part).collect(),
-            priorities: evaluator.policy().quasi.iter().map(|quasi| u64::from(quasi.priority.max(1))).collect(),
-        }
-    }
-
-    /// How many classes a node could have, as a logarithm.
-    pub(in crate::search) fn cells(&self, node: &Node) -> f64 {
-        let values = node.levels().iter().zip(&self.parts).map(|(&level, parts)| parts[usize::from(level)]);
-        values.zip(&self.priorities).map(|(part, priority)| ((part / priority).max(1) as f64).ln()).sum()
+        Self { parts: evaluator.sets().domains().iter().enumerate().map(part).collect() }
     }
 
     /// The score of a node; higher is better.

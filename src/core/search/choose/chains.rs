@@ -235,6 +235,7 @@ fn merged_front(outcomes: &[Outcome], evaluator: &Evaluator<'_>) -> Option<Front
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use proptest::prelude::*;
@@ -245,7 +246,9 @@ mod tests {
     use super::*;
     use crate::model::hierarchy::{DateSpec, DateUnit, Decimal, Hierarchy, IntervalSpec};
     use crate::model::policy::SuppressionLimit;
+    use crate::search::evaluator::Trail;
     use crate::search::fixture::{Table, choice, policy};
+    use crate::search::insight::look;
     use crate::search::{Algorithm, Tuning};
 
     /// Ages by 5 and 20 or by 7, birthdays by week or by month and year, and a code that has one hierarchy.
@@ -303,9 +306,15 @@ mod tests {
             let minimal = |node: &&Node| !satisfying.iter().any(|other| other != *node && table.policy.refines(other, node));
             let mut minimal: Vec<&Node> = satisfying.iter().filter(minimal).collect();
             minimal.sort_by_key(|node| (node.height(), node.levels().to_vec()));
-            if !suppress {
-                let found = chosen(&table, Algorithm::BottomUp, Levels::Free, None);
-                prop_assert_eq!(found.minimal.iter().collect::<Vec<_>>(), minimal);
+            // Also in a window that follows another.
+            let trail = Arc::new(Trail::default());
+            for _ in 0..2 {
+                let evaluator = table.evaluator().warm(Arc::clone(&trail));
+                let choice = choice(Algorithm::BottomUp, Levels::Free);
+                let found = choose(&choice, &lattice, None, &evaluator, &mut ChaCha8Rng::seed_from_u64(0));
+                prop_assert_eq!(found.minimal.iter().collect::<Vec<_>>(), minimal.clone());
+                let shown = look(&lattice, &evaluator, &found, Duration::from_secs(600)).minimal;
+                prop_assert_eq!(shown.iter().collect::<Vec<_>>(), minimal.clone());
             }
         }
 

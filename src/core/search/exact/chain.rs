@@ -33,12 +33,12 @@ pub(super) fn chain(evaluator: &Evaluator<'_>, prices: Option<&Prices>, top: &No
 pub(super) struct Prices(Vec<Vec<f64>>);
 
 impl Prices {
-    pub(super) fn new(evaluator: &Evaluator<'_>) -> Option<Self> {
+    pub(super) fn new(evaluator: &Evaluator<'_>, columns: &[Vec<f64>]) -> Self {
         let of = |(attribute, column): (usize, &Vec<f64>)| {
             let steps = column.windows(2).zip(0..);
             steps.map(|(costs, level)| price(costs[1] - costs[0], narrowing(evaluator, attribute, level))).collect()
         };
-        Some(Self(evaluator.columns()?.iter().enumerate().map(of).collect()))
+        Self(columns.iter().enumerate().map(of).collect())
     }
 }
 

@@ -78,15 +78,18 @@ impl Search for Optimal {
     }
 }
 
-struct Walk<'a, 'e> {
+/// The proof under way; `top-down-extended` makes one by its score.
+pub(in crate::search) struct Walk<'a, 'e> {
     lattice: &'a Lattice,
     evaluator: &'a Evaluator<'e>,
     budget: &'a Budget,
     columns: Option<&'a [Vec<f64>]>,
+    /// True if a satisfying node costs what its columns say and no more, whatever its classes lose.
+    by_columns: bool,
     /// What counted nodes add to the bound of those below them, and the least loss of those above them.
     below: Cover,
     above: Cover,
-    best: Option<(f64, Node)>,
+    pub(in crate::search) best: Option<(f64, Node)>,
     /// No node costs less than this, but for those that were counted.
     proven: f64,
     threshold: f64,
@@ -95,7 +98,7 @@ struct Walk<'a, 'e> {
     /// By depth what the attributes from there on cost at least, over their lowest levels.
     rest: Vec<f64>,
     /// Nodes of this round that needed no count of their own.
-    covered: u64,
+    pub(in crate::search) covered: u64,
     steps: u64,
     /// What was counted, and in which order.
     seen: FxHashMap<Node, Checked>,
@@ -111,15 +114,36 @@ struct Walk<'a, 'e> {
 
 impl<'a, 'e> Walk<'a, 'e> {
     fn new(lattice: &'a Lattice, evaluator: &'a Evaluator<'e>, budget: &'a Budget) -> Self {
+        let proven = evaluator.lower_bound(lattice.bottom());
+        Self { proven, ..Self::over(lattice, evaluator, budget, evaluator.columns()) }
+    }
+
+    /// To the satisfying node of least cost, which is a sum by attribute and level and nothing else.
+    pub(in crate::search) fn by_columns(
+        lattice: &'a Lattice,
+        evaluator: &'a Evaluator<'e>,
+        budget: &'a Budget,
+        columns: &'a [Vec<f64>],
+    ) -> Self {
+        Self { by_columns: true, ..Self::over(lattice, evaluator, budget, Some(columns)) }
+    }
+
+    fn over(
+        lattice: &'a Lattice,
+        evaluator: &'a Evaluator<'e>,
+        budget: &'a Budget,
+        columns: Option<&'a [Vec<f64>]>,
+    ) -> Self {
         Self {
             lattice,
             evaluator,
             budget,
-            columns: evaluator.columns(),
+            columns,
+            by_columns: false,
             below: Cover::new(lattice, Side::Below),
             above: Cover::new(lattice, Side::Above),
             best: None,
-            proven: evaluator.lower_bound(lattice.bottom()),
+            proven: 0.0,
             threshold: f64::INFINITY,
             block: None,
             rest: vec![0.0; lattice.width() + 1],
@@ -134,18 +158,18 @@ impl<'a, 'e> Walk<'a, 'e> {
                 })
                 .collect(),
             masks: vec![[Mask::new(), Mask::new()]; lattice.width() + 1],
-            prices: Prices::new(evaluator),
+            prices: columns.map(|columns| Prices::new(evaluator, columns)),
             guess: Guess::default(),
         }
     }
 
-    fn prove(&mut self) -> Result<(), StopReason> {
+    pub(in crate::search) fn prove(&mut self) -> Result<(), StopReason> {
         for node in self.evaluator.recall().iter().filter(|node| self.lattice.contains(node)) {
             self.count(node)?;
         }
         let at_hand = self.best.is_some();
         let bottom = self.lattice.bottom().clone();
-        let least = self.evaluator.lower_bound(&bottom);
+        let least = self.lower_bound(&bottom);
         if let Some(most) = self.block {
             self.weigh_blocks(most)?;
         }
@@ -153,7 +177,7 @@ impl<'a, 'e> Walk<'a, 'e> {
         if self.best.is_none() {
             self.settle(&bottom, least)?;
         }
-        let most = self.best.as_ref().map_or_else(|| self.evaluator.lower_bound(self.lattice.top()), |best| best.0);
+        let most = self.best.as_ref().map_or_else(|| self.lower_bound(self.lattice.top()), |best| best.0);
         let rounds = match self.lattice.size() {
             size if size <= SMALL && at_hand => &[],
             size if size <= SMALL => FEW_ROUNDS,
@@ -365,14 +389,36 @@ impl<'a, 'e> Walk<'a, 'e> {
         Ok(())
     }
 
-    fn count(&mut self, node: &Node) -> Result<Checked, StopReason> {
+    /// What the node costs at least.
+    fn lower_bound(&self, node: &Node) -> f64 {
+        match self.columns {
+            Some(columns) => node.levels().iter().zip(columns).map(|(&level, column)| column[usize::from(level)]).sum(),
+            None => self.evaluator.lower_bound(node),
+        }
+    }
+
+    /// Counts a node, if there is budget left for it.
+    pub(in crate::search) fn count(&mut self, node: &Node) -> Result<Checked, StopReason> {
         if let Some(reason) = self.budget.spent(self.evaluator.checks()) {
             return Err(reason);
         }
         if let Some(checked) = self.seen.get(node) {
             return Ok(*checked);
         }
-        Ok(self.take(node, self.evaluator.check(node)))
+        let checked = if self.by_columns { self.check_by_columns(node) } else { self.evaluator.check(node) };
+        Ok(self.take(node, checked))
+    }
+
+    fn check_by_columns(&self, node: &Node) -> Checked {
+        let (satisfies, fails_below) = if self.evaluator.monotone() {
+            let satisfies = self.evaluator.satisfies(node);
+            (satisfies, !satisfies)
+        } else {
+            let checked = self.evaluator.check(node);
+            (checked.satisfies, checked.forced == f64::INFINITY)
+        };
+        let loss = if satisfies { self.lower_bound(node) } else { f64::INFINITY };
+        Checked { satisfies, loss, forced: if fails_below { f64::INFINITY } else { 0.0 }, bound_above: 0.0 }
     }
 
     /// Takes in what was counted.

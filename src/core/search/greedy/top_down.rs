@@ -5,9 +5,9 @@
 //! the search starts at a node that is computed attribute by attribute: each alone is generalized until its own smallest
 //! group has k + p members, then all rise together until the policy holds. From there it specializes while the score
 //! grows; children are tried in the order of their scores, so the first that satisfies is the best.
-//! The extension specializes past the policy to where the score beats the best, and repairs as far up as it still does:
-//! the coarsest nodes that beat the best are the likeliest to satisfy, and under a monotone policy no node beats it once
-//! all of those fail. As printed, the extension specializes one level past the policy and takes one or two steps back up.
+//! The extension looks for nodes that are past the policy somewhere and have a better score elsewhere. As printed, it specializes one
+//! level past the policy and takes one or two steps back up; ours goes on from the best node of that as `optimal` does and ends
+//! with the best score there is.
 //! Minimises no loss: the node of best score is returned with whatever the policy's loss says of it.
 
 use std::cmp::Reverse;
@@ -17,6 +17,7 @@ use rand::Rng;
 use crate::model::lattice::{Lattice, Level, Node, Outline};
 use crate::search::aim::{Aim, Scores};
 use crate::search::evaluator::Evaluator;
+use crate::search::exact::optimal::Walk;
 use crate::search::front::objectives::Front;
 use crate::search::tags::Tags;
 use crate::search::{Budget, Candidate, Outcome, Search, StopReason};
@@ -39,7 +40,7 @@ pub enum Extension {
     None,
     /// The paper's second top-down and bottom-up, by the letter of its listing.
     Printed,
-    /// All coarsest nodes that beat the best.
+    /// Every node that may have a better score, by branch and bound.
     Complete,
 }
 
@@ -56,6 +57,7 @@ impl Search for TopDown {
             floor: if evaluator.monotone() { alone(0) } else { lattice.bottom().clone() },
             order: by_priority(evaluator),
             best: None,
+            counted: Vec::new(),
             predicted: 0,
         };
         let stop = descent.search(alone(self.margin), self.extension).unwrap_or_else(|stop| stop);
@@ -74,12 +76,6 @@ impl Search for TopDown {
         Aim::Score(Scores::new(evaluator))
     }
 }
-
-/// How many of the coarsest nodes are put in order at once. Fewer find a better node later; more hold more memory.
-const SORTED_TOGETHER: usize = 1 << 14;
-
-/// With how many others a failing node is compared for one that would settle both. More take time, not checks.
-const JOINED_WITH: usize = 256;
 
 /// The attributes, the lowest priority first.
 fn by_priority(evaluator: &Evaluator<'_>) -> Vec<usize> {
@@ -115,6 +111,7 @@ struct Descent<'a, 'e> {
     floor: Node,
     order: Vec<usize>,
     best: Option<(u64, Node)>,
+    counted: Vec<Node>,
     predicted: u64,
 }
 
@@ -129,9 +126,8 @@ impl Descent<'_, '_> {
             Extension::None => {}
             Extension::Printed => while self.second_descent()? {},
             Extension::Complete => {
-                while let Some(better) = self.past_the_best()? {
-                    self.specialize(better)?;
-                }
+                while self.second_descent()? {}
+                self.best_of_all()?;
             }
         }
         Ok(StopReason::Exhausted)
@@ -212,55 +208,20 @@ impl Descent<'_, '_> {
         self.order.iter().filter_map(step).collect()
     }
 
-    /// A satisfying node with a better score than the best: of all nodes that have one, the coarsest are counted.
-    fn past_the_best(&mut self) -> Result<Option<Node>, StopReason> {
-        let Some((best, _)) = self.best else { return Ok(None) };
-        let mut frontier = Frontier::new(&self.scores, &self.floor, self.lattice.top(), best);
-        loop {
-            let nodes = std::iter::from_fn(|| frontier.next(&self.scores)).take(SORTED_TOGETHER);
-            let mut nodes: Vec<(f64, Node)> = nodes.map(|node| (self.scores.cells(&node), node)).collect();
-            if nodes.is_empty() {
-                return Ok(None);
-            }
-            // The fewer classes a node can have, the larger they are.
-            nodes.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let nodes: Vec<Node> = nodes.into_iter().map(|(_, node)| node).collect();
-            for (at, node) in nodes.iter().enumerate() {
-                if self.status(node).is_some_and(|status| !status) {
-                    continue;
-                }
-                if self.satisfies(node)? {
-                    return Ok(Some(node.clone()));
-                }
-                self.fail_together(node, &nodes[at + 1..])?;
-            }
-        }
-    }
-
-    /// After `failed` has failed: counts the least node above it and another open one, which often fails as well and then
-    /// settles both at once; and so on, until one satisfies.
-    fn fail_together(&mut self, failed: &Node, others: &[Node]) -> Result<(), StopReason> {
-        if self.tags.is_none() {
-            return Ok(());
-        }
-        let mut failed = failed.clone();
-        let others = &others[..others.len().min(JOINED_WITH)];
-        loop {
-            let open = others.iter().filter(|other| self.status(other).is_none());
-            let joins = open.map(|other| self.lattice.join(&failed, other));
-            match joins.min_by_key(Node::height) {
-                Some(join) if self.status(&join).is_none() && !self.satisfies(&join)? => failed = join,
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// Whether a node satisfies, as far as that is known without counting.
-    fn status(&self, node: &Node) -> Option<bool> {
-        match &self.tags {
-            Some(tags) => tags.status(Outline::of(node), node),
-            None => self.evaluator.known(node).map(|evaluation| evaluation.satisfies),
-        }
+    /// The node of best score there is, by the walk of [`optimal`](crate::search::exact::optimal): a score is a sum by attribute
+    /// and level, as a loss is.
+    fn best_of_all(&mut self) -> Result<(), StopReason> {
+        let parts = &self.scores.parts;
+        let columns: Vec<Vec<f64>> =
+            parts.iter().map(|levels| levels.iter().map(|&part| levels[0] as f64 - part as f64).collect()).collect();
+        let lattice = Lattice::new(self.floor.clone(), self.lattice.top().clone());
+        let mut walk = Walk::by_columns(&lattice, self.evaluator, self.budget, &columns);
+        let done = self.counted.iter().try_for_each(|node| walk.count(node).map(drop)).and_then(|()| walk.prove());
+        self.predicted += walk.covered;
+        let found = walk.best.map(|(_, node)| (self.scores.of(&node), node));
+        let better = |(score, _): &(u64, Node)| self.best.as_ref().is_none_or(|(best, _)| score > best);
+        self.best = found.filter(better).or(self.best.take());
+        done
     }
 
     /// Whether the node satisfies, counted only if it does not follow from what was counted; keeps the best.
@@ -279,6 +240,7 @@ impl Descent<'_, '_> {
                 if let Some(tags) = &mut self.tags {
                     tags.record(node, satisfies);
                 }
+                self.counted.push(node.clone());
                 satisfies
             }
         };
@@ -287,63 +249,6 @@ impl Descent<'_, '_> {
             self.best = Some((score, node.clone()));
         }
         Ok(satisfies)
-    }
-}
-
-/// Walks the coarsest nodes whose score is above a limit: raising any attribute of one takes it to the limit or below.
-struct Frontier {
-    bottom: Node,
-    top: Node,
-    limit: u64,
-    /// What the attributes from here on can add at most, at their finest.
-    most: Vec<u64>,
-    /// The levels chosen so far, and the next to try per attribute, coarsest first.
-    chosen: Vec<Level>,
-    next: Vec<Option<Level>>,
-}
-
-impl Frontier {
-    fn new(scores: &Scores, bottom: &Node, top: &Node, limit: u64) -> Self {
-        let finest = |attribute: usize| scores.parts[attribute][usize::from(bottom.levels()[attribute])];
-        let mut most = vec![0; scores.parts.len() + 1];
-        for attribute in (0..scores.parts.len()).rev() {
-            most[attribute] = most[attribute + 1] + finest(attribute);
-        }
-        let next = top.levels().first().map(|&level| vec![Some(level)]).unwrap_or_default();
-        Self { bottom: bottom.clone(), top: top.clone(), limit, most, chosen: Vec::new(), next }
-    }
-
-    /// The next node; each comes once.
-    fn next(&mut self, scores: &Scores) -> Option<Node> {
-        loop {
-            let attribute = self.next.len().checked_sub(1)?;
-            let Some(level) = self.next[attribute] else {
-                self.next.pop();
-                self.chosen.pop();
-                continue;
-            };
-            self.next[attribute] = (level > self.bottom.levels()[attribute]).then(|| level - 1);
-            self.chosen.truncate(attribute);
-            self.chosen.push(level);
-            let so_far: u64 =
-                self.chosen.iter().zip(&scores.parts).map(|(&level, parts)| parts[usize::from(level)]).sum();
-            if so_far + self.most[attribute + 1] <= self.limit {
-                continue;
-            }
-            if attribute + 1 < self.top.levels().len() {
-                self.next.push(Some(self.top.levels()[attribute + 1]));
-                continue;
-            }
-            // Finer levels of the last attribute lie below this node.
-            self.next[attribute] = None;
-            let coarsest = (0..self.chosen.len()).all(|a| {
-                let (level, parts) = (usize::from(self.chosen[a]), &scores.parts[a]);
-                self.chosen[a] == self.top.levels()[a] || so_far - parts[level] + parts[level + 1] <= self.limit
-            });
-            if coarsest {
-                return Some(Node::new(self.chosen.iter().copied()));
-            }
-        }
     }
 }
 
