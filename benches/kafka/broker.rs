@@ -11,7 +11,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::types::RDKafkaErrorCode;
-use veilstream::kafka::client::{Cluster, KafkaSinkConfig, MessageFormat};
+use veilstream::kafka::client::{Cluster, KafkaSinkConfig, MessageFormat, producer};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PARTITIONS: i32 = 6;
@@ -74,6 +74,13 @@ impl Broker {
         }
     }
 
+    /// A producer with these settings, ready for transactions.
+    pub(crate) fn producer(&self, topic: &str, id: String) -> BaseProducer {
+        let producer: BaseProducer = producer(&self.sink(topic, id)).create().unwrap();
+        producer.init_transactions(PATIENCE).unwrap();
+        producer
+    }
+
     /// So many people into a topic, at so many a second; 0 is as fast as they are taken.
     pub(crate) fn generate(&self, topic: &str, records: usize, rate: usize) -> Child {
         let mut generate = program();
@@ -96,7 +103,7 @@ impl Drop for Broker {
 }
 
 /// User and system time of a process, in seconds.
-fn busy(process: u32) -> f64 {
+pub(crate) fn busy(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
     // The 14th and 15th field of the whole line, in ticks of 10 ms; the first two end with the parenthesis.

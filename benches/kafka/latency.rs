@@ -9,7 +9,6 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use serde_json::{Map, Value};
-use veilstream::kafka::client::producer;
 use veilstream::kafka::sink::RELEASE_HEADER;
 
 use super::broker::{Broker, PARTITIONS, PATIENCE, Published, Service, at, commit, send};
@@ -28,8 +27,7 @@ pub(crate) fn run(broker: &Broker, windows: usize, window: usize, rate: usize) {
     let closed = closed(broker, published.len());
     let mut served: Vec<f64> = published[COLD..].iter().map(|release| release.at - closed[&release.id]).collect();
     let rows = rows(broker, &published[COLD]);
-    let producer: BaseProducer = producer(&broker.sink("passed", "alone".into())).create().unwrap();
-    producer.init_transactions(PATIENCE).unwrap();
+    let producer = broker.producer("passed", "alone".into());
     // As often as the service did, and beside the same input.
     let (every, mut input) =
         (Duration::from_secs_f64(window as f64 / rate as f64), broker.generate("live", records, rate));

@@ -2,7 +2,8 @@
 //!
 //! `-- rate`: both read the same topic and write transactions of the same size with the same librdkafka settings; the pass-through
 //! does nothing else. Records per second from the first record to the last commit, and processor time per record, the broker's
-//! included. They take turns, and the medians are compared, for what else is on the machine disturbs single rounds.
+//! included. They take turns, and the medians are compared, for what else is on the machine disturbs single rounds. Beside them, a
+//! Kafka Streams job that only counts per window ([`streams`]; skipped without Java and Maven).
 //! `-- latency`: records come at a steady rate. The time from the close of a window to the commit of its release, beside the
 //! time it takes to serialize rows of the same release and commit them in a transaction, while as much comes in.
 //!
@@ -14,6 +15,7 @@
 mod broker;
 mod latency;
 mod rate;
+mod streams;
 
 use broker::Broker;
 
@@ -25,7 +27,7 @@ fn main() {
     }
     let wanted = |part: &str| arguments.len() == 1 || arguments.iter().any(|argument| argument == part);
     let broker = Broker::up();
-    broker.create(&["people", "live", "passed"]);
+    broker.create(&["people", "live", "passed", "counts"]);
     for topic in ["safe", "calm"] {
         broker.create(&[
             topic,

@@ -6,55 +6,81 @@ use std::time::{Duration, Instant};
 use cpu_time::ProcessTime;
 use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::producer::{BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use veilstream::kafka::client::{KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer, producer};
+use veilstream::kafka::client::{KafkaSourceConfig, MessageFormat, OnGap, Start, TopicRule, group_consumer};
 
 use super::broker::{Broker, PARTITIONS, PATIENCE, Service, at, commit, send};
+use super::streams::Streams;
 
 /// One round of one program.
-struct Round {
+pub(crate) struct Round {
     /// Records per second.
-    rate: f64,
+    pub(crate) rate: f64,
     /// Microseconds of processor time per record: its own, and the broker's meanwhile.
-    own: f64,
-    broker: f64,
+    pub(crate) own: f64,
+    pub(crate) broker: f64,
+}
+
+impl Round {
+    fn sum(&self) -> f64 {
+        self.own + self.broker
+    }
+}
+
+/// The medians of some rounds.
+fn median(rounds: &[Round]) -> Round {
+    let of = |value: fn(&Round) -> f64| at(0.5, &mut rounds.iter().map(value).collect::<Vec<_>>());
+    Round { rate: of(|round| round.rate), own: of(|round| round.own), broker: of(|round| round.broker) }
 }
 
 pub(crate) fn run(broker: &Broker, records: usize, window: usize, rounds: usize) {
     assert!(broker.generate("people", records, 0).wait().unwrap().success());
     println!("{records} records, transactions of {window}, {PARTITIONS} partitions, {rounds} rounds");
-    // The broker's code is compiled while it is used: not a matter of whoever comes first.
+    let mut streams = Streams::start(broker, "people", "counts", records);
+    // The broker's code is compiled while it is used: not a matter of whoever comes first. So is that of Kafka Streams.
     pass_through(broker, records, window, "warm");
-    let mut all: [Vec<Round>; 2] = Default::default();
+    streams.iter_mut().for_each(|streams| drop(streams.round(broker, records, "warm")));
+    let (mut passed, mut served, mut counted) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let name = format!("round-{round}");
         let mut turns = [true, false];
         turns.rotate_left(round % 2);
         for passes in turns {
             match passes {
-                true => all[0].push(pass_through(broker, records, window, &name)),
-                false => all[1].push(service(broker, records, window, &name)),
+                true => passed.push(pass_through(broker, records, window, &name)),
+                false => served.push(service(broker, records, window, &name)),
             }
         }
-        let (passed, served) = (all[0][round].rate, all[1][round].rate);
+        counted.extend(streams.iter_mut().map(|streams| streams.round(broker, records, &name)));
+        let (passed, served) = (passed[round].rate, served[round].rate);
         println!(
             "pass-through {passed:9.0} records/s   veilstream {served:9.0} records/s   ratio {:.2}",
             served / passed
         );
     }
-    let median =
-        |of: &dyn Fn(&Round) -> f64| [0, 1].map(|who| at(0.5, &mut all[who].iter().map(of).collect::<Vec<_>>()));
-    let ([passed, served], own, busy) = (median(&|r| r.rate), median(&|r| r.own), median(&|r| r.broker));
-    println!("medians: {passed:.0} and {served:.0} records/s, ratio {:.2}", served / passed);
+    println!("medians:              records/s   processor time per record, own + broker's");
+    let print = |name: &str, round: &Round| {
+        let Round { rate, own, broker } = round;
+        println!("  {name:<18} {rate:10.0}   {own:.2} + {broker:.2} = {:.2} us", own + broker);
+    };
+    let (passed, served) = (median(&passed), median(&served));
+    print("pass-through", &passed);
+    print("veilstream", &served);
     println!(
-        "processor time per record: pass-through {:.2} us + broker {:.2}; veilstream {:.2} us + broker {:.2}; ratio of sums {:.2}",
-        own[0],
-        busy[0],
-        own[1],
-        busy[1],
-        (own[0] + busy[0]) / (own[1] + busy[1])
+        "veilstream to pass-through: {:.2} of the records/s, {:.2} times the processor time",
+        served.rate / passed.rate,
+        served.sum() / passed.sum()
     );
+    if !counted.is_empty() {
+        let counted = median(&counted);
+        print("kafka streams", &counted);
+        println!(
+            "veilstream to kafka streams: {:.1} times the records per second of processor time, {:.1} without the broker's",
+            counted.sum() / served.sum(),
+            counted.own / served.own
+        );
+    }
 }
 
 /// Consume, produce, commit: what any exactly-once program must at least do. From the first record on.
@@ -76,8 +102,7 @@ fn pass_through(broker: &Broker, records: usize, window: usize, name: &str) -> R
     let mut settings = group_consumer(&source, 64 << 20);
     let consumer: BaseConsumer = settings.set("auto.offset.reset", "earliest").create().unwrap();
     consumer.subscribe(&["people"]).unwrap();
-    let producer: BaseProducer = producer(&broker.sink("passed", format!("pass-{name}"))).create().unwrap();
-    producer.init_transactions(PATIENCE).unwrap();
+    let producer = broker.producer("passed", format!("pass-{name}"));
     let (mut read, mut started, mut next, mut came) = (0, None, HashMap::new(), Instant::now());
     let (own, busy) = (ProcessTime::now(), broker.busy());
     while read < records {
