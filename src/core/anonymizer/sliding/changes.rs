@@ -22,7 +22,7 @@ use super::local::{Patience, recode};
 use super::unseen::Unseen;
 use super::{Account, Pool, Snapshots};
 use crate::anonymizer::draft::{Draft, Grouping, Outcomes};
-use crate::anonymizer::sliding::Counts;
+use crate::anonymizer::sliding::tally;
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::gate::{self, Accepted, Release, Snapshot};
 use crate::generalize::{Lineage, RowRef};
@@ -164,7 +164,7 @@ impl Changelog {
 /// True if the rows satisfy the policy together.
 fn hold(rows: &Rows, which: &[u32], rules: &Rules) -> bool {
     let all_hold = |which: &[u32]| {
-        let counts = Counts::new(rows, which, rules);
+        let counts = tally(rows, which, rules);
         rules.hold_alone(&counts.class(&counts.histograms()))
     };
     let few = which.len() > FEW && rules.monotone(true) && all_hold(&which[..FEW]);
