@@ -26,9 +26,10 @@ use crate::model::event::{Position, Reject};
 use crate::model::release::manifest::{Achieved, Manifest, rounded};
 use crate::model::release::spread::Spread;
 use crate::privacy::{Class, Rule, RuleScope, Rules};
-use count::{Count, Groups, Tally};
+use count::{Count, Groups};
 
 pub use changes::{Accepted, verify_changes};
+pub(crate) use count::Tally;
 pub use difference::{Snapshot, verify_next};
 pub use sequential::{Memory, Recurrence, verify_recurring};
 
@@ -284,9 +285,9 @@ impl Reading<'_> {
         let release = release.class(&release_histograms);
         let mut weakest: Vec<Option<f64>> = vec![None; self.rules.iter().count()];
         let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
-        let classes = self.count.groups(self.count.everything(), &all);
+        let classes = self.count.classes();
         let (class_sizes, values) =
-            self.classes(&classes, &all, &[RuleScope::Class, RuleScope::Within], &release, &mut weakest)?;
+            self.classes(classes, &all, &[RuleScope::Class, RuleScope::Within], &release, &mut weakest)?;
         for scope in self.rules.partial() {
             let telling = self.count.telling(self.count.everything(), all.len());
             let Some(knowledge) = self.rules.knowledge(&telling, scope) else {
@@ -297,7 +298,7 @@ impl Reading<'_> {
                 self.classes(&groups, &known, &[scope], &release, &mut weakest)?;
             }
         }
-        self.whole(&classes, &release, &mut weakest)?;
+        self.whole(classes, &release, &mut weakest)?;
         let achieved = |(rule, achieved): (&dyn Rule, Option<f64>)| Achieved {
             criterion: rule.name(),
             required: rule.required(),

@@ -26,6 +26,7 @@ use crate::model::release::manifest::Provenance;
 use crate::model::release::plan::ReleasePlan;
 use crate::model::release::spans::Spans;
 
+pub(crate) use arrange::in_order;
 pub use change::Change;
 pub(crate) use index::ClassIndex;
 pub(crate) use numbers::Numbers;

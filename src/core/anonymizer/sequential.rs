@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Anonymizer;
 use super::draft::{Draft, Grouping, Outcomes, source};
-use super::sliding::Counts;
+use super::sliding::tally;
 use crate::encode::Dictionaries;
 use crate::gate::Memory;
 use crate::generalize::RowRef;
@@ -229,7 +229,7 @@ impl Recurring<'_> {
             let members = || class.iter().copied().filter(|&at| before[at]);
             // Held rows may join only a class that satisfies the rules without them.
             let fresh: Vec<u32> = members().filter_map(|at| self.fresh(at)).collect();
-            let counts = Counts::new(self.rows, &fresh, self.rules);
+            let counts = tally(self.rows, &fresh, self.rules);
             if !self.rules.hold_alone(&counts.class(&counts.histograms())) {
                 class.iter().for_each(|&at| stays[at] = false);
                 continue;

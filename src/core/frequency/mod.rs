@@ -20,7 +20,8 @@
 //! | `regroup(recoding)` for cuts | n | n, after a full count |
 //! | the same question again | a look-up | a look-up |
 //!
-//! Subjects and histograms are merged when they are first looked at, and multiply m and c by the entries per class. No class has more
+//! Subjects and histograms are merged when they are first looked at, and multiply m and c by the entries per class. Where only the number
+//! of different values in a class matters, a bit per value is merged and no histogram. No class has more
 //! people than records, so a node whose classes have too few records is settled without either.
 //!
 //! # Invariants

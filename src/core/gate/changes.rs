@@ -8,9 +8,11 @@
 //! A class of the snapshot is made of cells, and it is not counted again. That is right only for rules that hold for a class made of
 //! classes for which they hold, and that look at nothing else: [`Snapshot::accepted`] has nothing to offer under other rules.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::count::{Count, Tally};
 use super::difference::{NONE, SeenCells, SentPlaces, Snapshot, twice};
@@ -24,8 +26,42 @@ use crate::model::event::Position;
 use crate::model::release::spans::{Covering, Spans};
 use crate::privacy::Rules;
 
-/// The labels of a class.
-type Texts = Box<[Box<str>]>;
+/// Classes by what their rows read, each with a number of its own.
+#[derive(Default)]
+struct ClassTexts {
+    numbers: HashTable<(Box<[Box<str>]>, u32)>,
+    next: u32,
+}
+
+impl ClassTexts {
+    /// The number of the class with these labels, if there is one.
+    fn get<'t>(&self, labels: impl Iterator<Item = &'t str> + Clone) -> Option<u32> {
+        let reads = |(texts, _): &(Box<[Box<str>]>, u32)| texts.iter().map(|text| &**text).eq(labels.clone());
+        self.numbers.find(Self::hash(labels.clone()), reads).map(|(_, number)| *number)
+    }
+
+    /// The number of the class with these labels; a new one if there was none.
+    fn number<'t>(&mut self, labels: impl Iterator<Item = &'t str> + Clone) -> u32 {
+        self.get(labels.clone()).unwrap_or_else(|| {
+            let (hash, number) = (Self::hash(labels.clone()), self.next);
+            self.next += 1;
+            let class = (labels.map(Box::from).collect(), number);
+            self.numbers.insert_unique(hash, class, |(texts, _)| Self::hash(texts.iter().map(|text| &**text)));
+            number
+        })
+    }
+
+    /// Forgets classes. Their numbers are not used again, so that no two classes ever share one.
+    fn retain(&mut self, is_used: impl Fn(u32) -> bool) {
+        self.numbers.retain(|(_, number)| is_used(*number));
+    }
+
+    fn hash<'t>(labels: impl Iterator<Item = &'t str>) -> u64 {
+        let mut state = FxHasher::default();
+        labels.for_each(|label| label.hash(&mut state));
+        state.finish()
+    }
+}
 
 /// The rows of the last snapshot, as the gate let them pass.
 pub struct Accepted {
@@ -43,7 +79,7 @@ pub struct Accepted {
     place_in_cell: Vec<u32>,
     /// The class of each cell, and its rows.
     cells: Vec<(u32, Vec<u32>)>,
-    classes: FxHashMap<Texts, u32>,
+    classes: ClassTexts,
     /// The records that may not come any more.
     past: Spans,
     /// The counted and the written codes of sensitive values.
@@ -68,12 +104,13 @@ impl Snapshot {
             cell_of: Vec::with_capacity(batch.len()),
             place_in_cell: Vec::with_capacity(batch.len()),
             cells: vec![(NONE, Vec::new()); self.cell_count()],
-            classes: FxHashMap::default(),
+            classes: ClassTexts::default(),
             past: self.seen.past.clone(),
             views: (batch.sensitive.clone(), batch.written.clone()),
         };
         let width = batch.columns.len();
-        let numbers: Vec<u32> = (0..batch.class_count).map(|class| accepted.class(batch, class, width)).collect();
+        let number = |class: usize| accepted.classes.number(texts(batch, class, width));
+        let numbers: Vec<u32> = (0..batch.class_count).map(number).collect();
         let (mut cell_of, mut known) = (self.cells(), true);
         self.seen.places.each(batch, |rows, i, at| match (cell_of(rows.position(i)), count.known_codes(at)) {
             (Some(cell), Some(codes)) => {
@@ -137,12 +174,6 @@ impl Accepted {
         Snapshot { batch: Arc::new(batch), seen: Arc::new(seen) }
     }
 
-    /// The number of the class of a batch, by what it reads; without the column of a changelog.
-    fn class(&mut self, batch: &GeneralizedBatch, class: usize, width: usize) -> u32 {
-        let next = self.classes.len() as u32;
-        *self.classes.entry(texts(batch, class, width)).or_insert(next)
-    }
-
     fn push(&mut self, rows: &Rows, i: usize, codes: &[Code], cell: u32) {
         let row = self.rows.len() as u32;
         self.rows.push_from(rows, i);
@@ -184,8 +215,7 @@ impl Accepted {
 
     fn tally(&self, rows: &[u32]) -> Tally {
         let subject = self.by_subject.then_some(|row: u32| self.rows.subject(row as usize));
-        let code = |facet: usize, row: u32| self.codes[row as usize * self.facets + facet];
-        Tally::of(rows.iter().copied(), subject, self.facets, code)
+        Tally::of(rows, subject, self.facets, |facet, row| self.codes[row as usize * self.facets + facet])
     }
 
     /// Counts what is left of the cells that rows leave, and those who leave.
@@ -257,13 +287,14 @@ impl Accepted {
         }
         self.places.renumber(&numbers);
         let used: FxHashSet<u32> = self.cells.iter().map(|(class, _)| *class).collect();
-        self.classes.retain(|_, class| used.contains(class));
+        self.classes.retain(|class| used.contains(&class));
     }
 }
 
-fn texts(batch: &GeneralizedBatch, class: usize, width: usize) -> Texts {
+/// What a class reads in the first `width` columns, those before the one of a changelog.
+fn texts(batch: &GeneralizedBatch, class: usize, width: usize) -> impl Iterator<Item = &str> + Clone {
     let cells = batch.class_cells(class)[..width].iter();
-    cells.zip(&batch.quasi).map(|(&code, labels)| Box::from(labels.text(code))).collect()
+    cells.zip(&batch.quasi).map(|(&code, labels)| labels.text(code))
 }
 
 /// Like [`super::verify_next`], for the rows that come to the last snapshot and those that leave it; then `accepted` has the snapshot
@@ -278,7 +309,7 @@ pub fn verify_changes(
     let count = Count::new(&batch, rules);
     let release = counted(&batch, &count, rules)?;
     let width = batch.columns.len();
-    let labels = |class: usize| accepted.classes.get(&texts(&batch, class, width)).copied();
+    let labels = |class: usize| accepted.classes.get(texts(&batch, class, width));
     let labels: Vec<Option<u32>> = (0..batch.class_count).map(labels).collect();
     let (mut coming, mut leaving) = (Vec::new(), Vec::new());
     let mut met = FxHashSet::default();
@@ -308,7 +339,7 @@ pub fn verify_changes(
     let mut cells: FxHashMap<usize, u32> = FxHashMap::default();
     for ((at, class), codes) in coming.into_iter().zip(codes) {
         let cell = *cells.entry(class).or_insert_with(|| {
-            let labels = accepted.class(&batch, class, width);
+            let labels = accepted.classes.number(texts(&batch, class, width));
             accepted.cells.push((labels, Vec::new()));
             accepted.cells.len() as u32 - 1
         });
@@ -340,6 +371,16 @@ mod tests {
         let columns: Vec<Arc<Column>> = columns.into_iter().map(Arc::new).collect();
         let order = rows.iter().copied().map(RowRef::Fresh).collect();
         GeneralizedBatch::at(Arc::clone(&table.rows), Arc::default(), order, &columns, &table.dictionaries)
+    }
+
+    #[test]
+    fn no_class_takes_the_number_of_another() {
+        let mut classes = ClassTexts::default();
+        let numbers: Vec<u32> = ["a", "b", "c"].map(|text| classes.number([text, "x"].into_iter())).into();
+        classes.retain(|number| number == numbers[2]);
+        let (known, new) = (classes.get(["c", "x"].into_iter()), classes.number(["d", "x"].into_iter()));
+        assert_eq!(known, Some(numbers[2]));
+        assert!(!numbers.contains(&new) && classes.get(["a", "x"].into_iter()).is_none());
     }
 
     proptest! {

@@ -5,13 +5,14 @@
 //! texts again, each different text once.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::generalize::{GeneralizedBatch, RowRef};
+use crate::generalize::{GeneralizedBatch, RowRef, in_order};
 use crate::model::batch::Rows;
 use crate::model::confidential::{Field, Profile};
 use crate::model::counting::{Facet, Histogram, NO_VALUE, Values};
@@ -22,8 +23,8 @@ use crate::privacy::{Class, Rules};
 /// The rows of a batch, ready to be counted.
 pub(super) struct Count<'a> {
     batch: &'a GeneralizedBatch,
-    /// False if every record is a person of its own.
-    by_subject: bool,
+    /// The people; `None` if every record is a person of its own.
+    people: Option<People>,
     facets: Vec<Facet>,
     /// One code per text, class by class.
     cells: Vec<Code>,
@@ -33,6 +34,36 @@ pub(super) struct Count<'a> {
     profiles: Arc<Vec<Profile>>,
     /// All rows, by their number in the order of sending.
     everything: Vec<u32>,
+    classes: OnceCell<Groups>,
+}
+
+/// The people of a batch. Sorted once, so that the people of a class are counted by going through its rows.
+struct People {
+    /// Their subjects, ascending.
+    subjects: Vec<u64>,
+    /// The number of the person of each row, in the order of sending.
+    of_row: Vec<u32>,
+    /// The rows person by person.
+    rows: Vec<u32>,
+}
+
+impl People {
+    fn of(batch: &GeneralizedBatch) -> Self {
+        let subject = |&row: &RowRef| {
+            let (rows, i) = batch.source(row);
+            rows.subject(i)
+        };
+        let all: Vec<u64> = batch.order.iter().map(subject).collect();
+        let rows = in_order(&all, |a, b| a.cmp(&b));
+        let (mut subjects, mut of_row) = (Vec::with_capacity(rows.len()), vec![0; rows.len()]);
+        for &row in &rows {
+            if subjects.last() != Some(&all[row as usize]) {
+                subjects.push(all[row as usize]);
+            }
+            of_row[row as usize] = subjects.len() as u32 - 1;
+        }
+        Self { subjects, of_row, rows }
+    }
 }
 
 /// Rows of a batch, group by group.
@@ -43,7 +74,7 @@ pub(super) struct Groups {
 }
 
 /// The counts of some rows.
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Distinct subjects.
     pub(super) size: u32,
     counts: Vec<(Vec<Code>, Vec<u32>)>,
@@ -58,43 +89,45 @@ impl Groups {
 }
 
 impl Tally {
-    /// Counts some different rows: their subjects, unless each is a person of its own, and what each is counted as by facet.
-    pub(super) fn of(
-        rows: impl Iterator<Item = u32> + Clone,
-        subject: Option<impl Fn(u32) -> u64>,
+    /// Counts some different rows: their people, unless each row is a person of its own, and what each is counted as by facet.
+    pub(crate) fn of(
+        rows: &[u32],
+        person: Option<impl Fn(u32) -> u64>,
         facets: usize,
         code: impl Fn(usize, u32) -> Code,
     ) -> Self {
-        let Some(subject) = subject else {
-            // Every row is somebody else.
-            let facet = |facet: usize| {
-                let mut codes: Vec<Code> = rows.clone().map(|row| code(facet, row)).collect();
-                codes.sort_unstable();
-                runs(&codes)
-            };
-            return Self { size: rows.clone().count() as u32, counts: (0..facets).map(facet).collect() };
-        };
-        let mut size = None;
+        let mut rows = Cow::Borrowed(rows);
+        if let Some(person) = &person
+            && !rows.is_sorted_by_key(|&row| person(row))
+        {
+            rows.to_mut().sort_unstable_by_key(|&row| person(row));
+        }
+        let is_one = |a: &u32, b: &u32| person.as_ref().is_some_and(|person| person(*a) == person(*b));
         let facet = |facet: usize| {
-            // Each person counts once for a value.
-            let pairs = distinct(rows.clone().map(|row| (subject(row), code(facet, row))).collect());
-            size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
-            let mut codes: Vec<Code> = pairs.into_iter().map(|(_, code)| code).collect();
-            codes.sort_unstable();
-            runs(&codes)
+            let mut codes: Vec<Code> = Vec::with_capacity(rows.len());
+            for own in rows.chunk_by(is_one) {
+                // Each person counts once for a value.
+                if let &[row] = own {
+                    codes.push(code(facet, row));
+                    continue;
+                }
+                let mut own: SmallVec<[Code; 8]> = own.iter().map(|&row| code(facet, row)).collect();
+                own.sort_unstable();
+                own.dedup();
+                codes.extend_from_slice(&own);
+            }
+            runs(codes)
         };
-        let counts = (0..facets).map(facet).collect();
-        let size = size.unwrap_or_else(|| distinct(rows.clone().map(&subject).collect()).len());
-        Self { size: size as u32, counts }
+        Self { size: rows.chunk_by(is_one).count() as u32, counts: (0..facets).map(facet).collect() }
     }
 
     /// The histograms, in the order of the facets.
-    pub(super) fn histograms(&self) -> Vec<Histogram<'_>> {
+    pub(crate) fn histograms(&self) -> Vec<Histogram<'_>> {
         self.counts.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
     }
 
     /// As a criterion sees it.
-    pub(super) fn class<'a>(&self, histograms: &'a [Histogram<'a>]) -> Class<'a> {
+    pub(crate) fn class<'a>(&self, histograms: &'a [Histogram<'a>]) -> Class<'a> {
         Class { size: self.size, facets: histograms }
     }
 }
@@ -120,14 +153,27 @@ impl<'a> Count<'a> {
         };
         Self {
             batch,
-            by_subject: rules.counting().subjects,
+            people: rules.counting().subjects.then(|| People::of(batch)),
             facets: rules.facets().to_vec(),
             cells: canonical_cells(batch),
             values,
             profile,
             profiles: profiler.profiles(),
             everything: (0..batch.len() as u32).collect(),
+            classes: OnceCell::new(),
         }
+    }
+
+    /// The rows class by class.
+    pub(super) fn classes(&self) -> &Groups {
+        let all: Vec<usize> = (0..self.batch.quasi.len()).collect();
+        self.classes.get_or_init(|| self.groups(self.everything(), &all))
+    }
+
+    /// All rows with their subjects, ascending; none if every record is a person of its own.
+    pub(super) fn by_subject(&self) -> impl Iterator<Item = (u64, u32)> {
+        let subject = |people: &People, row: u32| people.subjects[people.of_row[row as usize] as usize];
+        self.people.iter().flat_map(move |people| people.rows.iter().map(move |&row| (subject(people, row), row)))
     }
 
     /// One code per text, class by class.
@@ -155,7 +201,7 @@ impl<'a> Count<'a> {
         rows.iter().any(|&row| self.is_held(row))
     }
 
-    /// Those of `rows` that look alike in the columns `known`, in order of first appearance.
+    /// Those of `rows` that look alike in the columns `known`, in order of first appearance; of all rows those of one person together.
     pub(super) fn groups(&self, rows: &[u32], known: &[usize]) -> Groups {
         let width = self.batch.quasi.len();
         let mut index: FxHashMap<SmallVec<[Code; 16]>, usize> = FxHashMap::default();
@@ -177,13 +223,18 @@ impl<'a> Count<'a> {
         let mut start = 0;
         ends.iter_mut().for_each(|end| start += std::mem::replace(end, start));
         let mut grouped = vec![0; rows.len()];
-        for &at in rows {
+        for &at in self.by_person(rows) {
             if let Some(group) = group_of[self.batch.classes[at as usize] as usize] {
                 grouped[ends[group]] = at;
                 ends[group] += 1;
             }
         }
         Groups { rows: grouped, ends }
+    }
+
+    /// The same rows, those of one person together if these are all.
+    fn by_person<'r>(&'r self, rows: &'r [u32]) -> &'r [u32] {
+        self.people.as_ref().map(|people| &*people.rows).filter(|all| all.len() == rows.len()).unwrap_or(rows)
     }
 
     /// The columns, of `width`, in which some of these rows differ; the others tell nobody anything.
@@ -202,9 +253,12 @@ impl<'a> Count<'a> {
     /// Counts some different rows, with or without those that were held.
     pub(super) fn tally(&self, rows: &[u32], rules: &Rules, without_held: bool) -> Tally {
         debug_assert_eq!(self.facets, rules.facets());
-        let members = rows.iter().copied().filter(|&row| !(without_held && self.is_held(row)));
-        let subject = self.by_subject.then_some(|row| self.subject(row));
-        Tally::of(members, subject, self.facets.len(), |facet, row| self.code(self.facets[facet], row))
+        let mut members = Cow::Borrowed(self.by_person(rows));
+        if without_held {
+            members.to_mut().retain(|&row| !self.is_held(row));
+        }
+        let person = self.people.as_ref().map(|people| |row: u32| u64::from(people.of_row[row as usize]));
+        Tally::of(&members, person, self.facets.len(), |facet, row| self.code(self.facets[facet], row))
     }
 
     /// The code of a row by each facet; `None` where its text is not the one that the encoder counted.
@@ -225,12 +279,6 @@ impl<'a> Count<'a> {
 
     fn is_held(&self, row: u32) -> bool {
         matches!(self.batch.order[row as usize], RowRef::Held(_))
-    }
-
-    #[inline]
-    fn subject(&self, row: u32) -> u64 {
-        let (rows, i) = self.batch.source(self.batch.order[row as usize]);
-        rows.subject(i)
     }
 
     #[inline]
@@ -292,15 +340,16 @@ impl CountedValues {
     }
 }
 
-fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
-    list.sort_unstable();
-    list.dedup();
-    list
-}
-
-/// Each of the ascending codes with how often it comes.
-fn runs(ascending: &[Code]) -> (Vec<Code>, Vec<u32>) {
-    ascending.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).unzip()
+/// The codes, ascending, with how often each comes.
+pub(super) fn runs(mut codes: Vec<Code>) -> (Vec<Code>, Vec<u32>) {
+    let most = codes.iter().max().map_or(0, |&most| most as usize);
+    if most >= 2 * codes.len() {
+        codes.sort_unstable();
+        return codes.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).unzip();
+    }
+    let mut counts = vec![0; most + 1];
+    codes.iter().for_each(|&code| counts[code as usize] += 1);
+    (0..).zip(counts).filter(|(_, count)| *count > 0).unzip()
 }
 
 /// The cells with one code per text, whatever the label tables say.

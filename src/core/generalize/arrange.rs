@@ -16,18 +16,7 @@ impl GeneralizedBatch {
         let classes: Vec<u64> = (0..self.class_count).map(|class| self.class_hash(class)).collect();
         let hash = |(&class, &row): (&u32, &RowRef)| self.row_hash(classes[class as usize], row);
         let hashes: Vec<u64> = self.classes.iter().zip(&self.order).map(hash).collect();
-        // About one row to a bucket, so that next to nothing is left to compare.
-        let shift = u64::BITS - hashes.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
-        let (mut places, ends) = in_buckets(&hashes, shift);
-        let mut start = 0;
-        for end in ends {
-            if end - start > 1 {
-                let hash = |at: u32| hashes[at as usize];
-                places[start as usize..end as usize]
-                    .sort_unstable_by(|&a, &b| hash(a).cmp(&hash(b)).then_with(|| self.by_text(a, b)));
-            }
-            start = end;
-        }
+        let places = in_order(&hashes, |a, b| self.by_text(a, b));
         drop(hashes);
         self.classes = places.iter().map(|&at| self.classes[at as usize]).collect();
         self.order = places.iter().map(|&at| self.order[at as usize]).collect();
@@ -100,6 +89,23 @@ fn hash(state: u64, text: &str) -> u64 {
 fn spread(hash: u64) -> u64 {
     let mixed = (hash ^ hash >> 32).wrapping_mul(MULTIPLIER);
     mixed ^ mixed >> 29
+}
+
+/// The places of hashes in ascending order; `tie` compares the places of equal ones.
+pub(crate) fn in_order(hashes: &[u64], tie: impl Fn(u32, u32) -> Ordering) -> Vec<u32> {
+    // About one to a bucket, so that next to nothing is left to compare.
+    let shift = u64::BITS - hashes.len().next_power_of_two().ilog2().clamp(1, u32::BITS);
+    let (mut places, ends) = in_buckets(hashes, shift);
+    let mut start = 0;
+    for end in ends {
+        if end - start > 1 {
+            let hash = |at: u32| hashes[at as usize];
+            places[start as usize..end as usize]
+                .sort_unstable_by(|&a, &b| hash(a).cmp(&hash(b)).then_with(|| tie(a, b)));
+        }
+        start = end;
+    }
+    places
 }
 
 /// The places of the hashes bucket by bucket, in linear time, and where each bucket ends. A bucket has the hashes that are alike but for

@@ -35,6 +35,10 @@ impl Rule for LDiversity {
         self.variant == Diversity::Distinct || !setting.suppression && !setting.subjects
     }
 
+    fn distinct_values_of(&self) -> Option<usize> {
+        (self.variant == Diversity::Distinct && self.sets.is_none()).then_some(self.place.facet)
+    }
+
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
         let values = class.facets[self.place.facet].values();
         let counts = values.counts;

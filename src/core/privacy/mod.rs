@@ -70,6 +70,10 @@ pub trait Rule: Send + Sync {
     fn least_size(&self) -> Option<u32> {
         None
     }
+    /// The facet of which it counts the different values in a class, where it looks at nothing else.
+    fn distinct_values_of(&self) -> Option<usize> {
+        None
+    }
     /// The share of a class's records that is left out at this node and at every finer one at least, where the release is
     /// `everything` but for a share of `spared` at most, and each record is somebody else's.
     fn doomed(&self, _class: &Class<'_>, _everything: &Class<'_>, _spared: f64) -> f64 {

@@ -22,6 +22,9 @@ impl Rule for PSensitive {
     fn monotone(&self, _setting: Setting) -> bool {
         true
     }
+    fn distinct_values_of(&self) -> Option<usize> {
+        self.sets.is_none().then_some(self.place.facet)
+    }
     fn measure(&self, class: &Class<'_>, _release: &Class<'_>) -> f64 {
         let values = class.facets[self.place.facet].values();
         match &self.sets {

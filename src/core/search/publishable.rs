@@ -22,8 +22,9 @@ pub(super) struct Verdict {
 
 /// Judges the classes of `set`, of which classes with `allowed` records together may be left out, as long as there is time.
 pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64, in_time: &dyn Fn() -> bool) -> Verdict {
-    let mut classes = View::new(set, rules);
-    let published = (0..set.len()).map(|class| rules.hold_alone(&classes.class(class))).collect();
+    let least = rules.least_size();
+    let mut published: Vec<bool> = set.sizes().iter().map(|&size| size >= least).collect();
+    leave_out_alone(rules.alone(true, true).chain(rules.alone(true, false)), rules, set, &mut published);
     let mut verdict = Verdict { published, whole: true, security: 1.0, given_up: false };
     if !rules.only_classes() {
         let left_out = |published: &[bool]| -> u64 {
@@ -39,7 +40,7 @@ pub(super) fn judge(rules: &Rules, set: &dyn Classes, allowed: u64, in_time: &dy
     }
     if rules.security().is_some() || rules.of(RuleScope::Release).next().is_some() {
         let release = set.seen_by(&verdict.published, &[]).classes;
-        let mut release = View::new(&*release, rules);
+        let (mut classes, mut release) = (View::new(set, rules), View::new(&*release, rules));
         let mean = |rule: &dyn Rule, classes: &mut View<'_>, release: &mut View<'_>| {
             let (mut sum, mut people) = (0.0, 0.0);
             for class in (0..set.len()).filter(|&class| verdict.published[class]) {
@@ -63,14 +64,22 @@ pub(super) fn leave_out_alone<'r>(
     set: &dyn Classes,
     published: &mut [bool],
 ) {
-    let alone: Vec<&dyn Rule> = alone.collect();
-    if alone.is_empty() {
+    let mut others: Vec<&dyn Rule> = Vec::new();
+    for rule in alone {
+        match rule.distinct_values_of().and_then(|facet| set.distinct_values(facet)) {
+            Some(values) => {
+                published.iter_mut().zip(values).for_each(|(p, values)| *p &= rule.meets(f64::from(values)))
+            }
+            None => others.push(rule),
+        }
+    }
+    if others.is_empty() {
         return;
     }
     let mut classes = View::new(set, rules);
     for (class, published) in published.iter_mut().enumerate().filter(|(_, published)| **published) {
         let class = classes.class(class);
-        *published = alone.iter().all(|rule| rule.meets(rule.measure(&class, &class)));
+        *published = others.iter().all(|rule| rule.meets(rule.measure(&class, &class)));
     }
 }
 

@@ -11,7 +11,8 @@
 //! A whole snapshot is sent where there is nothing to change yet, where the recoding moves, where the gate refuses the changes, when
 //! the stream ends, and once the changes since the last one are [`WHOLE_AGAIN`] times its rows, for readers who start late. The
 //! recoding is searched again when a part of the window ([`LOOK_AGAIN`]) has been replaced, because every move costs a whole snapshot;
-//! after twice as many rows each time that the search finds it again, or sooner if more rows wait than after the last search.
+//! after twice as many rows each time that the search finds it again, or sooner if more rows wait than after the last search. That is at
+//! most [`WHOLE_AGAIN`] windows: a whole snapshot, for which the recoding is searched too, mostly comes before.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use super::local::{Patience, recode};
 use super::unseen::Unseen;
 use super::{Account, Pool, Snapshots};
 use crate::anonymizer::draft::{Draft, Grouping, Outcomes};
-use crate::anonymizer::sliding::Counts;
+use crate::anonymizer::sliding::tally;
 use crate::anonymizer::{Anonymizer, Closing};
 use crate::gate::{self, Accepted, Release, Snapshot};
 use crate::generalize::{Lineage, RowRef};
@@ -83,7 +84,7 @@ impl Pace {
 
     /// The search has found the recoding again.
     fn found_again(&mut self, window: u64, waiting: usize) {
-        let patience = (2 * self.unsearched.max(self.patience)).min(window);
+        let patience = (2 * self.unsearched.max(self.patience)).min(WHOLE_AGAIN * window);
         *self = Self { unsearched: 0, patience, waited: waiting };
     }
 }
@@ -164,7 +165,7 @@ impl Changelog {
 /// True if the rows satisfy the policy together.
 fn hold(rows: &Rows, which: &[u32], rules: &Rules) -> bool {
     let all_hold = |which: &[u32]| {
-        let counts = Counts::new(rows, which, rules);
+        let counts = tally(rows, which, rules);
         rules.hold_alone(&counts.class(&counts.histograms()))
     };
     let few = which.len() > FEW && rules.monotone(true) && all_hold(&which[..FEW]);

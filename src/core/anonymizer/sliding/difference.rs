@@ -10,11 +10,10 @@
 use std::sync::Arc;
 
 use crate::anonymizer::draft::Grouping;
+use crate::gate::Tally;
 use crate::generalize::Numbers;
 use crate::model::batch::Rows;
-use crate::model::counting::{Facet, Histogram};
-use crate::model::domain::Code;
-use crate::privacy::{Class, RuleScope, Rules};
+use crate::privacy::{RuleScope, Rules};
 
 /// A row's standing between the last snapshot and the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +102,7 @@ impl Candidates<'_> {
     }
 
     /// What is shown of a cell.
-    fn settle_cell(&self, rows: &[u32], classes: &[u32], release: &Counts) -> Vec<u32> {
+    fn settle_cell(&self, rows: &[u32], classes: &[u32], release: &Tally) -> Vec<u32> {
         let mut rows = rows.to_vec();
         rows.sort_by_key(|&i| classes[i as usize]);
         let may_wait = !rows.iter().any(|&i| self.standing[i as usize] == Standing::Overdue);
@@ -132,7 +131,7 @@ impl Candidates<'_> {
 
     /// Leaves newcomers out of classes that fail with them, and cells that are in those which fail without; true if there
     /// are any.
-    fn leave_out(&self, shown: &mut [bool], groups: &[u32], numbers: &Numbers, release: &Counts) -> bool {
+    fn leave_out(&self, shown: &mut [bool], groups: &[u32], numbers: &Numbers, release: &Tally) -> bool {
         let of_class: Vec<u32> =
             numbers.fresh.iter().zip(&*shown).map(|(&class, shown)| if *shown { class } else { NONE }).collect();
         let members = Members::new(&of_class, &vec![true; numbers.count]);
@@ -154,21 +153,21 @@ impl Candidates<'_> {
     }
 
     /// Everybody, where some rule looks at that.
-    fn everybody(&self) -> Counts {
+    fn everybody(&self) -> Tally {
         let everybody: Vec<u32> = if self.compares() { (0..self.rows.len() as u32).collect() } else { Vec::new() };
-        Counts::new(self.rows, &everybody, self.rules)
+        tally(self.rows, &everybody, self.rules)
     }
 
     /// True if the rows satisfy what can be judged of them as a class; none do not.
-    fn holds(&self, rows: &[u32], release: &Counts) -> bool {
+    fn holds(&self, rows: &[u32], release: &Tally) -> bool {
         // Where rules hold whoever joins a class, a few that satisfy them do for all: most large classes are known soon.
         let mut few = (0..).map(|n| FEW << (2 * n)).take_while(|few| self.rules.monotone(true) && *few < rows.len());
         !rows.is_empty() && (few.any(|few| self.all_hold(&rows[..few], release)) || self.all_hold(rows, release))
     }
 
     /// The same, with every row counted.
-    fn all_hold(&self, rows: &[u32], release: &Counts) -> bool {
-        let counts = Counts::new(self.rows, rows, self.rules);
+    fn all_hold(&self, rows: &[u32], release: &Tally) -> bool {
+        let counts = tally(self.rows, rows, self.rules);
         let (own, all) = (counts.histograms(), release.histograms());
         let (class, release) = (counts.class(&own), release.class(&all));
         let mut rules = self.rules.iter().filter(|rule| rule.scope() != RuleScope::Release);
@@ -205,49 +204,11 @@ impl Members {
     }
 }
 
-/// The counts of some rows.
-pub(in crate::anonymizer) struct Counts {
-    size: u32,
-    facets: Vec<(Vec<Code>, Vec<u32>)>,
-}
-
-impl Counts {
-    /// Of different rows.
-    pub(in crate::anonymizer) fn new(rows: &Rows, which: &[u32], rules: &Rules) -> Self {
-        let by_subject = rules.counting().subjects;
-        let mut size = (!by_subject).then_some(which.len());
-        let facet = |facet: &Facet| {
-            let code = |i: u32| facet.code(rows, i as usize);
-            let mut codes: Vec<Code> = if by_subject {
-                // Whoever has a value counts once for it.
-                let mut pairs: Vec<(u64, Code)> = which.iter().map(|&i| (rows.subject(i as usize), code(i))).collect();
-                pairs.sort_unstable();
-                pairs.dedup();
-                size.get_or_insert_with(|| pairs.chunk_by(|a, b| a.0 == b.0).count());
-                pairs.into_iter().map(|(_, code)| code).collect()
-            } else {
-                which.iter().map(|&i| code(i)).collect()
-            };
-            codes.sort_unstable();
-            codes.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).unzip()
-        };
-        let facets = rules.facets().iter().map(facet).collect();
-        let size = size.unwrap_or_else(|| {
-            let mut members: Vec<u64> = which.iter().map(|&i| rows.subject(i as usize)).collect();
-            members.sort_unstable();
-            members.dedup();
-            members.len()
-        });
-        Self { size: size as u32, facets }
-    }
-
-    pub(in crate::anonymizer) fn histograms(&self) -> Vec<Histogram<'_>> {
-        self.facets.iter().map(|(codes, counts)| Histogram { codes, counts }).collect()
-    }
-
-    pub(in crate::anonymizer) fn class<'a>(&self, histograms: &'a [Histogram<'a>]) -> Class<'a> {
-        Class { size: self.size, facets: histograms }
-    }
+/// Counts some different rows by the codes of the encoder.
+pub(in crate::anonymizer) fn tally(rows: &Rows, which: &[u32], rules: &Rules) -> Tally {
+    let subject = rules.counting().subjects.then_some(|i: u32| rows.subject(i as usize));
+    let facets = rules.facets();
+    Tally::of(which, subject, facets.len(), |facet, i| facets[facet].code(rows, i as usize))
 }
 
 #[cfg(test)]
@@ -258,6 +219,7 @@ mod tests {
 
     use super::*;
     use crate::anonymizer::draft::Numbering;
+    use crate::model::domain::Code;
     use crate::model::hierarchy::{Hierarchy, PrefixSpec};
     use crate::model::lattice::Node;
     use crate::model::policy::{Criterion, Distance, Diversity, K, Policy};
@@ -274,7 +236,7 @@ mod tests {
         let standing = |i: &u32| candidates.standing[*i as usize];
         let is_new = |i: &u32| standing(i) == Standing::New;
         let everything: Vec<u32> = (0..candidates.rows.len() as u32).collect();
-        let release = Counts::new(candidates.rows, &everything, candidates.rules);
+        let release = tally(candidates.rows, &everything, candidates.rules);
         let holds = |rows: &BTreeSet<u32>| {
             !rows.is_empty() && candidates.all_hold(&rows.iter().copied().collect::<Vec<_>>(), &release)
         };

@@ -40,7 +40,7 @@ use crate::window::{CloseReason, ClosedWindow, Slide};
 
 use difference::{Candidates, Settled, Standing};
 
-pub(super) use difference::Counts;
+pub(super) use difference::tally;
 
 /// The number of windows within which finer levels must make up for the rows that snapshots leave out for them. More moves to
 /// finer levels for less gain and leaves more rows out; fewer stays coarse for longer.

@@ -3,9 +3,7 @@
 //!
 //! Invariant: the set equals the snapshot of [`FinestCounts`](super::FinestCounts) to which the same rows were added.
 
-use std::sync::Arc;
-
-use super::sorted::{counted, sorted};
+use super::sorted::{counted, sorted, together};
 use crate::frequency::key::{ClassKey, Layout};
 use crate::frequency::set::{FacetCounts, Facets, FrequencySet, People, Subjects};
 use crate::model::batch::Rows;
@@ -39,7 +37,7 @@ pub(crate) fn scan<K: ClassKey>(rows: &Rows, layout: &Layout, counting: &Countin
         }
         counts
     };
-    let facets = Arc::new(Facets::Now(counting.facets.iter().map(facet).collect()));
+    let facets = Facets::counted(counting.facets.iter().map(facet).collect());
     FrequencySet { people: subjects.map(People::counted), facets, ..records(keys, counts) }
 }
 
@@ -58,7 +56,7 @@ fn classes<K: ClassKey>(keys: Vec<K>, bits: Option<u32>) -> (Vec<K>, Vec<u32>, V
 
 /// The subjects of the rows with the rows' numbers, those of one subject together.
 fn by_subject(rows: &Rows) -> Vec<(u64, u32)> {
-    sorted((0..rows.len()).map(|i| (rows.subject(i), i as u32)).collect(), Some(u64::BITS), |(subject, _)| *subject)
+    together((0..rows.len()).map(|i| (rows.subject(i), i as u32)).collect(), |(subject, _)| *subject)
 }
 
 /// Counts each subject once per slot that its rows have.

@@ -1,7 +1,5 @@
 //! The counts as they are now, as a frequency set: classes, distinct subjects, histograms.
 
-use std::sync::Arc;
-
 use super::entries::Entry;
 use super::finest_counts::FinestCounts;
 use crate::frequency::key::ClassKey;
@@ -25,7 +23,7 @@ impl<K: ClassKey> FinestCounts<K> {
         let facets = (0..self.counting.facets.len()).map(|f| self.facet(f, keys.len(), class_of_entry)).collect();
         let fields = self.layout.fields().to_vec();
         let records = FrequencySet::of_records(bottom, fields, keys, rows);
-        FrequencySet { people: subjects.map(People::counted), facets: Arc::new(Facets::Now(facets)), ..records }
+        FrequencySet { people: subjects.map(People::counted), facets: Facets::counted(facets), ..records }
     }
 
     /// Records by tuple.

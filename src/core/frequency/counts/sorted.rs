@@ -45,6 +45,16 @@ pub(super) fn sorted<T: Copy, K: ClassKey>(mut items: Vec<T>, bits: Option<u32>,
     items
 }
 
+/// Items of equal hashes together, in any order: few bits tell most hashes apart.
+pub(super) fn together<T: Copy>(items: Vec<T>, hash: impl Fn(&T) -> u64) -> Vec<T> {
+    const BITS: u32 = 2 * DIGIT;
+    let low = |item: &T| hash(item) & ((1 << BITS) - 1);
+    let mut items = sorted(items, Some(BITS), &hash);
+    let alike = items.chunk_by_mut(|a, b| low(a) == low(b)).filter(|alike| alike.len() > 1);
+    alike.for_each(|alike| alike.sort_unstable_by_key(&hash));
+    items
+}
+
 /// The value of a digit. Nothing is left to check where it is looked up.
 #[inline]
 fn value<K: ClassKey>(key: &K, digit: KeyField) -> usize {
@@ -85,6 +95,10 @@ mod tests {
             let keys: Vec<u64> = keys.iter().map(|key| (if few { ((key % 7) << 40) | (key % 5) } else { *key }) >> (64 - bits)).collect();
             let mut twin: BTreeMap<u64, u32> = BTreeMap::new();
             keys.iter().for_each(|key| *twin.entry(*key).or_default() += 1);
+            let mut same = together(keys.clone(), |key| *key);
+            prop_assert_eq!(same.chunk_by(|a, b| a == b).count(), twin.len());
+            same.sort_unstable();
+            prop_assert_eq!(&same, &sorted(keys.clone(), None, |key| *key));
             let twin: (Vec<u64>, Vec<u32>) = twin.into_iter().unzip();
             prop_assert_eq!(&counted(&sorted(keys.clone(), Some(bits), |key| *key)), &twin);
             if bits <= 32 {

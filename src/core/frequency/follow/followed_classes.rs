@@ -65,6 +65,9 @@ impl<K: ClassKey> Classes for FollowedClasses<K> {
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set.histogram(facet, class)
     }
+    fn distinct_values(&self, facet: usize) -> Option<Vec<u32>> {
+        self.set.distinct_values(facet)
+    }
     fn tallies(&self) -> Vec<ClassTally> {
         if !self.subjects {
             return self.set.tallies();

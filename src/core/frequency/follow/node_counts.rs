@@ -5,8 +5,6 @@
 //! the work is proportional to the changes and not to the classes. It does not say who straddles classes, so nothing is rolled up
 //! from it where subjects are counted.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::histograms::Histograms;
@@ -210,7 +208,7 @@ impl<K: ClassKey> NodeCounts<K> {
         let (node, fields) = (self.node.clone(), self.fields.clone());
         FrequencySet {
             people: Some(People::of_sizes(of(&|class| class.size))),
-            facets: Arc::new(Facets::Now(self.facets.iter().map(facet).collect())),
+            facets: Facets::counted(self.facets.iter().map(facet).collect()),
             ..FrequencySet::of_records(node, fields, keys, of(&|class| class.rows))
         }
     }

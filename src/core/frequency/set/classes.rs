@@ -43,6 +43,10 @@ pub trait Classes: Send + Sync {
     fn marginals(&self, codes: &[usize]) -> Vec<Vec<u64>>;
     /// The histogram of one facet in one class.
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_>;
+    /// How many different values each class has of one facet. `None` where the set does not tell them apart faster than by histograms.
+    fn distinct_values(&self, _facet: usize) -> Option<Vec<u32>> {
+        None
+    }
     /// The counts of every class, to be merged class by class.
     fn tallies(&self) -> Vec<ClassTally>;
     /// The published classes as somebody sees them who knows only the attributes `known`; with none, that is one class of

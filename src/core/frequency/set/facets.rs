@@ -1,12 +1,13 @@
 //! Facets: one histogram per class for each column that a criterion or a loss looks at inside a class.
 //!
-//! A rollup merges histograms when they are first asked for ([`Facets::Later`]), because most nodes that a search counts fail by
-//! the sizes of their classes alone.
+//! A rollup merges histograms when they are first asked for, because most nodes that a search counts fail by the sizes of their
+//! classes alone, and most of the others need only know which codes there are ([`Occurring`]).
 //! Invariant: within a class the codes of a histogram ascend, and no code occurs twice.
 
 use std::sync::{Arc, OnceLock};
 
-use super::subjects::{GONE, Subjects};
+use super::subjects::{Finer, GONE, Subjects};
+use crate::model::counting::NO_VALUE;
 use crate::model::domain::Code;
 
 /// One facet's histograms, class by class. Within a class codes are ascending.
@@ -68,38 +69,25 @@ impl FacetCounts {
     }
 }
 
-/// The histograms of a set, one [`FacetCounts`] per facet.
-#[derive(Debug)]
-pub(crate) enum Facets {
-    /// Merged with the classes.
-    Now(Vec<FacetCounts>),
-    /// To be merged when first asked for.
-    Later(Box<Later>),
-}
-
-/// What histograms are to be merged from.
-#[derive(Debug)]
-pub(crate) struct Later {
-    finer: Arc<Facets>,
-    /// For each class of `finer` the one it is part of.
-    class_of: Arc<Vec<u32>>,
-    classes: usize,
-    merged: OnceLock<Vec<FacetCounts>>,
-}
-
-impl Default for Facets {
-    fn default() -> Self {
-        Self::Now(Vec::new())
-    }
+/// The histograms of a set, one [`FacetCounts`] per facet, and which codes occur.
+#[derive(Debug, Default)]
+pub(crate) struct Facets {
+    /// What they are to be merged from; `None` if they were counted.
+    from: Option<Finer<Self>>,
+    counts: OnceLock<Vec<FacetCounts>>,
+    /// By facet; `None` for one of too many codes.
+    occurring: OnceLock<Vec<Option<Occurring>>>,
 }
 
 impl Facets {
+    /// Histograms that were counted.
+    pub(crate) fn counted(counts: Vec<FacetCounts>) -> Arc<Self> {
+        Arc::new(Self { counts: OnceLock::from(counts), ..Self::default() })
+    }
+
     /// True if anything is counted inside the classes.
     pub(crate) fn any(&self) -> bool {
-        match self {
-            Self::Now(facets) => !facets.is_empty(),
-            Self::Later(_) => true,
-        }
+        self.from.is_some() || self.counts.get().is_some_and(|counts| !counts.is_empty())
     }
 
     /// The same histograms of coarser classes: finer class i is part of `class_of[i]`.
@@ -107,27 +95,90 @@ impl Facets {
         if !self.any() {
             return Arc::default();
         }
-        let later = Later { finer: Arc::clone(self), class_of: Arc::clone(class_of), classes, merged: OnceLock::new() };
-        Arc::new(Self::Later(Box::new(later)))
+        let from = Finer { counts: Arc::clone(self), class_of: Arc::clone(class_of), classes };
+        Arc::new(Self { from: Some(from), ..Self::default() })
     }
 
     /// About how many bytes they hold.
     pub(crate) fn bytes(&self) -> usize {
-        let counts = match self {
-            Self::Now(facets) => facets.iter().map(|facet| facet.codes.len()).sum::<usize>() * 2,
-            Self::Later(later) => later.class_of.len(),
+        let counts = match &self.from {
+            Some(from) => from.class_of.len(),
+            None => self.get().iter().map(|facet| facet.codes.len()).sum::<usize>() * 2,
         };
         counts * size_of::<u32>()
     }
 
     /// One [`FacetCounts`] per facet.
     pub(crate) fn get(&self) -> &[FacetCounts] {
-        match self {
-            Self::Now(facets) => facets,
-            Self::Later(later) => {
-                later.merged.get_or_init(|| merge_facets(later.finer.get(), &later.class_of, later.classes))
+        let merge = |from: &Finer<Self>| merge_facets(from.counts.get(), &from.class_of, from.classes);
+        self.counts.get_or_init(|| self.from.as_ref().map(merge).unwrap_or_default())
+    }
+
+    /// The codes of a facet that occur in each class; `None` where there are too many of them.
+    pub(crate) fn occurring(&self, facet: usize) -> Option<&Occurring> {
+        self.all_occurring().get(facet)?.as_ref()
+    }
+
+    fn all_occurring(&self) -> &[Option<Occurring>] {
+        self.occurring.get_or_init(|| match (self.counts.get(), &self.from) {
+            (None, Some(Finer { counts, class_of, classes })) => {
+                let merged = |finer: &Option<Occurring>| Some(finer.as_ref()?.merged(class_of, *classes));
+                counts.all_occurring().iter().map(merged).collect()
             }
+            (counts, _) => counts.into_iter().flatten().map(Occurring::of).collect(),
+        })
+    }
+}
+
+/// The codes that occur in each class, a bit for each code. They merge many times as fast as histograms, and most criteria that look
+/// into a class only ask how many there are.
+#[derive(Debug)]
+pub(crate) struct Occurring {
+    /// Words per class.
+    words: usize,
+    bits: Vec<u64>,
+}
+
+/// The most words per class. More take longer to merge than histograms of few codes; fewer leave fields of many values to those.
+const MOST_WORDS: usize = 8;
+
+impl Occurring {
+    fn of(facet: &FacetCounts) -> Option<Self> {
+        let words = facet.codes.iter().max().map_or(1, |&most| most as usize / 64 + 1);
+        let classes = facet.starts.len() - 1;
+        (words <= MOST_WORDS).then(|| {
+            let mut bits = vec![0u64; classes * words];
+            for (class, bits) in bits.chunks_exact_mut(words).enumerate() {
+                facet.codes[facet.range(class)].iter().for_each(|code| bits[*code as usize / 64] |= 1 << (code % 64));
+            }
+            Self { words, bits }
+        })
+    }
+
+    /// Those of coarser classes: finer class i is part of `class_of[i]`.
+    fn merged(&self, class_of: &[u32], classes: usize) -> Self {
+        let words = self.words;
+        let mut bits = vec![0u64; classes * words];
+        if words == 1 {
+            for (finer, &class) in self.bits.iter().zip(class_of) {
+                // What is left out has no place.
+                bits.get_mut(class as usize).into_iter().for_each(|coarser| *coarser |= finer);
+            }
+            return Self { words, bits };
         }
+        for (finer, &class) in self.bits.chunks_exact(words).zip(class_of).filter(|(_, class)| **class != GONE) {
+            let coarser = &mut bits[class as usize * words..][..words];
+            coarser.iter_mut().zip(finer).for_each(|(coarser, finer)| *coarser |= finer);
+        }
+        Self { words, bits }
+    }
+
+    /// How many different values each class has; no value is none.
+    pub(crate) fn values(&self) -> impl Iterator<Item = u32> {
+        const { assert!(NO_VALUE == 0) };
+        self.bits
+            .chunks_exact(self.words)
+            .map(|bits| bits.iter().map(|word| word.count_ones()).sum::<u32>() - (bits[0] & 1) as u32)
     }
 }
 
@@ -214,4 +265,48 @@ fn merge_facet(finer: &FacetCounts, parts: &Parts, classes: usize) -> FacetCount
         merged.count_subjects(subjects.merge(&entry_of, merged.codes.len()));
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::counting::Histogram;
+
+    proptest! {
+        /// Of few codes or of many, and merged before or after the histograms are.
+        #[test]
+        fn values_are_those_of_the_histograms(
+            entries in prop::collection::vec((0u32..9, 0u32..70), 0..60),
+            factor in prop_oneof![Just(1u32), Just(7)],
+            map in prop::collection::vec(prop_oneof![4 => 0u32..4, 1 => Just(GONE)], 9),
+            histograms_first in any::<bool>(),
+        ) {
+            let numbered = (0..).zip(&entries).map(|(entry, &(class, code))| (class, code * factor, entry));
+            let (counts, _) = FacetCounts::of(9, numbered, entries.len(), |_| 1);
+            let finer = Facets::counted(vec![counts]);
+            let coarser = finer.merged_later(&Arc::new(map), 4);
+            if histograms_first {
+                coarser.get();
+            }
+            for (facets, classes) in [(&coarser, 4), (&finer, 9)] {
+                let facet = &facets.get()[0];
+                let values = |class: usize| {
+                    let range = facet.range(class);
+                    Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }.values().codes.len() as u32
+                };
+                let expected: Vec<u32> = (0..classes).map(values).collect();
+                prop_assert_eq!(facets.occurring(0).unwrap().values().collect::<Vec<u32>>(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn very_many_codes_are_left_to_the_histograms() {
+        let entries = [(0, 64 * MOST_WORDS as Code, 0)];
+        let facets = Facets::counted(vec![FacetCounts::of(1, entries.into_iter(), 1, |_| 1).0]);
+        let coarser = facets.merged_later(&Arc::new(vec![0]), 1);
+        assert!(facets.occurring(0).is_none() && coarser.occurring(0).is_none() && coarser.occurring(1).is_none());
+    }
 }

@@ -94,6 +94,9 @@ impl<K: ClassKey> Classes for Finest<K> {
     fn histogram(&self, facet: usize, class: usize) -> Histogram<'_> {
         self.set().histogram(facet, class)
     }
+    fn distinct_values(&self, facet: usize) -> Option<Vec<u32>> {
+        self.set().distinct_values(facet)
+    }
     fn tallies(&self) -> Vec<ClassTally> {
         self.set().tallies()
     }

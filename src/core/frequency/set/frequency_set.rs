@@ -152,6 +152,9 @@ impl<K: ClassKey> Classes for FrequencySet<K> {
         let range = facet.range(class);
         Histogram { codes: &facet.codes[range.clone()], counts: &facet.counts[range] }
     }
+    fn distinct_values(&self, facet: usize) -> Option<Vec<u32>> {
+        Some(self.facets.occurring(facet)?.values().collect())
+    }
     fn tallies(&self) -> Vec<ClassTally> {
         let subjects = self.people.as_ref().and_then(|people| people.subjects());
         tally::tallies(&self.rows, self.sizes(), subjects, self.facets.get())

@@ -83,6 +83,30 @@ impl Subjects {
         merged
     }
 
+    /// What [`Subjects::totals`] are after [`Subjects::merge`], without listing anybody.
+    pub(crate) fn merged_totals(&self, map: &[u32], slots: usize) -> Vec<u32> {
+        // One place more, for the slots that are left out.
+        let place = |slot: u32| (map[slot as usize] as usize).min(slots);
+        let mut totals = vec![0; slots + 1];
+        self.single.iter().zip(0..).for_each(|(&count, slot)| totals[place(slot)] += count);
+        let mut list = Vec::new();
+        for straddler in self.straddlers.iter() {
+            if let &[one, other] = straddler {
+                let (one, other) = (place(one), place(other));
+                totals[one] += 1;
+                totals[other] += u32::from(one != other);
+                continue;
+            }
+            list.clear();
+            list.extend(straddler.iter().map(|&slot| place(slot)));
+            list.sort_unstable();
+            list.dedup();
+            list.iter().for_each(|&slot| totals[slot] += 1);
+        }
+        totals.truncate(slots);
+        totals
+    }
+
     /// Distinct subjects per slot.
     pub(crate) fn totals(&self) -> Vec<u32> {
         let mut totals = self.single.clone();
@@ -99,71 +123,79 @@ impl Subjects {
 #[derive(Debug)]
 pub(crate) struct People {
     /// What they are to be merged from; `None` if they were counted.
-    from: Option<Finer>,
-    counted: OnceLock<Counted>,
-}
-
-/// The people of finer classes.
-#[derive(Debug)]
-struct Finer {
-    people: Arc<People>,
-    /// For each finer class the one it is part of.
-    class_of: Arc<Vec<u32>>,
-    classes: usize,
-}
-
-#[derive(Debug, Default)]
-struct Counted {
-    /// Distinct subjects per class.
-    sizes: Vec<u32>,
+    from: Option<Finer<Self>>,
+    sizes: OnceLock<Vec<u32>>,
     /// `None` where it is not known who straddles classes.
-    subjects: Option<Subjects>,
+    subjects: OnceLock<Option<Subjects>>,
+}
+
+/// Counts of finer classes.
+#[derive(Debug)]
+pub(super) struct Finer<T> {
+    pub(super) counts: Arc<T>,
+    /// For each finer class the one it is part of.
+    pub(super) class_of: Arc<Vec<u32>>,
+    /// How many coarser classes there are.
+    pub(super) classes: usize,
 }
 
 impl People {
     /// The subjects of classes.
     pub(crate) fn counted(subjects: Subjects) -> Arc<Self> {
-        Arc::new(Self::of(Counted { sizes: subjects.totals(), subjects: Some(subjects) }))
+        Arc::new(Self { from: None, sizes: OnceLock::from(subjects.totals()), subjects: Some(subjects).into() })
     }
 
     /// Classes of these sizes, of which it is not known who straddles them: nothing can be merged from them.
     pub(crate) fn of_sizes(sizes: Vec<u32>) -> Arc<Self> {
-        Arc::new(Self::of(Counted { sizes, subjects: None }))
-    }
-
-    fn of(counted: Counted) -> Self {
-        Self { from: None, counted: OnceLock::from(counted) }
+        Arc::new(Self { from: None, sizes: sizes.into(), subjects: None.into() })
     }
 
     /// The people of coarser classes: finer class i is part of `class_of[i]`. `None` where it is not known who straddles classes.
     pub(crate) fn merged_later(self: &Arc<Self>, class_of: &Arc<Vec<u32>>, classes: usize) -> Option<Arc<Self>> {
-        if self.counted.get().is_some_and(|counted| counted.subjects.is_none()) {
+        if matches!(self.subjects.get(), Some(None)) {
             return None;
         }
-        let from = Finer { people: Arc::clone(self), class_of: Arc::clone(class_of), classes };
-        Some(Arc::new(Self { from: Some(from), counted: OnceLock::new() }))
+        let from = Finer { counts: Arc::clone(self), class_of: Arc::clone(class_of), classes };
+        Some(Arc::new(Self { from: Some(from), sizes: OnceLock::new(), subjects: OnceLock::new() }))
     }
 
     /// True if nobody has asked for them yet.
     pub(crate) fn is_pending(&self) -> bool {
-        self.counted.get().is_none()
+        self.sizes.get().is_none()
     }
 
-    /// Distinct subjects per class.
+    /// Distinct subjects per class. Nothing is rolled up from most sets, so that those who straddle their classes are not listed.
     pub(crate) fn sizes(&self) -> &[u32] {
-        &self.get().sizes
+        let merged = |from: &Finer<Self>| Some(from.counts.subjects()?.merged_totals(&from.class_of, from.classes));
+        self.sizes.get_or_init(|| self.from.as_ref().and_then(merged).unwrap_or_default())
     }
 
     /// The subjects; `None` where it is not known who straddles classes.
     pub(crate) fn subjects(&self) -> Option<&Subjects> {
-        self.get().subjects.as_ref()
+        let merged = |from: &Finer<Self>| Some(from.counts.subjects()?.merge(&from.class_of, from.classes));
+        self.subjects.get_or_init(|| self.from.as_ref().and_then(merged)).as_ref()
     }
+}
 
-    fn get(&self) -> &Counted {
-        self.counted.get_or_init(|| {
-            let merge = |from: &Finer| from.people.subjects().map(|all| all.merge(&from.class_of, from.classes));
-            let Some(subjects) = self.from.as_ref().and_then(merge) else { return Counted::default() };
-            Counted { sizes: subjects.totals(), subjects: Some(subjects) }
-        })
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Wherever slots merge or are left out.
+        #[test]
+        fn sizes_are_counted_with_and_without_lists(
+            people in prop::collection::vec(prop::collection::vec(0u32..9, 1..5), 0..40),
+            map in prop::collection::vec(prop_oneof![4 => 0u32..5, 1 => Just(GONE)], 9),
+        ) {
+            let mut subjects = Subjects::new(9);
+            people.iter().for_each(|slots| subjects.add(&mut slots.clone()));
+            let merged = subjects.merge(&map, 5);
+            prop_assert_eq!(merged.totals(), subjects.merged_totals(&map, 5));
+            let counts_in = |slot: u32| people.iter().filter(|slots| slots.iter().any(|&at| map[at as usize] == slot)).count() as u32;
+            prop_assert_eq!(merged.totals(), (0..5).map(counts_in).collect::<Vec<u32>>());
+        }
     }
 }
