@@ -193,8 +193,8 @@ impl Admission for Patience {
         }
     }
 
-    fn joins(&mut self, table: &Table, members: &[u32]) -> bool {
-        self.of(table, &members[members.len() - 1..]) >= 1.0
+    fn may_join_any(&self, table: &Table, tuple: u32) -> bool {
+        self.of(table, &[tuple]) >= 1.0
     }
 }
 
