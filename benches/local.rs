@@ -31,7 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// How many past windows a schedule is learnt from. More take longer to learn; fewer meet tuples that they have not seen.
 const PAST: usize = 8;
 /// The most steps of a schedule for these attributes that a Kafka commit has space for.
-const KAFKA_STEPS: usize = 133;
+const KAFKA_STEPS: usize = 292;
 
 fn main() {
     let Some(adult) = Adult::find() else {

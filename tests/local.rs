@@ -21,7 +21,7 @@ use naive::{Member, satisfies};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use refine::{Narrowed, refine, skewed};
+use refine::{Narrowed, refine, skewed, steps};
 use stream::{Row, crossing, intersecting_finds_nobody_with_sequential, joined, policy, releases, sequential, town};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::encode::{Dictionaries, Encoded, Encoder};
@@ -34,6 +34,7 @@ use veilstream::model::policy::{
 };
 use veilstream::model::record::Value;
 use veilstream::model::release::plan::ReleasePlan;
+use veilstream::model::schedule::Schedule;
 use veilstream::privacy::Rules;
 use veilstream::search::Algorithm;
 use veilstream::search::choose::Levels;
@@ -315,7 +316,8 @@ fn the_console_shows_the_schedule_that_the_manifest_names() {
     let case = one_sided();
     let release = released_from_the_last_step(&case);
     let named = release.manifest().provenance.schedule.clone().unwrap();
-    assert_eq!(release.lineage().plan.levels, [0, 1, 1], "two steps, and the one at which it starts");
+    let planned = Schedule::from_plan(&release.lineage().plan.levels, &case.policy.lattice());
+    assert_eq!(planned, Some(("0;1".parse().unwrap(), Some(1))), "two steps, and the one at which it starts");
     let telemetry = Telemetry::new(&case.policy).unwrap();
     telemetry.released(&release, Millis(0));
     assert_eq!(telemetry.view(Millis(0)).schedule.unwrap().id(), named.id);
@@ -370,7 +372,7 @@ fn excluding_what_earlier_steps_would_release_narrows_cells_and_leaves_k_people(
         for (window, (rows, levels)) in published.iter().zip(&stream.levels).enumerate() {
             assert_eq!(rows.len(), SIZE);
             let lines: Vec<usize> = (window * SIZE..(window + 1) * SIZE).collect();
-            let found = refine(&table, rows, &lines, levels, 5);
+            let found = refine(&table, rows, &lines, &steps(&policy, levels), 5);
             // The first window has learnt the schedule from itself.
             let sum = match (window, is_fixed) {
                 (0, _) => &mut own,
@@ -403,7 +405,8 @@ fn the_attack_rate_of_a_report_is_that_of_the_whole_attack() {
         let release = engine.release(&lines, 0, None);
         let row = |(labels, values): (Vec<String>, Vec<String>)| Row { labels, line: line(&values) };
         let rows: Vec<Row> = texts(&release).into_iter().map(row).collect();
-        let whole = refine(table, &rows, &lines, &release.lineage().plan.levels, 5);
+        let schedule = steps(&case.policy, &release.lineage().plan.levels);
+        let whole = refine(table, &rows, &lines, &schedule, 5);
         let rate = usefulness(&case.policy, &release, engine.dictionaries.as_ref().unwrap()).unwrap().attack;
         // Every row is attacked, so only the tries of a value can differ, and then for the reader.
         assert_eq!(rate.sampled, 400);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use common::{Attribute, Rule, Table};
-use refine::{City, Narrowed, shown, skewed};
+use refine::{City, Narrowed, shown, skewed, steps};
 use slides::{NOW, Reader, Stream, by_records, choice, policy, released};
 use veilstream::anonymizer::Anonymizer;
 use veilstream::model::policy::{Policy, RecodingKind};
@@ -44,7 +44,7 @@ fn slides_of(table: &Table, levels: &Levels) -> Vec<Came> {
         let release = released(anonymizer.release(window).expect("narrow enough"));
         let rows = reader.seen(&release, 1).map_or_else(BTreeMap::new, |seen| seen.rows);
         let rows = rows.into_iter().filter(|(row, _)| known.insert(*row)).collect();
-        slides.push(Came { rows, schedule: release.lineage().plan.levels.clone() });
+        slides.push(Came { rows, schedule: steps(&local, &release.lineage().plan.levels) });
         anonymizer.learn();
     }
     slides

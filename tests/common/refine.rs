@@ -10,6 +10,8 @@ use std::fmt;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use veilstream::model::policy::Policy;
+use veilstream::model::schedule::Schedule;
 
 use super::common::{Attribute, Table};
 use super::stream::{Row, classes, town};
@@ -159,6 +161,12 @@ impl<'t> City<'t> {
     pub fn tuple(&self, line: usize) -> &'t [usize] {
         &self.table.lines[line].leaves
     }
+}
+
+/// The levels of all steps of the schedule that a plan names, one step after the other; none of a plan that names none.
+pub fn steps(policy: &Policy, planned: &[u8]) -> Vec<u8> {
+    let schedule = Schedule::from_plan(planned, &policy.lattice());
+    schedule.iter().flat_map(|(schedule, _)| schedule.steps()).flat_map(|step| step.levels().to_vec()).collect()
 }
 
 /// T31, refinement: a reader knows the schedule, the hierarchies and even the step at which each class was released. A record of

@@ -61,7 +61,7 @@ impl Draft {
             return plan.levels.clone();
         }
         match &self.recoding {
-            Recoding::Node(_) => return self.recoding.levels(),
+            Recoding::Node(node) => return node.levels().to_vec(),
             Recoding::Local(schedule) => return schedule.planned(self.first_step),
             Recoding::Cuts(_) => {}
         }

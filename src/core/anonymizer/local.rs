@@ -50,9 +50,9 @@ const DRIFT: f64 = 1.3;
 /// Coarser starts that are tried where the gate refuses or too many rows are left over. More find a finer one, at the cost of a
 /// count each.
 const STARTS: usize = 12;
-/// The most bits of a schedule where it must be committed with offsets (about 600 of 4,096 characters). Larger: no space for waiting
+/// The most bits of a schedule where it must be committed with offsets (about 700 of 4,096 characters). Larger: no space for waiting
 /// records. Smaller: coarser schedules.
-const MAX_BITS: usize = 3_600;
+const MAX_BITS: f64 = 4_000.0;
 
 /// What is kept of past windows for learning.
 #[derive(Default)]
@@ -241,9 +241,8 @@ impl Anonymizer {
         if !self.uncommitted.is_bounded() {
             return Effort::default();
         }
-        let highest = self.policy.quasi.iter().map(|quasi| quasi.max_level).max().unwrap_or(0);
-        let bits = (u8::BITS - highest.leading_zeros()).max(1) as usize * self.policy.quasi.len().max(1);
-        Effort { max_steps: (MAX_BITS / bits).max(2), ..Effort::default() }
+        let bits = (self.policy.lattice().size() as f64).log2().max(1.0);
+        Effort { max_steps: ((MAX_BITS / bits) as usize).max(2), ..Effort::default() }
     }
 
     /// The schedule and its regions as the choice of a search. It satisfies if no more is left over than may be.

@@ -64,8 +64,15 @@ pub trait Admission {
     /// to the next step. Rows have the numbers that the table was made with.
     fn step(&mut self, table: &Table, tuples: &mut Vec<u32>, loss: f64);
 
+    /// True if a tuple that no step released may join a class at all. Others are compared with none, which takes long.
+    fn may_join_any(&self, _table: &Table, _tuple: u32) -> bool {
+        true
+    }
+
     /// True if the last one of `members`, which no step released, may join the class of the others.
-    fn joins(&mut self, table: &Table, members: &[u32]) -> bool;
+    fn joins(&mut self, _table: &Table, _members: &[u32]) -> bool {
+        true
+    }
 
     /// These tuples are published in one class.
     fn published(&mut self, _table: &Table, _tuples: &[u32]) {}
@@ -81,10 +88,6 @@ struct Everyone;
 
 impl Admission for Everyone {
     fn step(&mut self, _: &Table, _: &mut Vec<u32>, _: f64) {}
-
-    fn joins(&mut self, _: &Table, _: &[u32]) -> bool {
-        true
-    }
 
     fn decides(&self) -> bool {
         false
@@ -238,8 +241,8 @@ impl<'a> Draft<'a> {
     /// Lets left-over tuples join the classes for which the loss rises least.
     fn join(&mut self, terms: &Terms<'_>, mut spare: u64, admission: &mut dyn Admission) {
         let table = self.table;
-        let left =
-            (0..table.len() as u32).filter(|&tuple| self.class_of[tuple as usize] == LEFT && table.count(tuple) > 0);
+        let left = (0..table.len() as u32).filter(|&tuple| self.class_of[tuple as usize] == LEFT);
+        let left = left.filter(|&tuple| table.count(tuple) > 0 && admission.may_join_any(table, tuple));
         let mut left: Vec<u32> = left.collect();
         if left.is_empty() {
             return;

@@ -8,6 +8,8 @@
 //! Sizes decide first. Where the policy asks for more than a number of records, the classes that are large enough are gathered from
 //! their rows, distinct subjects and histograms are counted, and the rules judge each class by itself.
 
+use std::sync::Arc;
+
 use super::table::{CodeCounts, Everybody, Table};
 use super::terms::Ladders;
 use crate::model::counting::Histogram;
@@ -20,7 +22,7 @@ use crate::privacy::{Class, Rule, RuleScope, Rules};
 pub(super) struct NodeCounter {
     keys: Vec<u64>,
     /// Rows per bucket of keys, up to the largest number.
-    buckets: Vec<u16>,
+    buckets: Vec<u8>,
     /// The places of the tuples in large buckets.
     pub(super) places: Vec<u32>,
     /// The class of each of them.
@@ -83,9 +85,15 @@ impl NodeCounter {
                 self.keys.extend(self.class_of.iter().map(|&class| u64::from(class)));
             }
             let parts = ladders.parts(round, node);
-            for (key, &tuple) in self.keys.iter_mut().zip(tuples) {
-                let joint = table.joint(tuple);
-                *key = parts.iter().fold(*key, |key, (group, parts)| key | parts[joint[*group] as usize]);
+            for parts in parts.chunks(4) {
+                let keys = &mut self.keys;
+                match parts {
+                    [a] => add_parts(keys, table, tuples, [a]),
+                    [a, b] => add_parts(keys, table, tuples, [a, b]),
+                    [a, b, c] => add_parts(keys, table, tuples, [a, b, c]),
+                    [a, b, c, d] => add_parts(keys, table, tuples, [a, b, c, d]),
+                    _ => {}
+                }
             }
         }
     }
@@ -98,9 +106,9 @@ impl NodeCounter {
         self.buckets.resize(buckets, 0);
         for (&key, &tuple) in self.keys.iter().zip(tuples) {
             let rows = &mut self.buckets[(spread(key) >> shift) as usize];
-            *rows = rows.saturating_add(table.count(tuple).min(u32::from(u16::MAX)) as u16);
+            *rows = rows.saturating_add(table.count(tuple).min(u32::from(u8::MAX)) as u8);
         }
-        let least = least.min(u32::from(u16::MAX)) as u16;
+        let least = least.min(u32::from(u8::MAX)) as u8;
         self.places.clear();
         let mut rows = 0;
         for (place, &key) in self.keys.iter().enumerate() {
@@ -159,6 +167,15 @@ impl NodeCounter {
             start = end;
         }
         self.covered()
+    }
+}
+
+/// Adds the parts of some groups to the keys. Their number is known to the compiler, so there is no loop over them.
+fn add_parts<const N: usize>(keys: &mut [u64], table: &Table, tuples: &[u32], parts: [&(usize, Arc<[u64]>); N]) {
+    let parts = parts.map(|(group, parts)| (*group, &**parts));
+    for (key, &tuple) in keys.iter_mut().zip(tuples) {
+        let joint = table.joint(tuple);
+        *key = parts.iter().fold(*key, |key, (group, parts)| key | parts[joint[*group] as usize]);
     }
 }
 

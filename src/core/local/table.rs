@@ -15,9 +15,9 @@ use crate::model::batch::Rows;
 use crate::model::counting::Counting;
 use crate::model::domain::Code;
 
-/// The most combinations of leaves that are looked up together. Larger: fewer lookups per tuple, in tables that no longer fit into the
-/// processor's first cache. Smaller: more lookups.
-const MAX_JOINT: usize = 1 << 10;
+/// The most combinations of leaves that are looked up together. Larger: fewer lookups per tuple, in more and larger tables, which do not
+/// stay in the processor's first cache. Smaller: more lookups.
+const MAX_JOINT: usize = 1 << 8;
 
 /// The distinct quasi tuples of some rows.
 pub struct Table {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{Effort, Regions, Table, Terms, apply, learn};
+use super::{Admission, Effort, Regions, Table, Terms, apply, apply_admitting, learn};
 use crate::model::batch::Rows;
 use crate::model::hierarchy::{Hierarchy, PrefixSpec};
 use crate::model::lattice::Node;
@@ -237,6 +237,34 @@ fn records_that_no_node_releases_join_the_cheapest_class() {
     let window = Window::new(policy(3, None, false, &[(0, 0)]), window.records, 0);
     let regions = window.recode(&"0,0,0;0,2,1".parse().unwrap(), 0);
     assert_eq!((regions.len(), regions.left(), regions.fresh(6)), (2, 1, None));
+}
+
+/// Nobody may join a class later; counts how often that was asked of a class.
+struct Waiting(usize);
+
+impl Admission for Waiting {
+    fn step(&mut self, _: &Table, _: &mut Vec<u32>, _: f64) {}
+
+    fn may_join_any(&self, _: &Table, _: u32) -> bool {
+        false
+    }
+
+    fn joins(&mut self, _: &Table, _: &[u32]) -> bool {
+        self.0 += 1;
+        false
+    }
+}
+
+#[test]
+fn records_that_may_join_no_class_are_compared_with_none() {
+    let record = |a: usize| vec![a.to_string(), "x".to_owned(), "m".into(), "s".into(), "p".into()];
+    let window = Window::new(policy(3, None, false, &[]), [0, 0, 0, 6, 6, 6, 1].map(record).to_vec(), 0);
+    let fixture::Table { policy, rules, dictionaries, .. } = &window.table;
+    let (terms, mut waiting) = (Terms::new(policy, rules, &dictionaries.quasi), Waiting(0));
+    let tuples = Table::new(&window.fresh, &window.held, &rules.counting());
+    let schedule = "0,0,0;3,2,1".parse().unwrap();
+    let regions = apply_admitting(&terms, &tuples, &schedule, (0, 0), &mut waiting);
+    assert_eq!((regions.len(), regions.left(), waiting.0), (2, 1, 0));
 }
 
 #[test]

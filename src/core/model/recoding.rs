@@ -205,14 +205,6 @@ impl Recoding {
         }
     }
 
-    /// The levels by which a plan names it: of a node, the coarsest of cuts, or of all steps of a schedule one after the other.
-    pub fn levels(&self) -> Vec<Level> {
-        match self {
-            Self::Local(schedule) => schedule.levels(),
-            Self::Node(_) | Self::Cuts(_) => self.coarsest().levels().to_vec(),
-        }
-    }
-
     /// The same recoding after the domains have grown; see [`Cut::extended`].
     pub fn extended(&self, domains: &[Arc<DomainView>], top: &Node) -> Self {
         match self {

@@ -43,27 +43,31 @@ impl Schedule {
         Self(steps.into())
     }
 
-    /// The schedule whose levels are these, step by step, `width` levels each; `None` if the last step is not complete, or there is none.
-    fn from_levels(levels: &[Level], width: usize) -> Option<Self> {
-        let complete = width > 0 && !levels.is_empty() && levels.len().is_multiple_of(width);
-        complete.then(|| Self(levels.chunks(width).map(|step| Node::new(step.iter().copied())).collect()))
-    }
-
-    /// The levels of all steps, one step after the other.
-    pub fn levels(&self) -> Vec<Level> {
-        self.0.iter().flat_map(|node| node.levels().iter().copied()).collect()
-    }
-
-    /// The levels by which a plan names the schedule and the step at which its release starts, where that is said: those of all steps
-    /// and once more those of that step.
-    pub fn planned(&self, first: Option<usize>) -> Vec<Level> {
-        let start = first.and_then(|first| self.0.get(first));
-        self.levels().into_iter().chain(start.iter().flat_map(|node| node.levels().iter().copied())).collect()
+    /// The bytes by which a plan names the schedule, and the step at which its release starts where that is said: the finest and the coarsest
+    /// level of each attribute, the number of steps, and the levels of all steps, of which that step is once more the last. Levels are digits
+    /// of a mixed radix, as many in each word of 64 bits as fit, so a step takes hardly more bits than it takes to tell the nodes apart.
+    pub fn planned(&self, first: Option<usize>) -> Vec<u8> {
+        let (finest, coarsest) = (self.finest(), self.coarsest());
+        let steps: Vec<&Node> = self.0.iter().chain(first.and_then(|first| self.0.get(first))).collect();
+        let mut bytes = [finest.levels(), coarsest.levels(), &(steps.len() as u32).to_le_bytes()].concat();
+        let (mut word, mut next) = (0, 1_u64);
+        for (level, (finest, radix)) in
+            steps.iter().flat_map(|step| step.levels().iter().zip(radices(&finest, coarsest)))
+        {
+            let (worth, is_new) = place(&mut next, radix);
+            if is_new {
+                bytes.extend_from_slice(&u64::to_le_bytes(word));
+                word = 0;
+            }
+            word += u64::from(level - finest) * worth;
+        }
+        bytes.extend_from_slice(&word.to_le_bytes());
+        bytes
     }
 
     /// The schedule that [`Schedule::planned`] named, and the step at which its release starts; `None` if the lattice does not permit it.
-    pub fn from_plan(levels: &[Level], lattice: &Lattice) -> Option<(Self, Option<usize>)> {
-        let named = Self::from_levels(levels, lattice.top().levels().len())?;
+    pub fn from_plan(bytes: &[u8], lattice: &Lattice) -> Option<(Self, Option<usize>)> {
+        let named = Self::unpacked(bytes, lattice.width())?;
         // Only the last step of a schedule is the coarsest node.
         let (schedule, first) = match &*named.0 {
             [steps @ .., start] if steps.last() == Some(lattice.top()) => {
@@ -71,7 +75,35 @@ impl Schedule {
             }
             _ => (named, None),
         };
-        schedule.fits(lattice).then_some((schedule, first))
+        (schedule.fits(lattice) && schedule.planned(first) == bytes).then_some((schedule, first))
+    }
+
+    /// The steps of a plan for so many attributes; `None` if these bytes have none.
+    fn unpacked(bytes: &[u8], width: usize) -> Option<Self> {
+        let (finest, rest) = bytes.split_at_checked(width)?;
+        let (coarsest, rest) = rest.split_at_checked(width)?;
+        let (count, words) = rest.split_first_chunk()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        // A step takes a bit at least, unless it is the only one, which may be named twice.
+        if width == 0 || count == 0 || count > words.len() * 8 || finest.iter().zip(coarsest).any(|(a, b)| a > b) {
+            return None;
+        }
+        let mut words = words.chunks(8).map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+        let (mut word, mut next) = (words.next()??, 1_u64);
+        let (finest, coarsest) = (Node::new(finest.iter().copied()), Node::new(coarsest.iter().copied()));
+        let mut steps = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut levels = Vec::with_capacity(width);
+            for (finest, radix) in radices(&finest, &coarsest) {
+                let (worth, is_new) = place(&mut next, radix);
+                if is_new {
+                    word = words.next()??;
+                }
+                levels.push(finest + (word / worth % radix) as Level);
+            }
+            steps.push(Node::new(levels));
+        }
+        Some(Self(steps.into()))
     }
 
     /// The finest level of each attribute in any step.
@@ -102,6 +134,20 @@ impl Schedule {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
         format!("{:016x}", self.to_string().bytes().fold(BASIS, step))
     }
+}
+
+/// Per attribute the finest level, and how many levels there are from it to the coarsest.
+fn radices(finest: &Node, coarsest: &Node) -> impl Iterator<Item = (Level, u64)> {
+    finest.levels().iter().zip(coarsest.levels()).map(|(&finest, &coarsest)| (finest, u64::from(coarsest - finest) + 1))
+}
+
+/// What a one is worth at the place of the next digit, and whether that place is the first of another word. `next` is what the place
+/// would be worth in the present word.
+fn place(next: &mut u64, radix: u64) -> (u64, bool) {
+    let is_new = next.checked_mul(radix).is_none();
+    let worth = if is_new { 1 } else { *next };
+    *next = worth * radix;
+    (worth, is_new)
 }
 
 /// Levels with commas between them, nodes with semicolons between them: `0,0,1;0,2,1;3,2,1`.
@@ -149,6 +195,7 @@ impl FromStr for Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_text_parses_back_and_names_the_schedule() {
@@ -158,15 +205,60 @@ mod tests {
         assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
         assert!(schedule.fits(&lattice) && !schedule.fits(&Lattice::from_heights(&[3, 12])));
         assert_ne!(schedule.id(), Schedule::new([], &lattice).id());
-        assert_eq!(Schedule::from_levels(&schedule.levels(), 2), Some(schedule.clone()));
-        assert_eq!(Schedule::from_levels(&[1, 2, 3], 2), None);
         assert_eq!((schedule.finest(), schedule.coarsest()), (Node::new([0, 1]), &Node::new([2, 12])));
-        for first in [None, Some(0), Some(1), Some(2)] {
-            assert_eq!(Schedule::from_plan(&schedule.planned(first), &lattice), Some((schedule.clone(), first)));
-        }
-        assert_eq!(Schedule::from_plan(&[0, 1, 2, 12, 1, 1], &lattice), None, "no step to start at");
-        assert_eq!(Schedule::from_plan(&[0, 1, 1, 10], &lattice), None, "not to the coarsest node");
         assert_eq!(Schedule::new([], &lattice).id(), "2,12".parse::<Schedule>().unwrap().id());
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_names_it_in_few_bits(
+            levels in prop::collection::vec((0u8..9, prop_oneof![0u8..5, 0u8..247]), 1..12),
+            steps in prop::collection::vec(prop::collection::vec(any::<u8>(), 12), 0..60),
+            first in prop::option::of(0usize..60),
+        ) {
+            let lattice = Lattice::new(
+                Node::new(levels.iter().map(|(min, _)| *min)),
+                Node::new(levels.iter().map(|(min, span)| min + span)),
+            );
+            let level = |((min, span), at): (&(u8, u8), u8)| (u16::from(*min) + u16::from(at) % (u16::from(*span) + 1)) as u8;
+            let steps = steps.into_iter().map(|step| Node::new(levels.iter().zip(step).map(level)));
+            let schedule = Schedule::new(steps.filter(|step| step != lattice.top()), &lattice);
+            let first = first.and_then(|first| schedule.steps().get(first));
+            let first = first.and_then(|first| schedule.steps().iter().position(|step| step == first));
+            let bytes = schedule.planned(first);
+            prop_assert_eq!(Schedule::from_plan(&bytes, &lattice), Some((schedule.clone(), first)));
+            // A word of 64 bits has space for less than a digit beside its own.
+            let bits = |span: u8| (f64::from(span) + 1.0).log2();
+            let highest = levels.iter().map(|(_, span)| bits(*span)).fold(0.0, f64::max);
+            let step: f64 = levels.iter().map(|(_, span)| bits(*span)).sum();
+            let steps = schedule.steps().len() + usize::from(first.is_some());
+            let words = (step * steps as f64 / (64.0 - highest)).ceil().max(1.0) as usize;
+            prop_assert!(bytes.len() <= 2 * levels.len() + 4 + 8 * words, "{} bytes", bytes.len());
+        }
+
+        #[test]
+        fn a_plan_of_other_bytes_is_refused_and_never_panics(
+            width in 1usize..4,
+            bytes in prop::collection::vec(prop_oneof![0u8..3, any::<u8>()], 0..40),
+        ) {
+            let lattice = Lattice::from_heights(&vec![2; width]);
+            if let Some((schedule, first)) = Schedule::from_plan(&bytes, &lattice) {
+                prop_assert_eq!(schedule.planned(first), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_for_other_levels_is_refused() {
+        let lattice = Lattice::from_heights(&[2, 12]);
+        let bytes = Schedule::new([Node::new([0, 1]), Node::new([1, 10])], &lattice).planned(None);
+        assert!(Schedule::from_plan(&bytes, &lattice).is_some());
+        for heights in [&[2, 11][..], &[2, 13], &[3, 12], &[2], &[2, 12, 1]] {
+            assert_eq!(Schedule::from_plan(&bytes, &Lattice::from_heights(heights)), None);
+        }
+        for length in 0..bytes.len() {
+            assert_eq!(Schedule::from_plan(&bytes[..length], &lattice), None, "cut off after {length} bytes");
+        }
     }
 
     #[test]

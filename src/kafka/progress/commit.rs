@@ -1,8 +1,8 @@
 //! Commits: an offset with the text of its metadata.
 //!
 //! Kafka keeps a string with every committed offset. Ours is short, plain ASCII and versioned, and a reader refuses it as a
-//! whole if anything in it is unknown: `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Levels are those of a node, or of
-//! all steps of a schedule one after the other. Offsets are relative to the
+//! whole if anything in it is unknown: `3;d=FINISHED_TO;p=PENDING;a=SINCE;l=LEVELS;j=JOURNAL;t=PLAN`. Levels are those of a node or of
+//! cuts, or the bytes of a schedule. Offsets are relative to the
 //! committed one; offsets of the journal are relative to each other. [`MAX_WAITING_BYTES`] bounds the held records, so that the
 //! text of the next plan fits beside them.
 
@@ -18,7 +18,7 @@ pub const MAX_BYTES: usize = 4096;
 /// once more, does not fit beside them. Smaller: records are suppressed that could have been held.
 pub const MAX_WAITING_BYTES: usize = 1600;
 
-/// More levels than these are packed. Larger: schedules of few steps take more space. Smaller: nodes are harder to read.
+/// More levels than these are packed. Larger: cuts and schedules take more space. Smaller: nodes are harder to read.
 const FEW_LEVELS: usize = 40;
 
 /// The levels of a plan that are those of the last release.
@@ -184,7 +184,7 @@ impl PlanPart {
     }
 }
 
-/// Levels: numbers with dots between them, or packed where there are many, as of a schedule: `~PACKED`.
+/// Levels: numbers with dots between them, or packed where there are many, as of cuts or a schedule: `~PACKED`.
 fn write_levels(levels: &[u8]) -> String {
     if levels.len() <= FEW_LEVELS {
         return levels.iter().map(u8::to_string).collect::<Vec<_>>().join(".");

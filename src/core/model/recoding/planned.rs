@@ -49,7 +49,7 @@ impl<'a> OccurringLeaves<'a> {
 
     /// The levels by which a plan names a recoding for these leaves.
     pub fn write(&self, recoding: &Recoding) -> Vec<Level> {
-        let mut levels = recoding.levels();
+        let mut levels = recoding.coarsest().levels().to_vec();
         let Recoding::Cuts(cuts) = recoding else { return levels };
         if recoding.node().is_none() {
             levels.extend_from_slice(recoding.finest().levels());

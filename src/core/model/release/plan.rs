@@ -9,7 +9,7 @@ use crate::model::event::{Millis, Partition, Position};
 pub struct ReleasePlan {
     /// Shuffles the rows, and names the release.
     pub id: u64,
-    /// Level per quasi-identifier.
+    /// The recoding: a level per quasi-identifier, or the bytes of a schedule ([`Schedule::planned`](crate::model::schedule::Schedule::planned)).
     pub levels: Vec<u8>,
     /// When its window closed.
     pub closed: Option<Millis>,
