@@ -9,7 +9,7 @@ use veilstream::cli::{Cli, install_panic_hook};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A defect is a failure outside of what the caller can mend.
+/// A defect is a failure that the caller cannot mend.
 const DEFECT: u8 = 3;
 
 fn main() -> ExitCode {

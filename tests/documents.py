@@ -202,12 +202,12 @@ def benches_exist(_, text):
 
 
 BLOCKS = {
-    "README.md": [a_picture, runs, this_test, runs, runs, runs, the_pipeline, kafka],
+    "README.md": [a_picture, runs, this_test, runs, runs, the_pipeline, kafka],
     "schemas/README.md": [valid, valid, valid, valid, valid, nested, the_summary],
     "deploy/README.md": [runs, valid, valid],
     "tests/README.md": [options_exist, options_exist],
     "tests/infra/README.md": [runs],
-    "benches/README.md": [benches_exist, benches_exist],
+    "benches/README.md": [benches_exist],
     "deploy/SIZING.md": [options_exist],
     "CHANGELOG.md": [],
     "SECURITY.md": [],

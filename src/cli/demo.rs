@@ -80,7 +80,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     summary.not_met().map_or(Ok(()), |reason| Err(Failure::not_met(reason)))
 }
 
-/// What a run shows.
+/// The figures of a run.
 struct Shown {
     summary: Summary,
     releases: Vec<Value>,

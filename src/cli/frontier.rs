@@ -43,7 +43,7 @@ pub(super) struct FrontierArgs {
     /// An existing file is replaced; a symbolic link to a file is refused.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// How to find the front: auto, exact (count every node), or pbg-ea
+    /// The way to find the front: auto, exact (count every node), or pbg-ea
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method)]
     method: Method,
     /// The seed of the evolutionary search [default: `search.seed` of the configuration, or 0]

@@ -1,4 +1,4 @@
-//! `veilstream route`: routes records by what they are like, from topic to topic.
+//! `veilstream route`: routes records by their generalized values, from topic to topic.
 
 use std::io;
 use std::path::PathBuf;

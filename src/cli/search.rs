@@ -20,7 +20,7 @@ use crate::search::Algorithm;
 /// out worse than they are.
 const TIME_OF_EACH: Duration = Duration::from_secs(10);
 
-/// Compares what the recodings would publish of a file, or what one search or all would find
+/// Compares the recodings of a file, or its searches
 ///
 /// Without `--algorithm`, makes a release in memory for each value of `policy.recoding` and prints side by side what each
 /// loses, who pays for it, what counts and a classifier would still get right, and what a reader who knows how it was made

@@ -259,7 +259,7 @@ fn read(
 }
 
 /// The policy for a file of labels: every value is known, and only the published fields exist. The field that names the
-/// release is read like a class label: every record must have it. What a row of a changelog does is a part of what it shows.
+/// release is read like a class label: every record must have it. The field `change` of a changelog counts as a part of the row.
 fn as_published(policy: &Policy, release_field: Option<&str>, changelog: bool) -> Policy {
     let any = Arc::new(Hierarchy::trivial());
     let schema = &policy.schema;

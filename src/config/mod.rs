@@ -50,7 +50,7 @@ pub enum Purpose {
     Pipeline,
 }
 
-/// The stage that routes records by what they are like.
+/// The stage that routes records by their generalized values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteConfig {
     /// The topic of the routed messages.
@@ -59,7 +59,7 @@ pub struct RouteConfig {
     pub state: String,
     /// How many partitions the topic gets if it is made here.
     pub partitions: Option<u32>,
-    /// How long somebody who does not come is expected in the same partition.
+    /// How long a person without new records stays assigned to the same partition.
     pub stays: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Pieces of configuration written for people to paste: what they choose in a picture becomes what a file says.
+//! Pieces of configuration to paste: a point that was chosen in a picture, as keys of the file.
 
 use serde_json::json;
 

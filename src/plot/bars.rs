@@ -3,12 +3,14 @@
 
 use plotters::prelude::*;
 
-use super::{Area, BLUE, Caption, GRID, INK, LABEL, Link, PALE_BLUE, PlotError, RED, WIDTH, failed, picture};
+use super::{Area, BLUE, Caption, GRID, INK, LABEL, PALE_BLUE, PlotError, RED, WIDTH, failed, picture};
 
 /// The height of one bar with its label.
 const ROW: u32 = 32;
 /// Room for the names of lying bars.
 const NAMES: i32 = 150;
+/// Room for a figure.
+const FIGURE: i32 = 80;
 /// Room for two shares.
 const FIGURES: i32 = 115;
 /// Room for a level in words.
@@ -32,35 +34,14 @@ pub(crate) struct Bar {
 /// # Errors
 /// If there is no bar, or one that is not a number.
 pub(crate) fn rows(caption: &Caption, bars: &[Bar], whole: f64) -> Result<String, PlotError> {
-    check(bars)?;
-    let height = ROW * bars.len() as u32 + 8;
-    picture(caption, (WIDTH, height), |area| draw_rows(bars, whole, area).map(|()| Vec::<Link>::new()))
-}
-
-fn check(bars: &[Bar]) -> Result<(), PlotError> {
-    if bars.is_empty() || !bars.iter().all(|bar| bar.value.is_finite() && bar.value >= 0.0) {
-        return Err(PlotError("it takes a bar, and numbers from zero on".into()));
-    }
-    Ok(())
-}
-
-fn draw_rows(bars: &[Bar], whole: f64, area: &Area<'_>) -> Result<(), PlotError> {
+    check(bars.iter().map(|bar| bar.value))?;
     let whole = if whole > 0.0 { whole } else { 1.0 };
-    // Room for the figure at the end of the longest bar.
-    let room = f64::from(WIDTH as i32 - NAMES - 80);
-    for (at, bar) in bars.iter().enumerate() {
-        let y = (at as u32 * ROW) as i32 + 4;
-        let right = NAMES + (room * (bar.value / whole).min(1.0)) as i32;
-        let track = Rectangle::new([(NAMES, y + 3), (NAMES + room as i32, y + 23)], GRID.filled());
-        area.draw(&track).map_err(failed)?;
-        if right > NAMES {
-            area.draw(&Rectangle::new([(NAMES, y + 3), (right, y + 23)], BLUE.filled())).map_err(failed)?;
-        }
-        let style = LABEL.into_font().color(&INK);
-        area.draw(&Text::new(short(&bar.name), (4, y + 5), style.clone())).map_err(failed)?;
-        area.draw(&Text::new(bar.shown.clone(), (NAMES + room as i32 + 10, y + 5), style)).map_err(failed)?;
-    }
-    Ok(())
+    let room = WIDTH as i32 - NAMES - FIGURE;
+    lines(caption, bars, room, |bar, top, area| {
+        fill(area, [0, room], [top + 3, top + 23], GRID)?;
+        fill(area, [0, part(room, bar.value / whole)], [top + 3, top + 23], BLUE)?;
+        Ok([&bar.name, &bar.shown].map(Clone::clone))
+    })
 }
 
 /// A share before and after.
@@ -80,50 +61,14 @@ pub(crate) struct Pair {
 /// If there is nothing to draw, or something that is not a number.
 pub(crate) fn pairs(caption: &Caption, rows: &[Pair]) -> Result<String, PlotError> {
     let shares = || rows.iter().flat_map(|row| [row.before, row.after]);
-    if rows.is_empty() || !shares().all(|share| share.is_finite() && share >= 0.0) {
-        return Err(PlotError("it takes a name, and shares from zero on".into()));
-    }
+    check(shares())?;
     let most = shares().fold(0.01, f64::max);
-    let height = ROW * rows.len() as u32 + 8;
-    picture(caption, (WIDTH, height), |area| draw_pairs(rows, most, area).map(|()| Vec::<Link>::new()))
-}
-
-fn draw_pairs(rows: &[Pair], most: f64, area: &Area<'_>) -> Result<(), PlotError> {
-    let room = f64::from(WIDTH as i32 - NAMES - FIGURES);
-    for (at, row) in rows.iter().enumerate() {
-        let y = (at as u32 * ROW) as i32 + 4;
-        let style = LABEL.into_font().color(&INK);
-        area.draw(&Text::new(short(&row.name), (4, y + 5), style.clone())).map_err(failed)?;
-        for (share, top, colour) in [(row.before, y + 2, PALE_BLUE), (row.after, y + 13, BLUE)] {
-            let right = NAMES + (room * share / most) as i32;
-            if right > NAMES {
-                area.draw(&Rectangle::new([(NAMES, top), (right, top + 10)], colour.filled())).map_err(failed)?;
-            }
-        }
-        let said = format!("{:.0} to {:.0} %", 100.0 * row.before, 100.0 * row.after);
-        area.draw(&Text::new(said, (NAMES + room as i32 + 10, y + 5), style)).map_err(failed)?;
-    }
-    Ok(())
-}
-
-fn short(name: &str) -> String {
-    let mut short: String = name.chars().take(MAX_NAME).collect();
-    if name.chars().count() > MAX_NAME {
-        short.push('…');
-    }
-    short
-}
-
-/// A bar with a mark, for a level on its way from the value itself to nothing at all: filled steps of all steps.
-///
-/// # Errors
-/// If there is nothing to draw.
-pub(crate) fn steps(caption: &Caption, rows: &[Steps]) -> Result<String, PlotError> {
-    if rows.is_empty() {
-        return Err(PlotError("it takes an attribute".into()));
-    }
-    let height = ROW * rows.len() as u32 + 8;
-    picture(caption, (WIDTH, height), |area| draw_steps(rows, area).map(|()| Vec::<Link>::new()))
+    let room = WIDTH as i32 - NAMES - FIGURES;
+    lines(caption, rows, room, |row, top, area| {
+        fill(area, [0, part(room, row.before / most)], [top + 2, top + 12], PALE_BLUE)?;
+        fill(area, [0, part(room, row.after / most)], [top + 13, top + 23], BLUE)?;
+        Ok([row.name.clone(), format!("{:.0} to {:.0} %", 100.0 * row.before, 100.0 * row.after)])
+    })
 }
 
 /// One attribute's level.
@@ -143,29 +88,77 @@ pub(crate) struct Steps {
     pub height: u8,
 }
 
-fn draw_steps(rows: &[Steps], area: &Area<'_>) -> Result<(), PlotError> {
+/// A bar with a mark, for a level on its way from the value itself to nothing at all: filled steps of all steps.
+///
+/// # Errors
+/// If there is nothing to draw.
+pub(crate) fn steps(caption: &Caption, rows: &[Steps]) -> Result<String, PlotError> {
+    check(rows.iter().map(|_| 0.0))?;
     let room = WIDTH as i32 - NAMES - WORDS;
-    for (at, row) in rows.iter().enumerate() {
-        let y = (at as u32 * ROW) as i32 + 4;
-        let style = LABEL.into_font().color(&INK);
-        area.draw(&Text::new(short(&row.name), (4, y + 5), style.clone())).map_err(failed)?;
+    lines(caption, rows, room, |row, top, area| {
         let height = i32::from(row.height.max(1));
         for step in 0..height {
-            let (left, right) = (NAMES + room * step / height, NAMES + room * (step + 1) / height - 3);
             let colour = match step {
                 step if step < i32::from(row.typical) => BLUE,
                 step if step < i32::from(row.level) => PALE_BLUE,
                 _ => GRID,
             };
-            area.draw(&Rectangle::new([(left, y + 3), (right, y + 23)], colour.filled())).map_err(failed)?;
+            fill(area, [room * step / height, room * (step + 1) / height - 3], [top + 3, top + 23], colour)?;
         }
         if row.max_level < row.height {
             let x = NAMES + room * i32::from(row.max_level) / height - 2;
-            area.draw(&PathElement::new([(x, y), (x, y + 26)], RED.stroke_width(2))).map_err(failed)?;
+            area.draw(&PathElement::new([(x, top), (x, top + 26)], RED.stroke_width(2))).map_err(failed)?;
         }
-        area.draw(&Text::new(row.shown.clone(), (NAMES + room + 10, y + 5), style)).map_err(failed)?;
+        Ok([&row.name, &row.shown].map(Clone::clone))
+    })
+}
+
+fn check(values: impl Iterator<Item = f64>) -> Result<(), PlotError> {
+    let values: Vec<f64> = values.collect();
+    if values.is_empty() || !values.iter().all(|value| value.is_finite() && *value >= 0.0) {
+        return Err(PlotError("it takes a name, and numbers from zero on".into()));
     }
     Ok(())
+}
+
+/// A line per row: its name, the bars that `draw` draws below `top` in a width of `room`, and a text. `draw` returns both texts.
+fn lines<T>(
+    caption: &Caption,
+    rows: &[T],
+    room: i32,
+    draw: impl Fn(&T, i32, &Area<'_>) -> Result<[String; 2], PlotError>,
+) -> Result<String, PlotError> {
+    picture(caption, (WIDTH, ROW * rows.len() as u32 + 8), |area| {
+        let style = LABEL.into_font().color(&INK);
+        for (at, row) in rows.iter().enumerate() {
+            let top = (at as u32 * ROW) as i32 + 4;
+            let [name, shown] = draw(row, top, area)?;
+            area.draw(&Text::new(short(&name), (4, top + 5), style.clone())).map_err(failed)?;
+            area.draw(&Text::new(shown, (NAMES + room + 10, top + 5), style.clone())).map_err(failed)?;
+        }
+        Ok(Vec::new())
+    })
+}
+
+/// A rectangle right of the names; nothing if it has no width.
+fn fill(area: &Area<'_>, [left, right]: [i32; 2], [top, bottom]: [i32; 2], colour: RGBColor) -> Result<(), PlotError> {
+    if right <= left {
+        return Ok(());
+    }
+    let place = [(NAMES + left, top), (NAMES + right, bottom)];
+    area.draw(&Rectangle::new(place, colour.filled())).map_err(failed)
+}
+
+fn part(room: i32, share: f64) -> i32 {
+    (f64::from(room) * share.min(1.0)) as i32
+}
+
+fn short(name: &str) -> String {
+    let mut short: String = name.chars().take(MAX_NAME).collect();
+    if name.chars().count() > MAX_NAME {
+        short.push('…');
+    }
+    short
 }
 
 #[cfg(test)]

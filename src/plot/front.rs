@@ -20,7 +20,7 @@ const MARKER: i32 = 5;
 /// A trade-off to draw. The first axis is the horizontal one of every panel; each other axis has a panel of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plot {
-    /// What is seen.
+    /// Title and description.
     pub caption: Caption,
     /// The names of the axes; at least two.
     pub axes: Vec<String>,

@@ -1,4 +1,4 @@
-//! The console: two calm pages about what is being published right now. Rendered here, whole, from a [`View`].
+//! The console: two pages about the releases of a running service, rendered on the server from a [`View`].
 //!
 //! Both begin with the verdict. `/` is for the person who answers for the releases ([`officer`]), `/engine` for the person who keeps
 //! the service running ([`engine`]). Works without scripts, but for the refresh. Only aggregates, generalized values, configured
@@ -13,7 +13,10 @@ mod search;
 use self::ask::{Ask, Page};
 use super::html::{Html, time};
 use super::view::View;
-use crate::plot::{escape, figure};
+use crate::plot::{PlotError, escape, figure};
+
+/// The text in the place of a picture before the first release.
+const NOTHING_YET: &str = "Nothing has been published yet.";
 
 /// The page that was asked for.
 pub(crate) fn page(view: &View, ask: Ask) -> String {
@@ -48,6 +51,18 @@ fn header(view: &View, ask: Ask, html: &mut Html) {
     html.raw("<span id=\"stale\" class=\"state bad\" hidden>no answer: figures are old</span>");
     html.text(&format!("p id=\"verdict\" class=\"{class}\""), &verdict.sentence).raw("<div class=\"navigation\">");
     html.choices("Pages", &ask.pages()).choices("Time range", &ask.ranges()).raw("</div></header>");
+}
+
+/// A figure over time: its picture, and the same as a table. `id` names both.
+fn over_time(
+    [id, title, head]: [&str; 3],
+    picture: Result<String, PlotError>,
+    table: Vec<Vec<String>>,
+    otherwise: &str,
+    html: &mut Html,
+) {
+    html.raw("<section class=\"card\">").text("h3", title).picture(picture, otherwise);
+    html.same_as_table(&format!("{id}-table"), &["time", head], &table).raw("</section>");
 }
 
 /// The newest first, each with its time.

@@ -63,7 +63,7 @@ pub struct Moment {
 pub struct RecentRelease {
     /// When it was published.
     pub at: Millis,
-    /// What is said about it.
+    /// Its manifest.
     pub manifest: Manifest,
     /// Classes by size.
     pub class_sizes: Vec<(u32, u32)>,
@@ -78,7 +78,7 @@ pub struct RecentRelease {
 pub struct Look {
     /// When it was taken.
     pub at: Millis,
-    /// What was seen.
+    /// The insight.
     pub insight: Insight,
     /// Its parts of the page, trade-off and lattice, drawn when somebody first asks: they never change.
     pub(super) drawn: OnceLock<[String; 2]>,

@@ -23,11 +23,11 @@ use crate::window::CloseReason;
 /// Seconds: a search or a publication takes from a fraction of a millisecond to minutes.
 const SECONDS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-/// Subjects in a class: from what a policy asks for to what tells next to nothing.
+/// Subjects in a class: from the k of strict policies to classes that hide everybody.
 const SUBJECTS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 10_000.0];
 /// Seconds that a record may be under way: it waits for its window, and perhaps for later ones.
 const LONG_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
-/// Values that somebody may have: none, one, and on to what is as good as any.
+/// Candidate values of a person: none, one, and on to so many that they tell nothing.
 const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, 50.0];
 /// Shares between nothing and everything.
 const SHARES: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
@@ -114,11 +114,11 @@ metrics! {
     );
     achieved: GaugeVec = gauges(
         "criterion_achieved",
-        "What the weakest class of the last release reaches.", &["criterion"]
+        "Value of the weakest class of the last release.", &["criterion"]
     );
     required: GaugeVec = gauges(
         "criterion_required",
-        "What the policy asks of every class, at least or at most.", &["criterion", "bound"]
+        "Value that the policy asks of every class, at least or at most.", &["criterion", "bound"]
     );
     security: Gauge = float_gauge(
         "security_ratio",
@@ -166,7 +166,7 @@ metrics! {
     started: Gauge = float_gauge("start_time_seconds", "When the service started, in seconds since 1970.");
 }
 
-/// What is measured only when somebody asks.
+/// Figures that are read only for a scrape.
 pub(super) struct Asked<'a> {
     pub(super) now: Millis,
     /// When the oldest window that still fills got its first record.
@@ -317,7 +317,7 @@ impl Metrics {
         self.bounds(&from.unmet_bounds);
     }
 
-    /// What was left out, and of what else nothing is left.
+    /// Records, values and groups that were left out.
     fn left_out(&self, work: &Work, outcome: &str) {
         for (attribute, share) in work.fallback_shares() {
             self.top_fallback.with_label_values(&[attribute]).set(share);

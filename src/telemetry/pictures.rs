@@ -1,4 +1,4 @@
-//! From what is known to what is drawn: the pictures that console, report and command line share.
+//! The pictures that console, report and command line share: from figures of the service to [`plot`](crate::plot).
 
 use super::view::{View, Wanted};
 use crate::model::lattice::Node;
@@ -19,42 +19,37 @@ fn caption(id: &str, title: impl Into<String>, description: impl Into<String>) -
     Caption { id: id.into(), title: title.into(), description: description.into() }
 }
 
+/// One measured line over time.
+fn measured(caption: Caption, unit: &str, name: &str, points: Vec<(f64, f64)>) -> Result<String, PlotError> {
+    let series = vec![Series { name: name.into(), style: Style::Measured, points }];
+    lines::svg(&Lines { caption, unit: unit.into(), series })
+}
+
+/// The last figure of a line.
+fn last(points: &[(f64, f64)], shown: impl Fn(f64) -> String) -> String {
+    points.last().map_or("-".into(), |(_, value)| shown(*value))
+}
+
 /// Loss over time.
 pub(crate) fn loss(view: &View) -> Result<String, PlotError> {
-    let points = view.over_time(|m| m.loss);
-    let metric = view.policy.loss.as_str();
-    let last = points.last().map_or("-".into(), |(_, loss)| figure(*loss));
-    lines::svg(&Lines {
-        caption: caption(
-            "loss",
-            "Information loss over time",
-            format!("{} releases, the last at {last} by {metric}; 0 is no loss.", points.len()),
-        ),
-        unit: metric.into(),
-        series: vec![Series { name: metric.into(), style: Style::Measured, points }],
-    })
+    let (points, metric) = (view.over_time(|m| m.loss), view.policy.loss.as_str());
+    let said = format!("{} releases, the last at {} by {metric}; 0 is no loss.", points.len(), last(&points, figure));
+    measured(caption("loss", "Information loss over time", said), metric, metric, points)
 }
 
 /// The share of the detail that is given up, over time.
 pub(crate) fn detail(view: &View) -> Result<String, PlotError> {
     let points = view.over_time(|m| m.detail.map(|share| 100.0 * share));
-    let last = points.last().map_or("-".into(), |(_, share)| format!("{} %", figure(*share)));
-    lines::svg(&Lines {
-        caption: caption(
-            "detail",
-            "Detail given up over time",
-            format!("{} releases, the last gives up {last} of the detail.", points.len()),
-        ),
-        unit: "% given up".into(),
-        series: vec![Series { name: "given up".into(), style: Style::Measured, points }],
-    })
+    let share = last(&points, |share| format!("{} %", figure(share)));
+    let said = format!("{} releases, the last gives up {share} of the detail.", points.len());
+    measured(caption("detail", "Detail given up over time", said), "% given up", "given up", points)
 }
 
 /// What one criterion's weakest class reached, against what the policy asks.
 pub(crate) fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<String, PlotError> {
     let points = view.over_time(|m| m.achieved.get(at).copied().flatten());
     let bound = if wanted.at_most { "at most" } else { "at least" };
-    let last = points.last().map_or("-".into(), |(_, achieved)| figure(*achieved));
+    let last = last(&points, figure);
     let oldest = points.first().map_or(0.0, |p| p.0).min(-60.0);
     let asked = vec![(oldest, wanted.required), (0.0, wanted.required)];
     lines::svg(&Lines {
@@ -74,23 +69,16 @@ pub(crate) fn criterion(view: &View, at: usize, wanted: &Wanted) -> Result<Strin
 /// Records per second between releases.
 pub(crate) fn throughput(view: &View) -> Result<String, PlotError> {
     let points = view.throughput();
-    let last = points.last().map_or("-".into(), |(_, rate)| count(*rate));
-    lines::svg(&Lines {
-        caption: caption("throughput", "Records read per second", format!("Last {last}.")),
-        unit: "records/s".into(),
-        series: vec![Series { name: "read".into(), style: Style::Measured, points }],
-    })
+    let said = format!("Last {}.", last(&points, count));
+    measured(caption("throughput", "Records read per second", said), "records/s", "read", points)
 }
 
 /// Records not read yet.
 pub(crate) fn lag(view: &View) -> Result<String, PlotError> {
     let mut points = view.over_time(|m| Some(m.lag as f64));
     points.push((0.0, view.lag as f64));
-    lines::svg(&Lines {
-        caption: caption("lag", "Consumer lag", format!("{} records not read yet.", count(view.lag as f64))),
-        unit: "records".into(),
-        series: vec![Series { name: "lag".into(), style: Style::Measured, points }],
-    })
+    let said = format!("{} records not read yet.", count(view.lag as f64));
+    measured(caption("lag", "Consumer lag", said), "records", "lag", points)
 }
 
 /// What became of the records, as shares of those that have an outcome.

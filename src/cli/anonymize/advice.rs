@@ -1,7 +1,7 @@
-//! Advice for a report: what a policy with one change would publish of the same records.
+//! Advice for a report: the release of the same records under the policy with one change.
 //!
 //! Nothing is guessed. Each change is tried: a release is made in memory under the changed policy and compared with the one that
-//! was made. Tries end after [`TIME`]; what was not tried by then is not said.
+//! was made. Tries end after [`TIME`]; changes that were not tried by then are not listed.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! `anonymize --report FILE.html`: a self-contained page for the person who is responsible for the release.
 //!
-//! From the verdict to the signature: what is at risk, what was done, what it costs, what else could be done, by which policy, and
-//! which bytes it is about. It holds aggregates, published values, and values of many people; it prints in black on white.
+//! From the verdict to the signature: risk, generalization, cost, alternatives, the policy, and the hash of the release. It holds
+//! aggregates, published values, and values of many people; it prints in black on white.
 
 mod attributes;
 mod cost;

@@ -1,7 +1,7 @@
 //! `veilstream explain`: a configuration in sentences, as a privacy officer would write it.
 //!
-//! Every sentence follows from the built policy, not from the text of the file, so it tells what the service does. What is not
-//! protected is told by the same rules: a limit is named where the policy runs into it (`THREAT_MODEL.md`).
+//! Every sentence follows from the built policy, not from the text of the file, so it describes the service. The limits of the
+//! protection follow the same rules: a limit is named where the policy runs into it (`THREAT_MODEL.md`).
 
 mod limits;
 mod said;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::cli::shared::{Failure, for_terminal, print};
 use crate::config::{Config, Purpose};
 
-/// Tells a configuration in sentences: what is published how, which criteria hold, and what is not protected
+/// States a configuration in sentences: published fields, criteria, and limits of the protection
 ///
 /// For people who answer for the data and do not read YAML. It reads the configuration and its hierarchies, never a record.
 #[derive(Debug, Args)]

@@ -49,7 +49,7 @@ pub(in crate::cli) struct InitArgs {
     /// The file for the configuration; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "pipeline.yaml")]
     output: PathBuf,
-    /// Who will read the releases [default: partner]
+    /// The readers of the releases [default: partner]
     #[arg(long, value_name = "READERS")]
     readers: Option<Readers>,
     /// Ask nothing

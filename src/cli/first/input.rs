@@ -42,7 +42,7 @@ pub(super) struct FirstArgs {
 
 /// An input that was read once.
 pub(super) struct FirstInput {
-    /// What it is like.
+    /// Its fields in figures.
     pub(super) profile: TableProfile,
     /// Its header or schema.
     pub(super) preamble: Preamble,

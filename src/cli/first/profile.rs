@@ -1,4 +1,4 @@
-//! `veilstream profile`: what the fields of a file or topic are like, and how far they single people out.
+//! `veilstream profile`: the fields of a file or topic in figures, and how far they single people out.
 //!
 //! Prints names, kinds, counts and shares; never a value of a record.
 

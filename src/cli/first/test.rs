@@ -1,7 +1,7 @@
 //! `veilstream test`: cases beside a policy, for the users' own continuous integration.
 //!
-//! A case is a few records, or a file of them, and what must become of them. Its records are one window and give one release, made
-//! by encoder, search and gate of the service, with the seed 0. What differs from the expectation is told in a line each.
+//! A case is a few records, or a file of them, and their expected outcomes. Its records are one window and give one release, made
+//! by encoder, search and gate of the service, with the seed 0. Each difference from the expectation is a line.
 
 mod case;
 
@@ -14,7 +14,7 @@ use self::case::CaseFile;
 use crate::cli::shared::{Failure, print};
 use crate::config::{Config, Purpose, read_document};
 
-/// Runs the cases of a policy: records in, and what must be published, suppressed, rejected, or never appear
+/// Runs the cases of a policy: records, and their expected outcomes
 ///
 /// A case file is YAML: `policy` names the configuration, `cases` is a list. Each case has a `name`, `records` (a list of objects) or a
 /// `file`, and `expect`: `published`, `suppressed` and `rejected` (a number, or { at_least: N, at_most: M }), `rows` (the published

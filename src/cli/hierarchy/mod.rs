@@ -40,19 +40,19 @@ pub(super) struct HierarchyArgs {
     /// The field to make a hierarchy for
     #[arg(long, value_name = "NAME")]
     field: String,
-    /// The field that says whom a record is about; people are counted, not records [default: each record is a person]
+    /// The field that identifies the person of a record; people are counted, not records [default: each record is a person]
     #[arg(long, value_name = "NAME")]
     subject: Option<String>,
-    /// How values are grouped
+    /// The grouping of values
     #[arg(long, value_name = "WAY", default_value = "order")]
     by: Grouping,
-    /// How many people must hold a value, at least, or lie in an interval; take the k of the policy, or more
+    /// The fewest people that hold a value, or lie in an interval; take the k of the policy, or more
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..))]
     k: u64,
-    /// How many groups of one level are one at the next
+    /// The groups of one level that become one group of the next
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=100))]
     fan: u64,
-    /// How many intervals the finest level of --by quantile has
+    /// The intervals of the finest level of --by quantile
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..=1000))]
     groups: u64,
     /// The file for the hierarchy; - is standard output. An existing file is replaced

@@ -182,7 +182,7 @@ impl Batch {
         }
     }
 
-    /// The display for writing so many rows.
+    /// The display for writing a number of rows.
     pub(in crate::cli) fn writing(&self, rows: usize) -> ProgressBar {
         writing(&self.progress, rows);
         self.progress.clone()

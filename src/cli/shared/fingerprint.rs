@@ -1,7 +1,7 @@
 //! The fingerprint of a published file, and the report that names it.
 //!
 //! `anonymize --report` writes the SHA-256 of the bytes that it published and the fingerprint of the policy; `verify --report`
-//! reads both and compares. The report is found to be about the file and the policy, or not; who wrote it is not proven.
+//! reads both and compares. It shows whether the report is about the file and the policy; its author is not proven.
 
 use std::fs::{self, File};
 use std::io::Read as _;

@@ -76,7 +76,7 @@ impl InputArgs {
         Some(section.join("\n").trim_end().to_owned())
     }
 
-    /// Opens the file. What the command line does not say of it, the source of the configuration does, if that is a file.
+    /// Opens the file. Options that are missing on the command line come from `source.file` of the configuration.
     pub(in crate::cli) fn open(&self, config: &Config) -> Result<(InputBytes, Input), Failure> {
         let (from, input) = self.open.open(&self.input, max_record_bytes(config))?;
         let SourceConfig::File { format, delimiter, encoding, .. } = &config.source else { return Ok((from, input)) };

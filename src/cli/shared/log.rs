@@ -12,7 +12,7 @@ use crate::codec::parquet::is_guarded;
 
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct LogArgs {
-    /// Which messages to log: off, error, warn, info, debug, trace, or a filter such as veilstream=debug [default: RUST_LOG,
+    /// The messages to log: off, error, warn, info, debug, trace, or a filter such as veilstream=debug [default: RUST_LOG,
     /// or else info for `run` and warn for the other commands]
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,

@@ -87,7 +87,7 @@ pub(in crate::cli) fn working(bar: &ProgressBar, what: String) {
     bar.set_message(what);
 }
 
-/// The display for writing so many rows; whoever writes moves it on.
+/// The display for writing a number of rows; the writer moves it on.
 pub(in crate::cli) fn writing(bar: &ProgressBar, rows: usize) {
     styled(bar, "{spinner} {msg}: {percent} %, {eta} left");
     bar.set_message("writing");

@@ -25,7 +25,7 @@ use crate::source::file;
 /// The most messages that are read. Larger: takes longer. Smaller: rare mistakes are not seen.
 const MOST: usize = 10_000;
 
-/// What a sample shows.
+/// The result of reading a sample.
 struct Sample<'a> {
     policy: &'a Policy,
     survey: Survey,

@@ -1,6 +1,6 @@
 //! `${NAME}` and `${file:PATH}` in scalar values; `$$` is a dollar sign. Keys are never interpolated.
 //!
-//! Invariant: what is put in is marked, and a marked value is never printed. Text that was put in is not searched again.
+//! Invariant: a value that was put in is marked and never printed. It is not searched for variables again.
 
 use std::io;
 use std::path::Path;

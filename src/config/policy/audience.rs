@@ -49,7 +49,7 @@ fn audience(
         if quasi[i].render.is_statistic() && level > quasi[i].min_level {
             // No function of a published row: it would be computed from records again, over other people.
             at.refuse(format!(
-                "{} shows a statistic, and who has the statistics of two levels can subtract them: write `render: label` or \
+                "{} shows a statistic, and a reader with the statistics of two levels can subtract them: write `render: label` or \
                  `interval`, or leave this level out",
                 at.show(name)
             ));
@@ -107,13 +107,13 @@ fn one_level(
             _ => "leave it out for the levels of the release".into(),
         };
         place.refuse(format!(
-            "an audience's table cannot be generalized anew: who has two generalizations of the same people can put them together; {way}"
+            "an audience's table cannot be generalized anew, because two generalizations of the same people can be put together; {way}"
         ));
     } else if recoding == RecodingKind::FullDomain {
         place.refuse("the release has one level per column already: leave it out, or write `policy.recoding: local`");
     } else if quasi.iter().any(|quasi| quasi.render.is_statistic()) {
         place.refuse(
-            "it has levels that the release does not have, and who has the statistics of two levels can subtract them: write \
+            "it has levels that the release does not have, and a reader with the statistics of two levels can subtract them: write \
              `render: label` or `interval`, or leave this out",
         );
     }

@@ -208,7 +208,7 @@ fn check_roles<'a>(raw: &'a RawPolicy, at: At<'a>, around: &PolicySurroundings<'
 fn check_envelope(raw: &RawPolicy, at: At<'_>, around: &PolicySurroundings<'_>) {
     if let Some((_, at)) = around.envelope.filter(|_| raw.subject.is_none() && !at.lost("subject")) {
         at.refuse(
-            "an update is one more record of the same person: name the field that says whom a row is about under \
+            "an update is one more record of the same person: name the field that identifies the person of a row under \
              `policy.subject`, such as its primary key",
         );
     }

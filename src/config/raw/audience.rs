@@ -35,7 +35,7 @@ pub(crate) struct RawAudience {
     pub drop: Vec<String>,
     /// `full-domain`: its table has one level per column, although the release (`recoding: local` or `subtree`) has several.
     /// Rows that are coarser somewhere are left out of its table, within the limit of `suppression`. Default: the levels of the
-    /// release. Another generalization of the same people is not possible: who has two of them can put them together.
+    /// release. Another generalization of the same people is not possible, because a reader could put the two together.
     #[serde(default)]
     pub recoding: Option<RecodingKind>,
     /// With `recoding: full-domain`, what its levels are chosen by: `glm`, `precision`, `dm` or `aecs`. Default: the loss of the

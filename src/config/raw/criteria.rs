@@ -170,7 +170,7 @@ pub(crate) struct RawAlphaK {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLkc {
-    /// How many quasi-identifiers are known; 1 or more. Every set of so many is counted for every release, at most 5,000 of
+    /// The number of quasi-identifiers that are known; 1 or more. Every set of that size is counted for every release, at most 5,000 of
     /// them; with a `subject` the smaller sets as well.
     #[schemars(range(min = 1))]
     pub l: u32,

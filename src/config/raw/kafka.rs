@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::config::file::scalar::{RawDuration, RawProperty, RawSecret};
 use crate::kafka::client::{BadStart, OnGap, Rebalance, Start};
+use crate::model::words;
 
 /// Topics to read, in a consumer group. Offsets are committed together with the releases, never on their own.
 ///
@@ -62,7 +63,7 @@ pub(crate) struct RawKafkaSource {
     pub rebalance: Rebalance,
     /// Encrypts the connections. Default: absent, they are in clear.
     pub tls: Option<RawTls>,
-    /// Logs in by password. Default: absent, nobody asks.
+    /// Logs in by password. Default: absent, no login.
     pub sasl: Option<RawSasl>,
     /// Logs in by tokens of a token endpoint (OAUTHBEARER). Default: absent.
     pub oauth: Option<RawOAuth>,
@@ -137,7 +138,7 @@ pub(crate) struct RawKafkaSink {
     pub manifests: Option<String>,
     /// Where positions and codes of rejected records go, or `none`. Default: the topic's name and `-dead-letters`.
     pub dead_letters: Option<String>,
-    /// Where it is written down for operators which records each release finished, by position and never by value, or `none`.
+    /// The topic that tells operators which records each release finished, by position and never by value, or `none`.
     /// Let only operators read it: positions of single records tell which of them were held. With `policy.sequential` or
     /// `window.sliding` it also says which records a release shows, so that an instance that takes over knows who was published.
     /// Default: the topic's name and `-journal`.
@@ -184,22 +185,22 @@ pub(crate) enum RawBrokers {
     List(Vec<String>),
 }
 
-/// How messages are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum RawMessageFormat {
-    /// A JSON object per message.
-    Json,
-    /// A plain Avro datum per message. In the source they are all of one `schema`.
-    Avro,
-    /// Avro behind a schema id, with schemas from a `registry`.
-    ConfluentAvro,
-    /// A plain Protobuf message per message. In the source they are all of one type, see `descriptor`.
-    Protobuf,
-    /// Protobuf behind a schema id, with schemas from a `registry`. Manifests and dead letters are plain JSON.
-    ConfluentProtobuf,
-    /// JSON behind a schema id, with JSON Schemas from a `registry`. Manifests and dead letters are plain JSON.
-    ConfluentJson,
+words! {
+    /// How messages are encoded.
+    pub enum RawMessageFormat {
+        /// A JSON object per message.
+        Json = "json",
+        /// A plain Avro datum per message. In the source they are all of one `schema`.
+        Avro = "avro",
+        /// Avro behind a schema id, with schemas from a `registry`.
+        ConfluentAvro = "confluent-avro",
+        /// A plain Protobuf message per message. In the source they are all of one type, see `descriptor`.
+        Protobuf = "protobuf",
+        /// Protobuf behind a schema id, with schemas from a `registry`. Manifests and dead letters are plain JSON.
+        ConfluentProtobuf = "confluent-protobuf",
+        /// JSON behind a schema id, with JSON Schemas from a `registry`. Manifests and dead letters are plain JSON.
+        ConfluentJson = "confluent-json",
+    }
 }
 
 /// A schema registry with Confluent's REST interface.
@@ -215,7 +216,7 @@ pub(crate) struct RawRegistry {
     pub password: Option<RawSecret>,
     /// A bearer token instead; from `${file:PATH}` or `${NAME}`. It is not renewed. Default: none.
     pub token: Option<RawSecret>,
-    /// Whom its certificate must be signed by, and our own certificate if it asks for one. Default: the system's authorities, and none.
+    /// The authorities that sign its certificate, and our own certificate if it asks for one. Default: the system's authorities, and none.
     pub tls: Option<RawTls>,
 }
 

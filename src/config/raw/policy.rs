@@ -73,7 +73,7 @@ pub(crate) struct RawSequential {
     /// every run starts anew. With `scope: partition` each partition counts its own.
     #[schemars(range(min = 2, max = 1000))]
     pub releases: u32,
-    /// How many candidate values must be left to everybody who was in an earlier one of these releases. Who would have fewer
+    /// The candidate values that must be left to everybody who was in an earlier one of these releases. A person with fewer
     /// is held or suppressed, and so are those who no longer satisfy the policy without them.
     #[schemars(range(min = 2))]
     pub candidates: u32,

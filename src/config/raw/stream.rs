@@ -24,7 +24,7 @@ pub(crate) struct RawSearch {
     /// none in commands that make one release.
     pub time_budget: Option<RawDuration>,
     /// The seed of randomised searches and of the row order; the same seed gives the same result. Default: a new one
-    /// for every run that nobody can guess, because who knows the seed can undo the shuffle of the rows. With Kafka it is
+    /// for every run that nobody can guess, because a reader who knows the seed can undo the shuffle of the rows. With Kafka it is
     /// always a new one: it names releases.
     pub seed: Option<u64>,
     /// With `levels: sticky`: keep the last recoding while it is at most this much worse than the best, by what the algorithm
@@ -319,7 +319,7 @@ pub(crate) struct RawHttp {
     pub token: Option<RawSecret>,
 }
 
-/// Routes records by what they are like, so that instances that share the input do not separate people who are alike.
+/// Routes records by their generalized values, so that instances that share the input do not separate people who are alike.
 /// `veilstream route` reads the source's topics and writes every message, unchanged, to the partition of its district; `veilstream run`
 /// with the same file reads that topic instead of the source's.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -336,7 +336,7 @@ pub(crate) struct RawRoute {
     /// many as the input has.
     #[schemars(range(min = 1, max = 1000))]
     pub partitions: Option<u32>,
-    /// With `policy.subject`: how long somebody of whom no record comes is still expected in the same partition. Longer than records may
+    /// With `policy.subject`: how long a person without new records stays assigned to the same partition. Longer than records may
     /// wait in `run`, and than releases may lie apart that `sequential` compares. Default: 24h. Longer: more people are kept in memory,
     /// about 50 bytes each, and the districts follow drift later.
     pub stays: Option<RawDuration>,

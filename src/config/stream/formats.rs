@@ -1,4 +1,4 @@
-//! The formats of messages: what each needs beside its name, and the schemas of the output.
+//! The formats of messages: the keys that each needs, and the schemas of the output.
 
 use std::path::Path;
 
@@ -17,17 +17,6 @@ use crate::model::schema::{Placement, Schema};
 const WITH_REGISTRY: &str = "format: confluent-avro, confluent-protobuf or confluent-json";
 
 impl RawMessageFormat {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Avro => "avro",
-            Self::ConfluentAvro => "confluent-avro",
-            Self::Protobuf => "protobuf",
-            Self::ConfluentProtobuf => "confluent-protobuf",
-            Self::ConfluentJson => "confluent-json",
-        }
-    }
-
     /// The language of its schemas; none where it has none.
     fn language(self) -> Option<SchemaLanguage> {
         match self {
@@ -58,7 +47,7 @@ pub(super) fn source_format(
     ];
     for (key, _, needed) in given.into_iter().filter(|(_, is_there, needed)| *is_there && format != *needed) {
         if !at.lost("format") {
-            at.only_with(key, &format!("format: {}", needed.name()));
+            at.only_with(key, &format!("format: {}", needed.as_str()));
         }
     }
     match (format, format.language()) {
@@ -165,7 +154,7 @@ pub(super) fn source_registry(raw: &RawKafkaSource, at: At<'_>, base: &Path) -> 
 }
 
 fn needs_registry(format: RawMessageFormat, at: At<'_>) {
-    let name = format.name();
+    let name = format.as_str();
     at.key("format").refuse(format!("`format: {name}` needs a registry: add `registry: {{ url: http://HOST:PORT }}`"));
 }
 

@@ -274,8 +274,8 @@ fn transaction_timeout(raw: &RawKafkaSink, at: At<'_>, around: &StreamSurroundin
         at_timeout.refuse("`transaction_timeout` is shorter than publishing may take, so releases would be aborted: write 10s or more");
     } else if timeout > MAX_TRANSACTION_TIMEOUT {
         at_timeout.refuse(
-            "`transaction_timeout` is longer than brokers allow, and readers would wait that long for what a dead \
-                       instance left open: write 15m or less",
+            "`transaction_timeout` is longer than brokers allow, and readers would wait that long for the transaction of a \
+             dead instance: write 15m or less",
         );
     } else if timeout < slow {
         let seconds = slow.as_secs();

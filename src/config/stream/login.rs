@@ -96,7 +96,7 @@ fn oidc(raw: &RawOAuth, at: At<'_>, base: &Path) -> Option<Oidc> {
             url.starts_with("http://") && !["localhost", "127.", "[::1]"].iter().any(|near| host.starts_with(near));
         if fine && plain {
             at.key("token_endpoint").warn(
-                "`token_endpoint` is asked without TLS, so whoever is on the way reads `client_secret`: write https://",
+                "`token_endpoint` is asked without TLS, so `client_secret` can be read on the network: write https://",
             );
         }
         fine

@@ -114,7 +114,7 @@ pub(in crate::config) fn check_explode(raw: &RawConfig, root: At<'_>) {
             (envelope, "`explode` does not go with `envelope`: a change event is about one row"),
             (
                 raw.policy.subject.is_none() && !root.key("policy").lost("subject"),
-                "the records of one message are about the same person: name the field that says whom under `policy.subject`",
+                "the records of one message are about the same person: name the field that identifies the person under `policy.subject`",
             ),
             (
                 raw.policy.suppression.action == RawAction::Hold,

@@ -120,8 +120,9 @@ pub(super) fn security(
         inherited.insert("sasl.mechanism".into(), "OAUTHBEARER".into());
     }
     if logins.aws.is_some() && tls.is_none() && !before.ends_with("ssl") && !at.lost("tls") {
-        at.key("aws")
-            .refuse("Amazon MSK takes IAM by TLS only, and a token is a login for whoever reads it: add `tls: {}`");
+        at.key("aws").refuse(
+            "Amazon MSK takes IAM by TLS only, because a token that is read on the network is a login: add `tls: {}`",
+        );
     }
     if tls.is_some() || logins.any() {
         let encrypted = tls.is_some() || before.ends_with("ssl");

@@ -1,4 +1,4 @@
-//! `registry`: its address, login and TLS. Everything that the client needs is read here, so that a wrong file is told with its line.
+//! `registry`: its address, login and TLS. Everything that the client needs is read here, so that a wrong file is reported with its line.
 
 use std::path::{Path, PathBuf};
 

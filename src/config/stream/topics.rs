@@ -117,7 +117,7 @@ pub(super) fn different_topics(outputs: &[(&str, Option<&str>)], at: At<'_>, sou
         let shown = at.key(key).show(name);
         if source.is_some_and(|s| reads(s, name)) {
             at.key(key).refuse(format!(
-                "`{key}` is {shown}, which the source reads: what is published would come in again; write another topic"
+                "`{key}` is {shown}, which the source reads: published rows would come in again; write another topic"
             ));
         }
         if let Some((other, _)) = outputs[..i].iter().find(|(_, other)| other.as_ref() == Some(name)) {

@@ -58,7 +58,7 @@ fn arrays_are_taken_apart_where_a_message_has_one_outcome() {
         |more: &str, line: usize, words: &str| one(&topics("[a]", &format!(", explode: items{more}")), line, words);
     bad(", envelope: debezium", 8, "does not go with `envelope`");
     let with = |from: &str, to: &str| topics("[a]", ", explode: items").replace(from, to);
-    one(&with("  subject: id\n", ""), 7, "name the field that says whom");
+    one(&with("  subject: id\n", ""), 7, "name the field that identifies the person");
     one(&with("  subject", "  suppression: { action: hold }\n  subject"), 9, "write `action: drop`");
     one(
         &with("source:", "window: { sliding: { size: 100, slide: 10 } }\nsource:"),

@@ -1,5 +1,5 @@
-//! What a reader of the console asked for: which page, how far back, and which releases. Everything is in the address, so that it
-//! works without scripts and can be sent to somebody else. What is not known is ignored.
+//! A request to the console: page, time range and selection of releases. All of it is in the address, so that it works without
+//! scripts and can be sent to somebody else. Unknown words are ignored.
 
 use std::collections::BTreeMap;
 

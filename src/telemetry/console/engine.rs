@@ -1,6 +1,6 @@
 //! The page for the person who keeps the service running: what came in, how fast, the search, and the manifests.
 
-use super::{search, series};
+use super::{NOTHING_YET, over_time, search, series};
 use crate::model::policy::RecodingKind;
 use crate::plot::{count, escape, figure};
 use crate::telemetry::history::RecentRelease;
@@ -79,24 +79,26 @@ fn records(view: &View, html: &mut Html) {
         ("in open windows", view.window_records),
     ]
     .map(row);
-    html.behind("records-table", "The same as a table", &["records", "count"], &rows).raw("</section>");
-    html.raw("<section class=\"card\"><h3>Records read per second</h3>");
-    html.picture(pictures::throughput(view), "It takes two releases.");
-    let rows = series(view, &view.throughput());
-    html.behind("throughput-table", "The same as a table", &["time", "records per second"], &rows).raw("</section>");
+    html.same_as_table("records-table", &["records", "count"], &rows).raw("</section>");
+    let names = ["throughput", "Records read per second", "records per second"];
+    over_time(names, pictures::throughput(view), series(view, &view.throughput()), "It takes two releases.", html);
     if view.partitions > 0 {
-        html.raw("<section class=\"card\"><h3>Lag</h3>");
-        html.picture(pictures::lag(view), "Nothing has been read yet.");
-        let rows = series(view, &view.over_time(|m| Some(m.lag as f64)));
-        html.behind("lag-table", "The same as a table", &["time", "records not read yet"], &rows).raw("</section>");
+        let table = series(view, &view.over_time(|m| Some(m.lag as f64)));
+        over_time(
+            ["lag", "Lag", "records not read yet"],
+            pictures::lag(view),
+            table,
+            "Nothing has been read yet.",
+            html,
+        );
     }
 }
 
 fn loss(view: &View, html: &mut Html) {
     html.raw("<section class=\"card\"><h3>Information loss over time</h3>");
-    html.picture(pictures::loss(view), "Nothing has been published yet.");
+    html.picture(pictures::loss(view), NOTHING_YET);
     let rows = series(view, &view.over_time(|m| m.loss));
-    html.behind("loss-table", "The same as a table", &["time", view.policy.loss.as_str()], &rows);
+    html.same_as_table("loss-table", &["time", view.policy.loss.as_str()], &rows);
     let mut published = view.recent.iter().filter(|recent| recent.manifest.rows > 0);
     if let Some(last) = published.next() {
         html.raw("<h4>How the last release spreads over people</h4>");
@@ -125,7 +127,7 @@ fn schedule(view: &View, html: &mut Html) {
 fn manifests(view: &View, html: &mut Html) {
     html.raw("<section class=\"card releases\"><h3>The last releases in full</h3>");
     if view.recent.is_empty() {
-        html.text("p class=\"none\"", "Nothing has been published yet.");
+        html.text("p class=\"none\"", NOTHING_YET);
     }
     for recent in &view.recent {
         html.raw(recent.drawn.get_or_init(|| release(view, recent)));

@@ -4,7 +4,7 @@
 //! is in the engine room.
 
 use super::ask::{Ask, Kept};
-use super::{recodings, series};
+use super::{NOTHING_YET, over_time, recodings, series};
 use crate::model::policy::QuasiIdentifier;
 use crate::model::release::manifest::AttributeLevel;
 use crate::plot::{count, escape, figure, percent, portion};
@@ -59,7 +59,7 @@ fn tiles(view: &View, html: &mut Html) {
 
 fn attributes(view: &View, html: &mut Html) {
     html.raw("<section class=\"card\"><h3>Attributes now</h3>");
-    html.picture(pictures::levels(&view.policy, &view.recoding), "Nothing has been published yet.");
+    html.picture(pictures::levels(&view.policy, &view.recoding), NOTHING_YET);
     // A look may be of another release than the last one: then its losses belong to other levels.
     let levels: Vec<u8> = view.recoding.iter().map(|level| level.level).collect();
     let look = view.look.as_ref().filter(|look| look.insight.chosen.levels() == levels);
@@ -82,10 +82,9 @@ fn attributes(view: &View, html: &mut Html) {
 }
 
 fn detail(view: &View, html: &mut Html) {
-    html.raw("<section class=\"card\"><h3>Detail given up over time</h3>");
-    html.picture(pictures::detail(view), "Nothing has been published yet.");
-    let rows = series(view, &view.over_time(|m| m.detail.map(|share| 100.0 * share)));
-    html.behind("detail-table", "The same as a table", &["time", "given up, in percent"], &rows).raw("</section>");
+    let table = series(view, &view.over_time(|m| m.detail.map(|share| 100.0 * share)));
+    let names = ["detail", "Detail given up over time", "given up, in percent"];
+    over_time(names, pictures::detail(view), table, NOTHING_YET, html);
 }
 
 /// What the last release does not show: kept fields, values without a place, and groups that vanished.
@@ -138,16 +137,11 @@ fn risk(view: &View, html: &mut Html) {
 
 fn privacy(view: &View, html: &mut Html) {
     for (at, wanted) in view.wanted.iter().enumerate() {
-        html.raw("<section class=\"card\">").text("h3", &format!("{}: reached and asked", wanted.words()));
         let points = view.over_time(|m| m.achieved.get(at).copied().flatten());
-        if points.is_empty() {
-            html.text("p class=\"none\"", "Nothing has been published yet.");
-        } else {
-            html.picture(pictures::criterion(view, at, wanted), "It cannot be drawn.");
-        }
-        let rows = series(view, &points);
-        let table = format!("criterion-{at}-table");
-        html.behind(&table, "The same as a table", &["time", "reached"], &rows).raw("</section>");
+        let otherwise = if points.is_empty() { NOTHING_YET } else { "It cannot be drawn." };
+        let picture = pictures::criterion(view, at, wanted);
+        let names = [&format!("criterion-{at}"), &format!("{}: reached and asked", wanted.words()), "reached"];
+        over_time(names, picture, series(view, &points), otherwise, html);
     }
 }
 

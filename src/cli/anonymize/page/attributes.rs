@@ -1,4 +1,4 @@
-//! What was done to each attribute: its level in words, what it lost, and its distribution before and after.
+//! The attributes of a report: the level of each in words, its loss, and its distribution before and after.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the release costs and is still good for, how it was found, and what a changed policy would do.
+//! The cost of the release, its usefulness, the search that found it, and the effect of changed policies.
 
 use super::Sheet;
 use crate::cli::shared::ReleaseReport;

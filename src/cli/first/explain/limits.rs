@@ -30,7 +30,7 @@ pub(super) fn limits(config: &Config) -> Vec<String> {
     );
     say(
         policy.recoding == RecodingKind::Local,
-        "Who knows the method and the hierarchies can exclude some values of a label; at least k people stay in each class (T31). \
+        "A reader who knows the method and the hierarchies can exclude some values of a label; at least k people stay in each class (T31). \
          `search`, `anonymize --report` and the console measure how often.",
     );
     let crosses =
@@ -45,20 +45,23 @@ pub(super) fn limits(config: &Config) -> Vec<String> {
     );
     say(
         !policy.schema.keep.is_empty() || sensitive,
-        "Sensitive and kept values are published as they are: who knows a rare one of somebody finds their row (T29).",
+        "Sensitive and kept values are published as they are: a reader who knows a rare value of a person finds the row (T29).",
     );
     say(
         policy.quasi.iter().any(|quasi| quasi.render.is_statistic()),
-        "Who knows everybody of a group but one can sometimes work out the last one's value from a statistic (T24).",
+        "A reader who knows everybody of a group but one can sometimes work out the last value from a statistic (T24).",
     );
     say(true, "Which levels a release has depends on the data and so tells a little about it (T7).");
-    say(true, "Totals tell how many records a window had: who knows all people of a window but one can count (T9).");
+    say(
+        true,
+        "Totals tell how many records a window had: a reader who knows all people of a window but one can count (T9).",
+    );
     say(
         true,
         "Knowledge beyond the generalized fields, and what only differential privacy promises. k-anonymity and its relatives limit what a \
          reader can single out; they do not make data harmless.",
     );
-    say(true, "The machine that runs the service, and whoever may read or write its input.");
+    say(true, "The machine that runs the service, and everybody who may read or write its input.");
     said
 }
 

@@ -100,7 +100,7 @@ fn meaning(policy: &Policy, criterion: &Criterion) -> String {
     let field = |field: &usize| policy.schema.sensitive.get(*field).map_or("?", |slot| &**policy.schema.name(*slot));
     match criterion {
         Criterion::KAnonymity(k) => format!(
-            "Every class holds at least {k} {people} (k-anonymity): who knows the generalized fields of somebody finds at least {k} \
+            "Every class holds at least {k} {people} (k-anonymity): a reader who knows the generalized fields of a person finds at least {k} \
              candidates.",
             k = k.0
         ),
@@ -122,7 +122,7 @@ fn meaning(policy: &Policy, criterion: &Criterion) -> String {
             percent(*alpha)
         ),
         Criterion::Lkc { l, k, c, fields } => format!(
-            "Who knows at most {l} of the generalized fields of somebody finds at least {} {people}, and guesses {} right with a confidence \
+            "A reader who knows at most {l} of the generalized fields of a person finds at least {} {people}, and guesses {} right with a confidence \
              of at most {} (LKC-privacy).",
             k.0,
             fields.iter().map(|f| format!("`{}`", field(f))).collect::<Vec<_>>().join(", "),
@@ -145,7 +145,7 @@ fn meaning(policy: &Policy, criterion: &Criterion) -> String {
                 .filter_map(|quasi| policy.quasi.get(*quasi))
                 .map(|quasi| format!("`{}`", quasi.name))
                 .collect();
-            format!("For who knows only {} of somebody: {}", names.join(", "), meaning(policy, criterion))
+            format!("For a reader who knows only {} of a person: {}", names.join(", "), meaning(policy, criterion))
         }
     }
 }
@@ -226,7 +226,7 @@ pub(super) fn releases(config: &Config) -> Vec<String> {
             slot.map_or("?", |slot| &**config.policy.schema.name(*slot))
         ));
         said.push(
-            "Whoever would keep fewer is left out, and so is everybody whose class is then too small. The limit on records left out \
+            "A person who would keep fewer is left out, and so is everybody whose class is then too small. The limit on records left out \
              does not count them."
                 .into(),
         );
