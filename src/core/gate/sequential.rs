@@ -88,7 +88,7 @@ impl Candidates {
     fn of(&self, subject: u64) -> Option<&[Code]> {
         // Subjects are keyed hashes and spread evenly, so that most stand near where they would if they were spread exactly.
         let len = self.subjects.len();
-        let (place, around) = ((u128::from(subject) * len as u128 >> u64::BITS) as usize, 2 * len.isqrt() + 1);
+        let (place, around) = (((u128::from(subject) * len as u128) >> u64::BITS) as usize, 2 * len.isqrt() + 1);
         let near = &self.subjects[place.saturating_sub(around)..len.min(place + around)];
         let is_near =
             near.first().is_some_and(|first| first.0 <= subject) && near.last().is_some_and(|last| subject <= last.0);
