@@ -298,13 +298,14 @@ impl Carried {
     }
 }
 
-/// Two values as one text; what is wrong with one of them is wrong with both.
+/// Two values as one text, with a semicolon between: they may have a comma before their fraction. What is wrong with one of them is
+/// wrong with both.
 fn beside(first: &Value<'_>, second: &Value<'_>) -> Value<'static> {
     match (first, second) {
         (Value::Missing, _) | (_, Value::Missing) => Value::Missing,
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         _ => match (first.canonical(), second.canonical()) {
-            (Some(first), Some(second)) => Value::Text(format!("{first},{second}").into()),
+            (Some(first), Some(second)) => Value::Text(format!("{first};{second}").into()),
             _ => Value::Nested("[]".into()),
         },
     }

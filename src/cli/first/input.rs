@@ -62,6 +62,13 @@ impl FirstArgs {
         working(&progress, "counting".into());
         let (profile, preamble, events) = intake.finish()?;
         progress.finish_and_clear();
+        if matches!(preamble, Preamble::Json) && profile.records == 1 && self.brokers.is_none() {
+            return Err(Failure::Usage(format!(
+                "{} is one JSON object: if the records stand in an array of it, write these as lines, such as with `jq -c '.features[]'`; \
+                 a policy that is written by hand can read them as they are, with `explode` and the array's name",
+                self.name()
+            )));
+        }
         if profile.records == profile.rejected {
             return Err(Failure::Usage(match profile.records {
                 0 => format!("{} has no record", self.name()),
