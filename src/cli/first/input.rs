@@ -72,6 +72,11 @@ impl FirstArgs {
         if profile.records == profile.rejected {
             return Err(Failure::Usage(match profile.records {
                 0 => format!("{} has no record", self.name()),
+                _ if self.brokers.is_some() => format!(
+                    "no record of {} is JSON: of a topic in Avro, Protobuf or with a schema registry, write its records to a file, or write \
+                     the policy by hand and see `validate --sample`",
+                    self.name()
+                ),
                 _ => format!("no record of {} can be read: check --format and --delimiter", self.name()),
             }));
         }
