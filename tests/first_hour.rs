@@ -11,6 +11,9 @@ use program::Desk;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
+use veilstream::codec::avro::{AvroEncoder, OutputSchema, parse_schema};
+use veilstream::codec::{Encode as _, PublishedRow};
+use veilstream::model::schema::{Role, Schema};
 
 type Table = (Vec<&'static str>, Vec<Vec<String>>);
 
@@ -444,22 +447,106 @@ fn proposals_fit_what_the_values_are() {
             "geohash": one(&mut rng, &["u33db2m", "u33db2k", "u33dbc1", "u33e6xz", "9q8yyk8"]),
             "at": 1_700_000_000_000u64 + i * 1000,
             "flag": i % 2,
+            "home": { "lat": 47.0 + f64::from(rng.random_range(0..800)) / 100.0, "lon": 6.0 + f64::from(rng.random_range(0..900)) / 100.0 },
+            "work_Latitude": f64::from(rng.random_range(4700..5500)) / 100.0,
+            "plate": i % 3,
         });
         text.push_str(&format!("{visit}\n"));
     }
     desk.write("visits.jsonl", text);
-    let known = ["patient.address.zip", "patient.address.postcode", "ip", "geohash", "at", "flag"];
+    let known = ["patient.address.zip", "patient.address.postcode", "ip", "geohash", "at", "flag", "home.cell"];
     let policy = init_is_usable(&desk, "visits.jsonl", "visits-safe.jsonl", &known);
     for line in [
         "  subject: id ",
         "hierarchy: { ip: {} }",
         "hierarchy: { geohash: {} }",
         "hierarchy: { prefix: { length: 7, min_length: 5, alphabet: 36 } }",
+        "name: home.cell\n      from: [home.lat, home.lon]\n      hierarchy: { geohash: {} }",
+        // Half of a place is a number.
+        "name: work_Latitude\n      hierarchy: { intervals:",
         "format: epoch-millis",
         "name: flag\n      hierarchy: trivial",
     ] {
         assert!(policy.contains(line), "{line} in {policy}");
     }
+}
+
+/// As Excel exports a table in Germany: a line that tells the delimiter, a byte order mark, commas before fractions, times of two kinds.
+#[test]
+fn a_table_from_excel_is_proposed_as_it_is() {
+    let desk = Desk::new();
+    let mut rng = StdRng::seed_from_u64(14);
+    let mut text = "\u{feff}sep=;\r\nKundennr;Geburtsdatum;PLZ;Gehalt;Umsatz;Breitengrad;Längengrad\r\n".to_owned();
+    for i in 0..4000 {
+        let (day, month, year) = (rng.random_range(1..29), rng.random_range(1..13), rng.random_range(1950..2005));
+        let born = match i % 10 {
+            0 => year.to_string(),
+            1 => format!("{year}-{month:02}"),
+            _ => format!("{year}-{month:02}-{day:02}"),
+        };
+        let degrees = |from: i32, to: i32, rng: &mut StdRng| {
+            format!("{},{:04}", rng.random_range(from..to), rng.random_range(0..9999))
+        };
+        let place = (degrees(47, 54, &mut rng), degrees(6, 14, &mut rng));
+        let pay =
+            format!("{}.{:03},{:02}", rng.random_range(20..90), rng.random_range(0..999), rng.random_range(0..99));
+        let zip = format!("{:05}", 10_000 + rng.random_range(0..300));
+        text.push_str(&format!("K{i:05};{born};{zip};{pay};{},5;{};{}\r\n", i % 50, place.0, place.1));
+    }
+    desk.write("kunden.csv", text);
+    let policy = init_is_usable(&desk, "kunden.csv", "kunden-safe.csv", &["Geburtsdatum", "PLZ", "cell"]);
+    for line in [
+        "  subject: Kundennr ",
+        "name: Geburtsdatum\n      hierarchy: { date: [day, month, year, decade] }",
+        "name: cell\n      from: [Breitengrad, \"Längengrad\"]\n      hierarchy: { geohash: {} }",
+        "- { name: Gehalt }",
+        "name: Umsatz\n      hierarchy: { intervals:",
+        "open: both, decimal: comma }",
+    ] {
+        assert!(policy.contains(line), "{line} in {policy}");
+    }
+    let said = desk.run(&["validate", "-c", "pipeline.yaml", "--sample", "kunden.csv"]).expect(0).out;
+    let places = said.lines().find(|line| line.trim_start().starts_with("cell ")).unwrap();
+    assert!(places.trim_end().ends_with(" 0.0 %"), "places are read with their commas: {said}");
+    let released = desk.read("kunden-safe.csv");
+    assert!(released.starts_with("Geburtsdatum;PLZ;"), "{released:.100}");
+    desk.write("map.geojson", r#"{"type":"FeatureCollection","features":[{"properties":{"age":4}}]}"#);
+    let told = desk.run(&["init", "map.geojson", "--yes", "--force"]).expect(2);
+    assert!(told.err.contains("is one JSON object") && told.err.contains("`explode`"), "{}", told.err);
+}
+
+/// Dates of a format with types are numbers in the file, and dates to a hierarchy.
+#[test]
+fn dates_with_a_type_are_proposed_as_dates() {
+    let desk = Desk::new();
+    let mut rng = StdRng::seed_from_u64(15);
+    let writer = r#"{"type":"record","name":"P","fields":[{"name":"id","type":"long"},
+        {"name":"born","type":{"type":"int","logicalType":"date"}},
+        {"name":"seen","type":["null",{"type":"long","logicalType":"timestamp-micros"}]},
+        {"name":"since","type":"int"}]}"#;
+    let fields = Schema::new(["id", "born", "seen", "since"].map(|name| (name, Role::Insensitive)));
+    let output = OutputSchema::derive(&fields, &[parse_schema(writer).unwrap().as_ref()]).unwrap();
+    let mut encoder = AvroEncoder::new(output);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    for i in 0..4000 {
+        let born = rng.random_range(-5000..12_000).to_string();
+        let seen = (1_700_000_000_000_000i64 + i64::from(rng.random_range(0..30)) * 86_400_000_000).to_string();
+        let values = [&*i.to_string(), &born, &seen, &rng.random_range(1990..2020).to_string()];
+        encoder.row(&PublishedRow { quasi: &[], values: &values }, &mut bytes).unwrap();
+    }
+    encoder.finish(&mut bytes).unwrap();
+    desk.write("people.avro", bytes);
+    let policy = init_is_usable(&desk, "people.avro", "people-safe.avro", &["born", "seen"]);
+    for line in ["name: born\n      hierarchy: { date: [", "name: seen\n      hierarchy: { date: ["] {
+        assert!(policy.contains(line), "{line} in {policy}");
+    }
+    let profile = desk.run(&["profile", "people.avro", "--json"]).expect(0).json();
+    let kind = |name: &str| {
+        let fields = profile["fields"].as_array().unwrap().iter().find(|field| field["field"] == name);
+        fields.unwrap()["type"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(["born", "seen", "since"].map(kind), ["date", "date", "integer"]);
 }
 
 /// A date of birth that nearly identifies by itself is shown with the fields that finish it.

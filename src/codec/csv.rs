@@ -45,6 +45,15 @@ impl CsvHeader {
         Ok(Self { columns, delimiter })
     }
 
+    /// The delimiter that a line before the header tells, as Excel reads it: `sep=;`.
+    pub(crate) fn told(line: &[u8]) -> Option<u8> {
+        let line = end_trimmed(std::str::from_utf8(line).ok()?.trim_start_matches('\u{feff}'));
+        match line.strip_prefix("sep=")?.as_bytes() {
+            [delimiter] if *delimiter != b'"' && delimiter.is_ascii() => Some(*delimiter),
+            _ => None,
+        }
+    }
+
     /// How many columns the file has.
     pub(crate) fn columns(&self) -> usize {
         self.columns.len()

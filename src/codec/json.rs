@@ -132,7 +132,10 @@ fn read_object<'a>(fields: &PathTree, text: &'a str, depth: usize, record: &mut 
 }
 
 /// Calls `each` with the keys of the object that `text` is and the text of their values, until it refuses one.
-fn each_member<'a>(text: &'a str, each: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), Reject>) -> Result<(), Reject> {
+pub(super) fn each_member<'a>(
+    text: &'a str,
+    each: impl FnMut(Cow<'a, str>, &'a str) -> Result<(), Reject>,
+) -> Result<(), Reject> {
     // Why the visitor gave up; serde_json's own errors can quote the data, so they are dropped unread.
     let reason = Cell::new(None);
     let mut json = serde_json::Deserializer::from_str(text);

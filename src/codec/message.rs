@@ -266,7 +266,7 @@ mod tests {
     /// What lets a release be carried out again knowing only its schema id.
     #[test]
     fn deriving_from_an_output_schema_changes_nothing() {
-        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
         let types = [
             r#""int""#,
             r#"["null","long"]"#,
@@ -281,6 +281,7 @@ mod tests {
                 "type":{"type":"array","items":["null",{"type":"map","values":"int"}]}},{"name":"z","type":["null","R"]}]}}"#,
             r#"["null",{"type":"record","name":"S","fields":[{"name":"e","type":{"type":"enum","name":"E","symbols":["q"]}},
                 {"name":"f","type":{"type":"array","items":"E"}},{"name":"r","type":"R"}]}]"#,
+            r#"{"type":"map","values":{"type":"map","values":["int","string"]}}"#,
         ];
         let fields: Vec<String> =
             names.iter().zip(types).map(|(name, of)| format!(r#"{{"name":"{name}","type":{of}}}"#)).collect();

@@ -265,8 +265,12 @@ pub(crate) fn remedy(code: RejectCode) -> &'static str {
         RejectCode::NotAnObject => {
             ": a path leads through objects only; keep a whole array, take it apart with `explode`, or name another field"
         }
+        RejectCode::NotScalar => {
+            ": a hierarchy reads single values; name a field inside, or take an array apart with `explode`"
+        }
+        RejectCode::DuplicateKey => ": an object has one key twice, and which value is meant cannot be told",
         RejectCode::NotAnArray => ": `explode` names an array of objects",
-        RejectCode::NullField => ": or write `null_value: suppress`",
+        RejectCode::NullField => ": write `null_value: suppress` or `top`",
         RejectCode::InvalidUtf8 => {
             ": give the encoding of the file, such as `--encoding latin-1` (`encoding: latin-1` under `source.file`)"
         }
@@ -274,7 +278,7 @@ pub(crate) fn remedy(code: RejectCode) -> &'static str {
             ": check the format; JSON is one object per line, or one array of objects, and a line of CSV has as many fields as the \
              first one, with quotes in pairs"
         }
-        RejectCode::TooLarge => ": or raise `limits.max_record_bytes`",
+        RejectCode::TooLarge => ": raise `limits.max_record_bytes`",
         RejectCode::NoSubject => ": each record needs a subject to be counted",
         RejectCode::NotAChange => ": remove `envelope: debezium`, or name a topic of change events",
         _ => "",

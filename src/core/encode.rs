@@ -22,6 +22,7 @@ use crate::model::hierarchy::Hierarchy;
 use crate::model::policy::{Fallback, Policy};
 use crate::model::record::{Record, Value, canonical_text, counted_json, write_json_set};
 use crate::model::release::tombstone::Retracts;
+use crate::model::schema::Schema;
 
 /// The fate of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,17 +187,15 @@ impl Encoder {
         self.row.kept.clear();
         self.row.key = 0;
         for ((domain, recent), &slot) in self.quasi.iter_mut().zip(&schema.quasi) {
-            let pair = schema.pairs.iter().find(|(quasi, _)| *quasi == slot);
-            let pair = pair.map(|&(_, second)| beside(&record.values[slot], &record.values[second]));
-            let value = pair.as_ref().unwrap_or(&record.values[slot]);
-            let code = match value {
+            let value = quasi_value(schema, record, slot);
+            let code = match &*value {
                 // Numbers are canonical already.
                 Value::Number(text) => recent.code(text, || domain.code(text)),
                 Value::Text(text) => recent.code(text, || domain.code(&canonical_text(text))),
                 other => other.canonical().and_then(|text| domain.code(&text)),
             };
             let Some(code) = code else {
-                let (fallback, reason) = match value {
+                let (fallback, reason) = match &*value {
                     Value::Missing => (self.policy.missing_value, RejectCode::MissingField),
                     Value::Null => (self.policy.null_value, RejectCode::NullField),
                     Value::Nested(_) => (Fallback::Reject, RejectCode::NotScalar),
@@ -298,13 +297,22 @@ impl Carried {
     }
 }
 
-/// Two values as one text; what is wrong with one of them is wrong with both.
+/// The value of a quasi-identifier: that of its field, or of the two fields that it is made of.
+pub fn quasi_value<'r, 'a>(schema: &Schema, record: &'r Record<'a>, slot: usize) -> Cow<'r, Value<'a>> {
+    match schema.pairs.iter().find(|(quasi, _)| *quasi == slot) {
+        Some(&(_, second)) => Cow::Owned(beside(&record.values[slot], &record.values[second])),
+        None => Cow::Borrowed(&record.values[slot]),
+    }
+}
+
+/// Two values as one text, with a semicolon between: they may have a comma before their fraction. What is wrong with one of them is
+/// wrong with both.
 fn beside(first: &Value<'_>, second: &Value<'_>) -> Value<'static> {
     match (first, second) {
         (Value::Missing, _) | (_, Value::Missing) => Value::Missing,
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         _ => match (first.canonical(), second.canonical()) {
-            (Some(first), Some(second)) => Value::Text(format!("{first},{second}").into()),
+            (Some(first), Some(second)) => Value::Text(format!("{first};{second}").into()),
             _ => Value::Nested("[]".into()),
         },
     }

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::distinct::DistinctCounter;
+use super::names;
 use super::sample::hash;
 use crate::model::hierarchy::{DateSpec, DateUnit, GeohashSpec, Hierarchy};
 use crate::model::record::{Value, canonical_number};
@@ -24,7 +26,7 @@ const NUMBERS: usize = 8192;
 const NEARLY_ALL: f64 = 0.98;
 
 /// Notations of dates that are recognised; the first is ISO 8601 and needs no `format`.
-pub(crate) const DATE_FORMATS: [Option<&str>; 14] = [
+pub(crate) const DATE_FORMATS: [Option<&str>; 17] = [
     None,
     Some("%d.%m.%Y"),
     Some("%d/%m/%Y"),
@@ -39,11 +41,20 @@ pub(crate) const DATE_FORMATS: [Option<&str>; 14] = [
     Some("%Y/%m/%d %H:%M"),
     Some("%Y/%m/%d %H:%M:%S"),
     Some(MILLIS),
+    Some("epoch-days"),
+    Some("epoch-seconds"),
+    Some("epoch-micros"),
 ];
 /// Milliseconds since 1970, as programs write a time.
 const MILLIS: &str = "epoch-millis";
-/// The milliseconds of the years 2000 to 2100. Other numbers of 13 digits are no times.
-const MILLIS_OF_TODAY: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
+/// The seconds of the years 2000 to 2100. Of other numbers nobody knows whether they are times.
+const SECONDS_OF_TODAY: Range<f64> = 946_684_800.0..4_102_444_800.0;
+/// The days of the years 1880 to 2100.
+const DAYS_OF_PEOPLE: Range<f64> = -32_872.0..47_482.0;
+/// Numbers that are rather years than days since 1970.
+const YEARS: Range<f64> = 1850.0..2101.0;
+/// Days since 1970 of people or of events of years lie further apart than this; counts and days of a month do not.
+const DAYS_APART: f64 = 1000.0;
 
 static DATES: LazyLock<Vec<Hierarchy>> = LazyLock::new(|| {
     let spec = |format: &Option<&str>| DateSpec {
@@ -57,7 +68,7 @@ static PLACES: LazyLock<Option<Hierarchy>> = LazyLock::new(|| Hierarchy::geohash
 
 /// Notations of dates, one or several of [`DATE_FORMATS`] by their places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Notations(u16);
+pub(crate) struct Notations(u32);
 
 /// The most notations of one field. More: text that is no date passes for one. Fewer: fields of several sources are hidden altogether.
 const MOST_NOTATIONS: usize = 3;
@@ -92,7 +103,10 @@ pub(crate) enum FieldKind {
     /// Whole numbers.
     Integer,
     /// Numbers.
-    Number,
+    Number {
+        /// True if a comma stands before the fraction, and perhaps points between thousands.
+        comma: bool,
+    },
     /// Dates or timestamps.
     Date(Notations),
     /// Addresses of the internet.
@@ -129,7 +143,7 @@ impl FieldKind {
             Self::Empty => "empty",
             Self::Boolean => "boolean",
             Self::Integer => "integer",
-            Self::Number => "number",
+            Self::Number { .. } => "number",
             Self::Date(_) => "date",
             Self::Ip => "ip address",
             Self::Email => "email",
@@ -141,6 +155,13 @@ impl FieldKind {
             Self::Text => "text",
             Self::Nested => "object or list",
         }
+    }
+}
+
+impl FieldKind {
+    /// True of whole and other numbers.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Number { .. })
     }
 }
 
@@ -157,8 +178,13 @@ pub(crate) struct FieldValues {
     integers: u64,
     numbers: u64,
     zero_led: u64,
+    comma_numbers: u64,
+    /// Those that no program writes in another sense.
+    sure_commas: u64,
+    /// Years and months in ISO 8601.
+    partial_dates: u64,
     /// How many values have which notations of dates.
-    dates: BTreeMap<u16, u64>,
+    dates: BTreeMap<u32, u64>,
     ips: u64,
     emails: u64,
     uuids: u64,
@@ -226,15 +252,20 @@ impl FieldValues {
             self.integers += u64::from(!number.contains('.'));
             self.zero_led += u64::from(text.len() > 1 && text.starts_with('0') && !text.starts_with("0."));
         }
+        if let Some(sure) = comma_number(text) {
+            self.comma_numbers += 1;
+            self.sure_commas += u64::from(sure);
+        }
+        self.partial_dates += u64::from(is_partial_date(text));
         let number = text.parse::<i64>();
         let mut notations = 0;
         for (at, (dates, format)) in DATES.iter().zip(DATE_FORMATS).enumerate() {
             // A bare number is rarely a date, though some years read as one.
             let likely = match &number {
-                Ok(number) => format == Some(MILLIS) && MILLIS_OF_TODAY.contains(number),
+                Ok(number) => format == Some(MILLIS) && SECONDS_OF_TODAY.contains(&(*number as f64 / 1e3)),
                 Err(_) => true,
             };
-            notations |= u16::from(likely && dates.canonical(text).is_some()) << at;
+            notations |= u32::from(likely && dates.canonical(text).is_some()) << at;
         }
         *self.dates.entry(notations).or_default() += 1;
         self.ips += u64::from(text.parse::<IpAddr>().is_ok());
@@ -262,7 +293,8 @@ impl FieldValues {
         if !self.present.is_multiple_of(step) {
             return;
         }
-        if let Some(number) = text.parse::<f64>().ok().filter(|number| number.is_finite()) {
+        let with_comma = || comma_number(text).and_then(|_| text.replace('.', "").replace(',', ".").parse().ok());
+        if let Some(number) = text.parse::<f64>().ok().or_else(with_comma).filter(|number| number.is_finite()) {
             self.sampled.push(number);
             if self.sampled.len() >= 2 * NUMBERS {
                 let mut odd = false;
@@ -286,6 +318,9 @@ impl FieldValues {
         if let Some(notations) = self.notations() {
             return FieldKind::Date(notations);
         }
+        if nearly_all(self.comma_numbers) && self.sure_commas * 100 >= self.looked_at {
+            return FieldKind::Number { comma: true };
+        }
         let named = [
             (self.ips, FieldKind::Ip),
             (self.places, FieldKind::Place),
@@ -299,7 +334,7 @@ impl FieldValues {
         }
         // Numbers do not begin with a zero; codes do.
         if nearly_all(self.numbers) && self.zero_led * 100 < self.looked_at {
-            return if nearly_all(self.integers) { FieldKind::Integer } else { FieldKind::Number };
+            return if nearly_all(self.integers) { FieldKind::Integer } else { FieldKind::Number { comma: false } };
         }
         match self.code_length() {
             Some(length) if nearly_all(self.codes) && self.with_digit * 2 > self.looked_at => {
@@ -317,7 +352,12 @@ impl FieldValues {
     /// The fewest notations in which nearly all values are dates, if no value reads in two of them: of day and month the notation that
     /// reads the most, on a tie the first.
     fn notations(&self) -> Option<Notations> {
-        let (mut chosen, mut left) = (Notations(0), self.looked_at as f64);
+        // Some dates may lack their day, as in medical records: a hierarchy hides these.
+        let whole = self.looked_at - self.partial_dates;
+        if self.partial_dates > whole {
+            return None;
+        }
+        let (mut chosen, mut left) = (Notations(0), whole as f64);
         for _ in 0..MOST_NOTATIONS {
             let unread = || self.dates.iter().filter(|(own, _)| **own & chosen.0 == 0);
             let reads = |at: usize| unread().filter(|(own, _)| Notations(**own).has(at)).map(|(_, n)| n).sum::<u64>();
@@ -333,6 +373,24 @@ impl FieldValues {
             }
         }
         None
+    }
+
+    /// The notation of times as whole numbers, if the name says that they are times and their size in which unit.
+    pub(crate) fn since_1970(&self, name: &str) -> Option<Notations> {
+        let leaf = names::parts(name).into_iter().next()?;
+        let (low, high) = self.bounds()?;
+        let within = |range: &Range<f64>, unit: f64| range.contains(&(low / unit)) && range.contains(&(high / unit));
+        let far_apart = high - low > DAYS_APART && !within(&YEARS, 1.0);
+        let format = match () {
+            () if names::find(&leaf, names::TIMES).is_none() => return None,
+            () if within(&SECONDS_OF_TODAY, 1.0) => "epoch-seconds",
+            () if within(&SECONDS_OF_TODAY, 1e6) => "epoch-micros",
+            () if names::find(&leaf, names::DAYS).is_some() && within(&DAYS_OF_PEOPLE, 1.0) && far_apart => {
+                "epoch-days"
+            }
+            () => return None,
+        };
+        DATE_FORMATS.iter().position(|known| *known == Some(format)).map(|at| Notations(1 << at))
     }
 
     /// The length in characters of nearly all values, if there is one.
@@ -368,6 +426,31 @@ fn spaced_code(text: &str) -> Option<usize> {
     let length = text.bytes().filter(|b| b.is_ascii_uppercase() || b.is_ascii_digit()).count();
     let gaps = text.bytes().filter(|b| matches!(b, b' ' | b'-')).count();
     ((2..=12).contains(&length) && gaps <= 1 && length + gaps == text.len()).then_some(length)
+}
+
+/// Whether a text is a number with a comma before its fraction and points, if any, between thousands; true if it can be nothing else.
+fn comma_number(text: &str) -> Option<bool> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = match text.strip_prefix('-').unwrap_or(text).split_once(',') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (text.strip_prefix('-').unwrap_or(text), None),
+    };
+    let mut groups = whole.split('.');
+    let first = groups.next().unwrap_or_default();
+    let rest: Vec<&str> = groups.collect();
+    let grouped = digits(first) && rest.iter().all(|group| group.len() == 3 && digits(group));
+    if !grouped || (!rest.is_empty() && first.len() > 3) || fraction.is_some_and(|fraction| !digits(fraction)) {
+        return None;
+    }
+    // Elsewhere 1,234 has a comma between thousands.
+    Some(fraction.is_some_and(|fraction| fraction.len() != 3 || !rest.is_empty() || whole.len() > 3))
+}
+
+/// A year of our time, or a month of it.
+fn is_partial_date(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let (year, month) = text.split_once('-').unwrap_or((text, "01"));
+    year.len() == 4 && digits(year) && ("1850".."2101").contains(&year) && month.len() == 2 && digits(month)
 }
 
 fn is_email(text: &str) -> bool {
@@ -410,7 +493,12 @@ mod tests {
         for (values, kind) in [
             (&["", " "][..], FieldKind::Empty),
             (&["12", "7", ""], FieldKind::Integer),
-            (&["12", "7.5"], FieldKind::Number),
+            (&["12", "7.5"], FieldKind::Number { comma: false }),
+            (&["52,5200", "13,4", "7"], FieldKind::Number { comma: true }),
+            (&["1.234,50", "1.234", "-0,5"], FieldKind::Number { comma: true }),
+            (&["1,234", "1,234,567"], FieldKind::Text),
+            (&["1985-03-31", "1985-04-01", "1985", "1985-03"], date(&["iso"])),
+            (&["1985", "1990", "1985-03-31"], FieldKind::Text),
             (&["01067", "10115"], FieldKind::Code { length: 5, min_length: None, digits: true }),
             (&["SW1A", "EC1A"], FieldKind::Code { length: 4, min_length: None, digits: false }),
             (&["AB2 5AB", "EH12 1AA"], FieldKind::Code { length: 7, min_length: Some(6), digits: false }),
@@ -435,6 +523,29 @@ mod tests {
         }
         let gaps = column(&["12", "7", ""]);
         assert_eq!((gaps.missing, gaps.present, gaps.distinct()), (1, 2, (3, true)));
+    }
+
+    #[test]
+    fn numbers_are_times_if_name_and_size_say_so() {
+        let numbers = |from: i64, step: i64| {
+            let texts: Vec<String> = (0..100).map(|i| (from + i * step).to_string()).collect();
+            column(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let days = numbers(-9000, 200);
+        for (name, values, format) in [
+            ("born", &days, Some("epoch-days")),
+            ("patient.birthDate", &days, Some("epoch-days")),
+            ("balance", &days, None),
+            ("response_time", &numbers(0, 50), None),
+            ("born", &numbers(1920, 1), None),
+            ("birth_day", &numbers(1, 0), None),
+            ("event.time", &numbers(1_700_000_000, 60), Some("epoch-seconds")),
+            ("number", &numbers(1_700_000_000, 60), None),
+            ("created_at", &numbers(1_700_000_000_000_000, 60), Some("epoch-micros")),
+        ] {
+            let found: Option<Vec<&str>> = values.since_1970(name).map(|notations| notations.formats().collect());
+            assert_eq!(found, format.map(|format| vec![format]), "{name}");
+        }
     }
 
     #[test]

@@ -20,6 +20,10 @@ const COVERED: f64 = 0.98;
 /// From this share on, a value stands by itself among the groups.
 const FREQUENT: f64 = 0.05;
 
+/// Words in the names of latitudes, each with those of the longitude beside it.
+const DEGREES: [(&str, &[&str]); 3] =
+    [("latitude", &["longitude"]), ("breitengrad", &["längengrad", "laengengrad"]), ("lat", &["lon", "lng", "long"])];
+
 /// Cells of 153 m. Longer: homes. Shorter: places lose their use before they must.
 const LONGEST_GEOHASH: u32 = 7;
 
@@ -38,6 +42,8 @@ pub(crate) enum HierarchyProposal {
         min: f64,
         /// The upper bound.
         max: f64,
+        /// True if the numbers are written with a comma before the fraction.
+        comma: bool,
     },
     /// Codes.
     Prefix {
@@ -52,6 +58,15 @@ pub(crate) enum HierarchyProposal {
     Ip,
     /// Places, as exact as geohashes of this length.
     Geohash(u32),
+    /// A place that is made of this field, a latitude, and another one.
+    Coordinates {
+        /// Of the place: no field of the input.
+        name: String,
+        /// The other field.
+        longitude: String,
+    },
+    /// The longitude of the place with this name.
+    Longitude(String),
     /// Frequent values by themselves, and the others together.
     Groups {
         /// Values of which each stands for itself.
@@ -82,6 +97,10 @@ impl HierarchyProposal {
             }
             Self::Ip => "by network, from small to large".into(),
             Self::Geohash(_) => "by cells on the map, from small to large".into(),
+            Self::Coordinates { name, longitude } => {
+                format!("with {longitude} the place {name}, by cells on the map, from small to large")
+            }
+            Self::Longitude(name) => format!("part of {name}"),
             Self::Groups { frequent, others } => match frequent.len() {
                 1 => format!("1 frequent value by itself, {} others together", others.len()),
                 more => format!("{more} frequent values by themselves, {} others together", others.len()),
@@ -111,7 +130,7 @@ pub(crate) fn fitting(
     if let Some(file) = beside.and_then(|folder| arx_file(folder, name, profile, field)) {
         return HierarchyProposal::File(file);
     }
-    match column.kind() {
+    match profile.kind(field) {
         FieldKind::Date(notations) => HierarchyProposal::Dates(notations),
         FieldKind::Ip => HierarchyProposal::Ip,
         FieldKind::Place => HierarchyProposal::Geohash(LONGEST_GEOHASH),
@@ -121,7 +140,7 @@ pub(crate) fn fitting(
             HierarchyProposal::Geohash(length.min(LONGEST_GEOHASH))
         }
         FieldKind::Code { length, min_length, digits } => HierarchyProposal::Prefix { length, min_length, digits },
-        FieldKind::Integer | FieldKind::Number => match column.code_length() {
+        FieldKind::Integer | FieldKind::Number { .. } => match column.code_length() {
             // Postal codes without leading zeros are numbers of one length.
             Some(length) if length >= 3 && is_code(name) => {
                 HierarchyProposal::Prefix { length, min_length: None, digits: true }
@@ -130,6 +149,41 @@ pub(crate) fn fitting(
         },
         _ => groups(profile, field, shared).unwrap_or(HierarchyProposal::Trivial),
     }
+}
+
+/// The pairs of fields that are latitude and longitude of one place, by name and by values, with a name for the place.
+pub(crate) fn coordinates(profile: &TableProfile) -> Vec<(usize, usize, String)> {
+    let degrees = |field: usize, most: f64| {
+        let column = &profile.columns[field];
+        profile.kind(field).is_number() && column.bounds().is_some_and(|(low, high)| -most <= low && high <= most)
+    };
+    let lower: Vec<String> = profile.names.iter().map(|name| name.to_lowercase()).collect();
+    let mut pairs = Vec::new();
+    for latitude in (0..lower.len()).filter(|field| degrees(*field, 90.0)) {
+        let leaf = lower[latitude].rfind('.').map_or(0, |dot| dot + 1);
+        let word =
+            DEGREES.iter().find_map(|(word, others)| Some((leaf + lower[latitude][leaf..].find(word)?, word, others)));
+        let Some((at, word, others)) = word else { continue };
+        let named = |name: &str, other: &str| [&name[..at], other, &name[at + word.len()..]].concat();
+        let longitude = (0..lower.len()).find(|field| {
+            degrees(*field, 180.0) && others.iter().any(|other| lower[*field] == named(&lower[latitude], other))
+        });
+        // Letters that are longer in small: the name is not taken apart.
+        let whole = &profile.names[latitude];
+        let (Some(longitude), true) = (longitude, whole.len() == lower[latitude].len() && whole.is_char_boundary(at))
+        else {
+            continue;
+        };
+        let inside = |name: &str| {
+            lower
+                .iter()
+                .any(|known| known.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        };
+        let name =
+            ["cell", "geohash"].map(|word| named(whole, word)).into_iter().find(|name| !inside(&name.to_lowercase()));
+        pairs.extend(name.map(|name| (latitude, longitude, name)));
+    }
+    pairs
 }
 
 fn is_code(name: &str) -> bool {
@@ -179,7 +233,7 @@ fn intervals(profile: &TableProfile, field: usize) -> Option<HierarchyProposal> 
     let column = &profile.columns[field];
     let words = names::words(&profile.names[field]);
     if words.last().is_some_and(|word| word == "age" || word == "alter") {
-        return Some(HierarchyProposal::Intervals { widths: [5.0, 10.0, 20.0], min: 0.0, max: 120.0 });
+        return Some(HierarchyProposal::Intervals { widths: [5.0, 10.0, 20.0], min: 0.0, max: 120.0, comma: false });
     }
     // A field of few numbers is one of kinds or small counts: 0 and 1 need no steps.
     if alone_in_steps(column) {
@@ -191,7 +245,8 @@ fn intervals(profile: &TableProfile, field: usize) -> Option<HierarchyProposal> 
         return None;
     }
     let mut finest = round_step(range / 20.0);
-    if column.kind() == FieldKind::Integer {
+    let kind = column.kind();
+    if kind == FieldKind::Integer {
         finest = finest.max(2.0);
     }
     let coarsest = 4.0 * finest;
@@ -202,6 +257,7 @@ fn intervals(profile: &TableProfile, field: usize) -> Option<HierarchyProposal> 
         widths: [finest, 2.0 * finest, coarsest].map(exact),
         min,
         max: if max - min < coarsest { exact(min + coarsest) } else { max },
+        comma: kind == FieldKind::Number { comma: true },
     })
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::column::FieldValues;
+use super::column::{FieldKind, FieldValues};
 use super::fields::{self, LOOKED_FOR};
 use super::sample::{RowCodes, RowSample, SinglingOut, hash, measure};
 use crate::codec::{CodecError, Decode};
@@ -64,7 +64,8 @@ impl Intake {
         }
         let names: Vec<String> = found.iter().map(ToString::to_string).collect();
         let subject = names.iter().position(|known| self.subject.as_ref() == Some(known));
-        let mut schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Insensitive)));
+        // As quasi-identifiers, so that dates of Avro and Parquet are read as a hierarchy will read them.
+        let mut schema = Schema::new(names.iter().map(|name| (name.as_str(), Role::Quasi)));
         schema.envelope = none.envelope;
         let decoder = self.preamble.decoder(&schema, self.max_record_bytes)?;
         let columns = names.iter().map(|_| FieldValues::new()).collect();
@@ -183,6 +184,15 @@ impl TableProfile {
         let people = self.sample.people(self.subject);
         let one = |field: usize| measure(&[&self.sample.codes(field)], &people, 1);
         (0..self.names.len()).map(one).collect()
+    }
+
+    /// What most values of a field are. Whole numbers are dates if the name says that they are times.
+    pub(crate) fn kind(&self, field: usize) -> FieldKind {
+        let (name, column) = (&self.names[field], &self.columns[field]);
+        match column.kind() {
+            FieldKind::Integer => column.since_1970(name).map_or(FieldKind::Integer, FieldKind::Date),
+            kind => kind,
+        }
     }
 
     /// All these fields together.

@@ -50,7 +50,7 @@ pub(crate) const QUASI: &str = "\
     village suburb district county state province region country nationality citizenship birthplace race ethnicity ethnic \
     marital married family children household education degree school university occupation job profession position title \
     role grade level department dept division team office site branch employer company industry workclass hired hire \
-    tenure seniority latitude longitude lat lon lng geohash location place store cell tower height weight language locale \
+    tenure seniority latitude longitude lat lon lng breitengrad längengrad geohash location place store cell tower height weight language locale \
     browser agent useragent os platform resolution screen timezone ip model brand manufacturer vehicle hospital clinic \
     ward physician doctor admission admitted discharge discharged plan tariff contract alter geschlecht geburtsdatum ort \
     stadt land beruf familienstand geburt aufnahme entlassung station abteilung";
@@ -60,12 +60,20 @@ pub(crate) const SENSITIVE: &str = "\
     hiv test result finding bloodtype blood genotype disability pregnant pregnancy smoker bmi salary income wage pay \
     earnings bonus wealth debt loan balance creditscore religion belief political politics party union orientation \
     sexuality crime offence offense conviction arrest performance absence sick complaint churn default fraud gehalt \
-    einkommen krankheit";
+    einkommen krankheit raucher";
 /// What happened rather than who it was.
 pub(crate) const FACTS: &str = "\
     product item article category sku quantity qty count amount total price cost currency payment status channel page url \
     path event action type duration seconds minutes bytes clicks views score rating stars discount coupon direction \
     service campaign referrer visits megabytes mb";
+
+/// A time.
+pub(crate) const TIMES: &str = "\
+    time timestamp ts at date datetime datum zeit zeitpunkt zeitstempel created updated modified changed seen login visited \
+    admitted admission discharged born birth dob birthday birthdate geboren geburt geburtsdatum naissance nacimiento";
+/// A day.
+pub(crate) const DAYS: &str = "\
+    date datum born birth dob birthday birthdate geboren geburt geburtsdatum naissance nacimiento";
 
 /// The words of a name.
 pub(crate) fn words(name: &str) -> Vec<String> {

@@ -100,7 +100,7 @@ pub(crate) fn propose(profile: &TableProfile, alone: &[SinglingOut]) -> Vec<Role
 /// that several records have. Of several, one that comes back.
 fn subject(profile: &TableProfile, roles: &[RoleProposal], alone: &[SinglingOut]) -> Option<usize> {
     let rank = |field: &usize| {
-        let (measure, kind) = (&alone[*field], profile.columns[*field].kind());
+        let (measure, kind) = (&alone[*field], profile.kind(*field));
         let repeats = measure.distinction < REPEATS;
         let number = names::number_of(&names::parts(&profile.names[*field]), measure.distinct <= FEW_VALUES);
         let rank = match number {
@@ -137,7 +137,7 @@ fn limit_quasi(roles: &mut [RoleProposal], alone: &[SinglingOut]) {
 
 fn one(profile: &TableProfile, field: usize, alone: &SinglingOut) -> RoleProposal {
     use ProposedRole::{Identifier, Leave};
-    let kind = profile.columns[field].kind();
+    let kind = profile.kind(field);
     match kind {
         FieldKind::Empty => RoleProposal::measured(Leave, "no record has a value".into()),
         FieldKind::Nested => RoleProposal::measured(Leave, "holds objects or lists".into()),
@@ -211,7 +211,7 @@ fn by_figures(kind: FieldKind, alone: &SinglingOut) -> RoleProposal {
     if alone.distinct <= 1 {
         return RoleProposal::measured(Leave, "has one value only".into());
     }
-    if alone.uniqueness > IDENTIFIES && !matches!(kind, FieldKind::Number | FieldKind::Integer) {
+    if alone.uniqueness > IDENTIFIES && !kind.is_number() {
         return RoleProposal::measured(Identifier, format!("{} are alone with their value", percent(alone.uniqueness)));
     }
     if alone.distinct <= FEW_VALUES {

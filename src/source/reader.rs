@@ -202,8 +202,12 @@ impl BatchReader {
                 // The delimiter is unknown until the header is read; a comma serves to find the end of its line.
                 let mut records =
                     text(from, Framing::Csv { delimiter: input.delimiter.unwrap_or(b','), columns: None });
-                let line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
-                let header = CsvHeader::parse(&line, input.delimiter)?;
+                let mut line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
+                let told = CsvHeader::told(&line);
+                if told.is_some() {
+                    line = records.next_record(0)?.ok_or(CodecError::BadHeader("empty"))?;
+                }
+                let header = CsvHeader::parse(&line, input.delimiter.or(told))?;
                 if let RecordReader::Text { framer, .. } = &mut records {
                     let (delimiter, columns) = (header.delimiter(), Some(header.columns()));
                     framer.set_framing(Framing::Csv { delimiter, columns });

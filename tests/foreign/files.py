@@ -195,28 +195,34 @@ def parquet_out(tool, source, base):
 
 
 def nested(tool, rows):
-    table = pa.Table.from_pylist([r | {"tags": ["a", CANARY], "at": {"x": 1, "y": [2]}, "more": [("k", CANARY)]} for r in rows],
+    table = pa.Table.from_pylist([r | {"tags": ["a", CANARY], "at": {"x": 1, "y": [2]}, "more": [("k", CANARY)], "by": [(-7, "x")]} for r in rows],
                                  pa.schema([*SCHEMA(), ("tags", pa.list_(pa.string())),
                                             ("at", pa.struct([("x", pa.int8()), ("y", pa.list_(pa.int64()))])),
-                                            ("more", pa.map_(pa.string(), pa.string()))]))
+                                            ("more", pa.map_(pa.string(), pa.string())), ("by", pa.map_(pa.int32(), pa.string()))]))
     source = tool.folder / "nested.parquet"
     pq.write_table(table, source)
     keep = tool.folder / "keep.yaml"
-    keep.write_text(POLICY.replace("{ name: fit, reviewed: true }", "{ name: at, reviewed: true }, fit"))
+    keep.write_text(POLICY.replace("{ name: fit, reviewed: true }", "{ name: at, reviewed: true }, { name: by, reviewed: true }, fit"))
     out = tool.anonymize(source, "nested.jsonl", policy=keep)
     first = json.loads(out.read_text().splitlines()[0])
-    expect(first["at"] == {"x": 1, "y": [2]}, f"a struct with a list: {first}")
+    expect(first["at"] == {"x": 1, "y": [2]} and first["by"] == {"-7": "x"}, f"a struct with a list, a map by number: {first}")
     print("parquet in: structs, lists and maps")
 
 
 def arrays(tool, rows):
-    """Kept arrays, a sensitive one, and an array of records stay what they are, with nulls, empty ones and those that are not there."""
-    visits = lambda i: [{"at": f"ward {j}", "days": i * 10 + j, "codes": ["x", None][: j + 1]} for j in range(i % 3)]
+    """Kept arrays and maps, a sensitive array, and an array of records stay what they are, with nulls, empty ones and those that are
+    not there."""
+    visits = lambda i: [{"at": f"ward {j}", "days": i * 10 + j, "codes": ["x", None][: j + 1], "by": {f"day {k}": [k] for k in range(j)}}
+                        for j in range(i % 3)]
+    marks = lambda i: [None, {}, {"a": i}, {"ü": None, "b c": -i}][i % 4]
+    grid = lambda i: [[list(range(j)) for j in range(i % 4)], [[]], [[i], [], [1, 2]]][i % 3]
     more = [{"tags": [None, [], ["a"], ["b", "c", None]][i % 4], "ids": [i, i + 1], "visits": visits(i) if i % 5 else None,
-             "ill": [["flu"], ["cold", "flu"], ["ache"]][i % 3]} for i in range(len(rows))]
-    visit = pa.struct([("at", pa.string()), ("days", pa.int64()), ("codes", pa.list_(pa.string()))])
+             "marks": marks(i), "grid": grid(i), "ill": [["flu"], ["cold", "flu"], ["ache"]][i % 3]} for i in range(len(rows))]
+    visit = pa.struct([("at", pa.string()), ("days", pa.int64()), ("codes", pa.list_(pa.string())),
+                       ("by", pa.map_(pa.string(), pa.list_(pa.int64())))])
     schema = pa.schema([*SCHEMA(), ("tags", pa.list_(pa.string())), ("ids", pa.list_(pa.field("element", pa.int64(), nullable=False))),
-                        ("visits", pa.list_(visit)), ("ill", pa.list_(pa.string()))])
+                        ("visits", pa.list_(visit)), ("ill", pa.list_(pa.string())),
+                        ("marks", pa.map_(pa.string(), pa.int64())), ("grid", pa.list_(pa.list_(pa.int64())))])
     named = [{**row, **own} for row, own in zip(rows, more)]
     parquet, avro = tool.folder / "arrays.parquet", tool.folder / "arrays.avro"
     pq.write_table(pa.Table.from_pylist(named, schema), parquet)
@@ -224,36 +230,41 @@ def arrays(tool, rows):
     fields = [{"name": "tags", "type": nulls({"type": "array", "items": nulls("string")})}, {"name": "ids", "type": {"type": "array", "items": "long"}},
               {"name": "visits", "type": nulls({"type": "array", "items": {"type": "record", "name": "Visit", "fields": [
                   {"name": "at", "type": "string"}, {"name": "days", "type": "long"},
-                  {"name": "codes", "type": {"type": "array", "items": nulls("string")}}]}})},
+                  {"name": "codes", "type": {"type": "array", "items": nulls("string")}},
+                  {"name": "by", "type": {"type": "map", "values": {"type": "array", "items": "long"}}}]}})},
+              {"name": "marks", "type": nulls({"type": "map", "values": nulls("long")})},
+              {"name": "grid", "type": {"type": "array", "items": {"type": "array", "items": "long"}}},
               {"name": "ill", "type": {"type": "array", "items": "string"}}]
     with open(avro, "wb") as out:
         written = [{k.replace("-", "_"): v for k, v in row.items()} for row in named]
         fastavro.writer(out, fastavro.parse_schema({**AVRO, "fields": AVRO["fields"] + fields}), written)
     policy = POLICY.replace("[{ name: job }]", "[{ name: ill }]").replace("keep: [", "keep: [" + "".join(
-        f"{{ name: {name}, reviewed: true }}, " for name in ["tags", "ids", "visits"]))
-    expected = {own["ids"][0]: (own["tags"], own["visits"], sorted(own["ill"])) for own in more}
+        f"{{ name: {name}, reviewed: true }}, " for name in ["tags", "ids", "visits", "marks", "grid"]))
+    kept = lambda row: (row["tags"], row["visits"], row["marks"], row["grid"], sorted(row["ill"]))
+    expected = {own["ids"][0]: kept(own) for own in more}
+    table = lambda path: pq.read_table(path).to_pylist(maps_as_pydicts="strict")
     for source, names in [(parquet, "home-zip"), (avro, "home_zip")]:
         config = tool.folder / "arrays.yaml"
         config.write_text(policy.replace("home-zip", names))
         read = {
-            "parquet": lambda out: pq.read_table(out).to_pylist(), "avro": lambda out: list(fastavro.reader(io.BytesIO(out.read_bytes()))),
+            "parquet": table, "avro": lambda out: list(fastavro.reader(io.BytesIO(out.read_bytes()))),
             "jsonl": lambda out: [json.loads(line) for line in out.read_text().splitlines()]}
         for kind in read if source is avro else ["parquet", "jsonl"]:
             out = tool.anonymize(source, f"arrays.out.{kind}", policy=config)
             found = read[kind](out)
             expect(len(found) > 300, f"{source.name} to {kind}: {len(found)} rows")
             for row in found:
-                got = (row["tags"], row["visits"], sorted(row["ill"]))
+                got = kept(row)
                 expect(row["ids"][1] == row["ids"][0] + 1 and got == expected[row["ids"][0]], f"{source.name} to {kind}: {got}")
             if kind == "parquet":
                 kinds = pq.read_table(out).schema
-                for name in ["tags", "visits", "ill"]:
+                for name in ["tags", "visits", "ill", "marks", "grid"]:
                     expect(kinds.field(name).type == schema.field(name).type, f"{name} is {kinds.field(name).type}")
                 expect(kinds.field("ids").type.value_type == pa.int64(), f"ids is {kinds.field('ids').type}")
                 expect(pq.read_table(out, columns=["ids", "visits"]).num_rows == len(found), "columns by name")
             done = tool.run("verify", "-c", config, out)
             expect(done.returncode == 0, f"verify {kind}: {done.stdout} {done.stderr}")
-    print("arrays: lists, lists of records, nulls and empty ones, from Parquet and Avro to Parquet, Avro and JSON")
+    print("arrays: lists, lists of lists and of records, maps, nulls and empty ones, from Parquet and Avro to Parquet, Avro and JSON")
 
 
 def avro_in(tool, rows, base):

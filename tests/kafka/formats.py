@@ -108,18 +108,33 @@ class Array(Flat):
 
 
 class Whole(Flat):
-    """Arrays that are kept as a whole: of single values, and of records with arrays in them."""
-    keep = ["counts", "visits"]
-    schema = record("Whole", *ROW, field("counts", {"type": "array", "items": "long"}), field("visits", {"type": "array", "items": record(
-        "Visit", field("ward", "string"), field("days", "int"), field("codes", {"type": "array", "items": "string"}))}), field("canary", "string"))
+    """Arrays and maps that are kept as a whole: of single values, and of records with arrays and maps in them."""
+    keep = ["counts", "marks", "visits"]
+    schema = record("Whole", *ROW, field("counts", {"type": "array", "items": "long"}), field("marks", {"type": "map", "values": "long"}),
+                    field("visits", {"type": "array", "items": record(
+                        "Visit", field("ward", "string"), field("days", "int"), field("codes", {"type": "array", "items": "string"}),
+                        field("notes", {"type": "map", "values": "string"}))}), field("canary", "string"))
 
     def events(self):
-        visits = lambda i: [{"ward": f"w{j}", "days": j, "codes": ["A00", "B20"][: i % 3]} for j in range(i % 4)]
-        return [(str(i), {**person(i), "counts": list(range(i % 3)), "visits": visits(i), "canary": CANARY}) for i in range(PEOPLE)]
+        notes = lambda j: {f"key {k}": f"ü{k}" for k in range(j)}
+        visits = lambda i: [{"ward": f"w{j}", "days": j, "codes": ["A00", "B20"][: i % 3], "notes": notes(j)} for j in range(i % 4)]
+        own = lambda i: {"counts": list(range(i % 3)), "marks": {f"m{j}": i * j for j in range(i % 4)}, "visits": visits(i)}
+        return [(str(i), {**person(i), **own(i), "canary": CANARY}) for i in range(PEOPLE)]
 
     def whole(self, i):
         message = self.events()[i][1]
         return {name: message[name] for name in self.keep}
+
+
+class Grid(Whole):
+    """Lists of lists and maps of maps, which Protobuf does not have."""
+    keep = ["grid", "tree"]
+    schema = record("Grid", *ROW, field("grid", {"type": "array", "items": {"type": "array", "items": "long"}}),
+                    field("tree", {"type": "map", "values": {"type": "map", "values": "string"}}), field("canary", "string"))
+
+    def events(self):
+        own = lambda i: {"grid": [list(range(j)) for j in range(i % 4)], "tree": {f"t{j}": {"x": f"leaf {i}"} for j in range(i % 3)}}
+        return [(str(i), {**person(i), **own(i), "canary": CANARY}) for i in range(PEOPLE)]
 
 
 class Insert(Flat):
@@ -155,6 +170,7 @@ class Delete(Insert):
 
 
 SHAPES = {"flat": Flat, "nested": Nested, "array": Array, "insert": Insert, "update": Update, "delete": Delete, "whole": Whole}
+MORE_SHAPES = {"grid": Grid}
 
 
 # Formats: bytes of messages, and their configuration.
@@ -266,11 +282,13 @@ FORMATS = {"json": Json, "avro": Avro, "protobuf": Protobuf, "json-schema": Json
 MORE = {
     "descriptor": (Descriptor, ["nested", "array", "delete"]),
     "protobuf-to-json": (mixed(Protobuf, Json), ["nested"]),
+    "avro-to-avro": (Avro, ["grid"]),
+    "json-schema-to-json-schema": (JsonSchema, ["grid"]),
     "protobuf-to-avro": (mixed(Protobuf, Avro), ["array", "whole"]),
-    "avro-to-protobuf": (mixed(Avro, Protobuf), ["nested", "array", "whole"]),
+    "avro-to-protobuf": (mixed(Avro, Protobuf), ["nested", "array", "whole", "grid"]),
     "json-to-protobuf": (mixed(Json, Protobuf), ["nested"]),
     "json-schema-to-protobuf": (mixed(JsonSchema, Protobuf), ["array"]),
-    "json-schema-to-avro": (mixed(JsonSchema, Avro), ["update", "whole"]),
+    "json-schema-to-avro": (mixed(JsonSchema, Avro), ["update", "whole", "grid"]),
 }
 
 
@@ -305,7 +323,8 @@ def proto(of):
             # A list of maps is a list of messages that hold one.
             done["Entries"] = f"message Entries {{ map<string, {name(of['values'])}> entries = 1; }}"
             return "Entries"
-        fields = [f"{name(f['type'])} {f['name']} = {number};" for number, f in enumerate(of["fields"], 3)]
+        of_map = lambda of: f"map<string, {name(of['values'])}>" if isinstance(of, dict) and of["type"] == "map" else name(of)
+        fields = [f"{of_map(f['type'])} {f['name']} = {number};" for number, f in enumerate(of["fields"], 3)]
         done[of["name"]] = f"message {of['name']} {{ {' '.join(fields)} }}"
         return of["name"]
 
@@ -339,7 +358,9 @@ def protobuf_class(text, name, descriptor=None):
 def filled(message, values):
     """Sets the fields of a message; null is not set."""
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and is_map(message.DESCRIPTOR.fields_by_name[key]):
+            getattr(message, key).update(value)
+        elif isinstance(value, dict):
             getattr(message, key).SetInParent()
             filled(getattr(message, key), value)
         elif isinstance(value, list):
@@ -355,13 +376,19 @@ def filled(message, values):
     return message
 
 
+def is_map(field):
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
 def unfilled(message):
     """A message with all its fields. What its type does not name must not be there."""
     from google.protobuf import unknown_fields
     assert not len(unknown_fields.UnknownFieldSet(message)), "fields that the schema does not name"
     one = lambda value: unfilled(value) if hasattr(value, "DESCRIPTOR") else value
     several = lambda field: field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
-    return {f.name: [one(v) for v in getattr(message, f.name)] if several(f) else one(getattr(message, f.name))
+    of_map = lambda values: {key: one(values[key]) for key in values}
+    return {f.name: of_map(getattr(message, f.name)) if is_map(f) else
+            [one(v) for v in getattr(message, f.name)] if several(f) else one(getattr(message, f.name))
             for f in message.DESCRIPTOR.fields}
 
 
@@ -392,12 +419,12 @@ sink:
 """
 
 
-def leaves(value, outer=""):
-    """The paths of a row and their values."""
+def leaves(value, keep, outer=""):
+    """The paths of a row and their values; what is kept is one value."""
     for key, inner in value.items():
         path = f"{outer}{key}"
-        if isinstance(inner, dict):
-            yield from leaves(inner, path + ".")
+        if isinstance(inner, dict) and path not in keep:
+            yield from leaves(inner, keep, path + ".")
         else:
             yield path, inner
 
@@ -452,7 +479,7 @@ def served(binary, brokers, config, topic):
 
 def pair(binary, brokers, registry, kind, of, name):
     topic = f"{kind}-{name}-{uuid.uuid4().hex[:6]}"
-    codec, shape = of(registry), SHAPES[name]()
+    codec, shape = of(registry), {**SHAPES, **MORE_SHAPES}[name]()
     events = shape.events()
     produce(brokers, topic, codec.writer(topic, shape), events)
     envelope = f"envelope: {shape.envelope}" if shape.envelope else ""
@@ -473,15 +500,19 @@ def pair(binary, brokers, registry, kind, of, name):
     rows = [read(message.value()) for message in found[safe]]
     wanted = {shape.paths[role] for role in ("age", "zip", "sensitive", "number")} | set(shape.keep)
     for row in rows:
-        assert {path for path, _ in leaves(row)} == wanted, row
-    flat = [dict(leaves(row)) for row in rows]
+        assert {path for path, _ in leaves(row, shape.keep)} == wanted, row
+    flat = [dict(leaves(row, shape.keep)) for row in rows]
     assert all(isinstance(row[shape.paths["age"]], str) for row in flat)
     assert all(row[shape.paths["sensitive"]] for row in flat), "a sensitive value is lost"
     # From an input without types it is text.
     numbers = [int(row[shape.paths["number"]]) for row in flat]
     for row in flat if shape.keep else []:
         whole = shape.whole(int(row[shape.paths["number"]]))
-        assert {name: row[name] for name in shape.keep} == whole, (row, whole)
+        kept = {name: row[name] for name in shape.keep}
+        if kind.endswith("protobuf") and name == "grid":
+            # Protobuf has no list in a list and no map in a map: those inside are JSON text.
+            kept = {"grid": [json.loads(text) for text in kept["grid"]], "tree": {key: json.loads(text) for key, text in kept["tree"].items()}}
+        assert kept == whole, (kept, whole)
     assert len(numbers) == len(set(numbers)), "a person was published twice"
     assert len(numbers) == counts[0], f"{len(numbers)} rows were read, {counts[0]} were published"
     assert set(numbers) <= shape.numbers(), "somebody was published who was deleted"
@@ -497,9 +528,10 @@ class Changing(Flat):
     """One topic whose schema changes every PEOPLE / 6 messages, all in one window. Only the values of named fields may be seen."""
     base = {"id": "long", "age": "int", "zip": "string", "diagnosis": "string", "number": "long", "note": "string", "score": "int",
             "level": {"type": "enum", "name": "Level", "symbols": ["LOW", "HIGH"]}, "canary": "string"}
-    keep = ["note", "score", "level"]
+    keep = ["note", "score", "level", "visit"]
     # What each step adds to the one before: a field, one less, another name (with the alias that it had), a wider type, one more symbol,
-    # and a quasi-identifier that is gone.
+    # and a quasi-identifier that is gone. What is inside a kept record grows with the first of them, and canaries stand in records and
+    # lists that nobody named.
     steps = ["first", "added", "removed", "renamed", "widened", "symbol"]
 
     def schema_at(self, step):
@@ -514,6 +546,9 @@ class Changing(Flat):
             fields["level"] = {"type": "enum", "name": "Level", "symbols": ["LOW", "HIGH", "TOP"]}
         if step == 6:
             del fields["zip"]
+        fields["visit"] = record("Visit", field("ward", "string"), *([field("days", "int")] if step >= 1 else []))
+        fields["deep"] = record("Deep", field("x", "string"), *([field("y", "string")] if step >= 2 else []),
+                                field("more", {"type": "array", "items": record("Deeper", field("z", "string"))}))
         made = record("Changing", *(field(name, of) for name, of in fields.items()))
         if step >= 3:
             job = next(f for f in made["fields"] if f["name"] == "canary")
@@ -524,12 +559,13 @@ class Changing(Flat):
         names = {f["name"] for f in self.schema_at(step)["fields"]}
         score = i + (2 ** 40 if step >= 4 else 0)
         every = {**person(i), "note": f"note {i % 7}", "score": score, "level": ["LOW", "HIGH", "TOP"][i % (3 if step >= 5 else 2)],
-                 "added": CANARY, "canary": CANARY, "canary_now": CANARY}
+                 "added": CANARY, "canary": CANARY, "canary_now": CANARY, "visit": {"ward": f"w{i % 5}", **({"days": 1 + i % 9} if step >= 1 else {})},
+                 "deep": {"x": CANARY, **({"y": CANARY} if step >= 2 else {}), "more": [{"z": CANARY}]}}
         return {name: value for name, value in every.items() if name in names}
 
 
 # Numbers of Protobuf's fields stay with their names.
-PROTO_NUMBERS = {name: number for number, name in enumerate([*Changing.base, "added", "canary_now"], 3)}
+PROTO_NUMBERS = {name: number for number, name in enumerate([*Changing.base, "added", "canary_now", "visit", "deep"], 3)}
 
 
 def changing_proto(schema):
@@ -537,10 +573,12 @@ def changing_proto(schema):
     symbols = [f["type"]["symbols"] for f in schema["fields"] if f["name"] == "level"][0]
     enum = " ".join(f"{symbol} = {number};" for number, symbol in enumerate(symbols))
     number = lambda name: PROTO_NUMBERS["canary" if name == "canary_now" else name]
-    kind = lambda f: "Level" if f["name"] == "level" else simple[f["type"]]
+    kind = lambda f: simple[f["type"]] if isinstance(f["type"], str) else f["type"]["name"]
+    inner = "message Visit { optional string ward = 1; optional int32 days = 2; } message Deeper { string z = 1; } " \
+            "message Deep { string x = 1; string y = 2; repeated Deeper more = 3; }"
     # Of a field that says whether it is there, a missing one is told from an empty one.
     fields = [f"optional {kind(f)} {f['name']} = {number(f['name'])};" for f in schema["fields"]]
-    return f"syntax = \"proto3\"; package shapes; enum Level {{ {enum} }} message Changing {{ {' '.join(fields)} }}"
+    return f"syntax = \"proto3\"; package shapes; enum Level {{ {enum} }} {inner} message Changing {{ {' '.join(fields)} }}"
 
 
 def changing_writer(kind, registry, topic, shape, step):
@@ -597,6 +635,8 @@ def changing(binary, brokers, registry, kind):
         sent = shape.message_at(at(i), i)
         for name in shape.keep:
             wanted, got = sent.get(name), row[name]
+            if name == "visit":
+                got = {key: value for key, value in got.items() if value}
             # What a message of Protobuf does not have is read as its default.
             same = got == wanted or str(got) == str(wanted) or (wanted is None and got in ("", 0))
             assert same, (kind, name, got, wanted)

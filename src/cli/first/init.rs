@@ -25,7 +25,7 @@ use crate::config::{Config, Purpose};
 use crate::files::ReplacedFile;
 use crate::model::policy::{Fallback, RecodingKind};
 use crate::model::schema::Envelope;
-use crate::profile::hierarchies::{HierarchyProposal, Shared, fitting};
+use crate::profile::hierarchies::{HierarchyProposal, Shared, coordinates, fitting};
 use crate::profile::roles::percent;
 use crate::profile::{ProposedRole, RoleProposal};
 
@@ -175,7 +175,17 @@ fn hierarchies(
             other => other,
         })
     };
-    roles.iter().enumerate().map(one).collect()
+    let mut proposals: Vec<Option<HierarchyProposal>> = roles.iter().enumerate().map(one).collect();
+    // A hierarchy that somebody wrote comes before one of both fields.
+    let free = |proposal: &Option<HierarchyProposal>| matches!(proposal, Some(proposal) if !matches!(proposal, HierarchyProposal::File(_)));
+    for (latitude, longitude, name) in coordinates(&input.profile) {
+        if free(&proposals[latitude]) && free(&proposals[longitude]) {
+            let longitude_name = input.profile.names[longitude].clone();
+            proposals[longitude] = Some(HierarchyProposal::Longitude(name.clone()));
+            proposals[latitude] = Some(HierarchyProposal::Coordinates { name, longitude: longitude_name });
+        }
+    }
+    proposals
 }
 
 fn ends(args: &InitArgs, input: &FirstInput) -> Ends {
@@ -293,7 +303,9 @@ impl Trial {
                 share(useful.map(|useful| useful.attack.cells)),
             ]);
             let name = kind.as_str();
-            text.push_str(&format!("\n{name}: {}\n{name}: {}", report.words, report.example));
+            for words in [&report.words, &report.example].into_iter().filter(|words| !words.is_empty()) {
+                text.push_str(&format!("\n{name}: {words}"));
+            }
         }
         format!(
             "Tried on {} records:\n{table}\n{text}\n\nloss: 0 gives everything, 1 nothing (glm); counts right: records that counts by \

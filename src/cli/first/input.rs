@@ -62,9 +62,21 @@ impl FirstArgs {
         working(&progress, "counting".into());
         let (profile, preamble, events) = intake.finish()?;
         progress.finish_and_clear();
+        if matches!(preamble, Preamble::Json) && profile.records == 1 && self.brokers.is_none() {
+            return Err(Failure::Usage(format!(
+                "{} is one JSON object: if the records stand in an array of it, write these as lines, such as with `jq -c '.features[]'`; \
+                 a policy that is written by hand can read them as they are, with `explode` and the array's name",
+                self.name()
+            )));
+        }
         if profile.records == profile.rejected {
             return Err(Failure::Usage(match profile.records {
                 0 => format!("{} has no record", self.name()),
+                _ if self.brokers.is_some() => format!(
+                    "no record of {} is JSON: of a topic in Avro, Protobuf or with a schema registry, write its records to a file, or write \
+                     the policy by hand and see `validate --sample`",
+                    self.name()
+                ),
                 _ => format!("no record of {} can be read: check --format and --delimiter", self.name()),
             }));
         }

@@ -90,7 +90,7 @@ impl<'a> Figures<'a> {
             let (column, (distinct, exact)) = (&self.profile.columns[field], self.distinct(field));
             let mut object = Self::measure(&self.alone[field]);
             object["field"] = json!(self.profile.names[field]);
-            object["type"] = json!(column.kind().as_str());
+            object["type"] = json!(self.profile.kind(field).as_str());
             object["missing"] = json!(column.missing);
             object["distinct"] = json!(distinct);
             object["distinct_is_exact"] = json!(exact);
@@ -166,7 +166,7 @@ impl<'a> Figures<'a> {
                 (&self.profile.columns[field], &self.alone[field], self.distinct(field));
             table.add_row([
                 name.clone(),
-                column.kind().as_str().into(),
+                self.profile.kind(field).as_str().into(),
                 percent(column.missing as f64 / (column.missing + column.present).max(1) as f64),
                 format!("{}{distinct}", if exact { "" } else { "~" }),
                 format!("{:.4}", measure.distinction),

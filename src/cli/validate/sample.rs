@@ -13,7 +13,7 @@ use crate::cli::shared::{Failure, InputArgs, print, runtime};
 use crate::codec::RecordReader;
 use crate::codec::survey::{Survey, remedy};
 use crate::config::{Config, SourceConfig};
-use crate::encode::{Encoded, Encoder};
+use crate::encode::{Encoded, Encoder, quasi_value};
 use crate::kafka::client::KafkaSourceConfig;
 use crate::kafka::probe::sample::sample;
 use crate::kafka::topics::matches;
@@ -150,8 +150,8 @@ impl Sample<'_> {
 /// Counts the quasi values that are outside their hierarchies.
 fn look_up(policy: &Policy, quasi: &mut [(Domain, u64)], record: &Record<'_>) {
     for ((domain, outside), slot) in quasi.iter_mut().zip(&policy.schema.quasi) {
-        let value = &record.values[*slot];
+        let value = quasi_value(&policy.schema, record, *slot);
         let known = value.canonical().is_some_and(|text| domain.code(&text).is_some());
-        *outside += u64::from(!known && !matches!(value, Value::Missing | Value::Null));
+        *outside += u64::from(!known && !matches!(*value, Value::Missing | Value::Null));
     }
 }

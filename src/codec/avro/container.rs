@@ -242,6 +242,20 @@ pub(crate) fn write_long(value: i64, out: &mut Vec<u8>) {
     out.push(zigzag as u8);
 }
 
+/// Appends an array or a map in one block.
+pub(crate) fn write_block<T>(
+    items: &[T],
+    out: &mut Vec<u8>,
+    mut each: impl FnMut(&T, &mut Vec<u8>) -> Option<()>,
+) -> Option<()> {
+    if !items.is_empty() {
+        write_long(items.len() as i64, out);
+        items.iter().try_for_each(|item| each(item, out))?;
+    }
+    write_long(0, out);
+    Some(())
+}
+
 /// Appends bytes or a string with the length in front.
 pub(crate) fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     write_long(bytes.len() as i64, out);

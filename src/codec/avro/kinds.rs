@@ -1,15 +1,15 @@
 //! The types of published values in Avro, and the values in them.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use apache_avro::Schema as AvroSchema;
 use apache_avro::schema::{EnumSchema, FixedSchema, Name, NamespaceRef};
 use serde_json::{Value as Json, json};
 
-use super::container::{write_bytes, write_long};
+use super::container::{write_block, write_bytes, write_long};
 use crate::codec::json::unquote;
-use crate::codec::schemas::kind::{Kind, MAX_MEMBERS, elements, members};
+use crate::codec::schemas::kind::{Inside, Kind, RecordNames, bytes, elements, entries, members};
 
 /// The type of such a value in a record that is an element of an array: there, dates are read as text.
 pub(super) fn in_array(kind: Kind) -> Kind {
@@ -56,47 +56,39 @@ impl<'a> NamedTypes<'a> {
 
     /// The type of data of this schema, which stands inside `namespace`.
     pub(super) fn kind_of(&self, schema: &AvroSchema, namespace: NamespaceRef<'_>) -> Kind {
-        self.kind(schema, namespace, &mut Vec::new(), &mut { MAX_MEMBERS })
+        self.kind(schema, namespace, &mut Inside::default())
     }
 
-    /// `open` are the records around the schema: one that holds itself is JSON text.
-    fn kind(&self, schema: &AvroSchema, namespace: NamespaceRef<'_>, open: &mut Vec<Name>, left: &mut usize) -> Kind {
+    fn kind(&self, schema: &AvroSchema, namespace: NamespaceRef<'_>, inside: &mut Inside<Name>) -> Kind {
         match schema {
             AvroSchema::Union(union) => {
                 let mut kinds = Vec::new();
                 for variant in union.variants().iter().filter(|variant| !matches!(variant, AvroSchema::Null)) {
-                    kinds.push(self.kind(variant, namespace, open, left));
+                    kinds.push(self.kind(variant, namespace, inside));
                 }
                 kinds.into_iter().reduce(Kind::merged).unwrap_or(Kind::Any)
             }
             AvroSchema::Ref { name } => match self.get(name, namespace) {
-                Some((schema, name)) => self.kind(schema, name.namespace(), open, left),
+                Some((schema, name)) => self.kind(schema, name.namespace(), inside),
                 None => Kind::Any,
             },
-            AvroSchema::Array(array) => {
-                let nulls = match &*array.items {
-                    AvroSchema::Union(union) => union.variants().contains(&AvroSchema::Null),
-                    items => matches!(items, AvroSchema::Null),
-                };
-                self.kind(&array.items, namespace, open, left).listed(nulls)
-            }
+            AvroSchema::Array(array) => self.kind(&array.items, namespace, inside).listed(may_be_null(&array.items)),
+            AvroSchema::Map(map) => self.kind(&map.types, namespace, inside).mapped(may_be_null(&map.types)),
             AvroSchema::Record(record) => {
                 let name = record.name.fully_qualified_name(namespace).into_owned();
-                let fits = record.fields.len() <= *left && !open.contains(&name);
-                if !fits {
-                    return Kind::Nested;
-                }
-                *left -= record.fields.len();
-                open.push(name.clone());
-                let mut members = Vec::new();
-                for field in &record.fields {
-                    members.push((field.name.as_str().into(), self.kind(&field.schema, name.namespace(), open, left)));
-                }
-                open.pop();
-                Kind::record(members)
+                inside.record(name.clone(), record.fields.iter(), |inside, field| {
+                    (field.name.as_str().into(), self.kind(&field.schema, name.namespace(), inside))
+                })
             }
             single => kind_of_single(single),
         }
+    }
+}
+
+fn may_be_null(schema: &AvroSchema) -> bool {
+    match schema {
+        AvroSchema::Union(union) => union.variants().contains(&AvroSchema::Null),
+        single => matches!(single, AvroSchema::Null),
     }
 }
 
@@ -119,30 +111,24 @@ fn kind_of_single(schema: &AvroSchema) -> Kind {
         AvroSchema::Bytes | AvroSchema::Fixed(_) => Kind::Bytes,
         AvroSchema::Decimal(decimal) => Kind::Decimal { precision: decimal.precision, scale: decimal.scale },
         AvroSchema::String | AvroSchema::Enum(_) | AvroSchema::Uuid(_) => Kind::String,
-        AvroSchema::Duration(_) | AvroSchema::Map(_) => Kind::Nested,
+        AvroSchema::Duration(_) => Kind::Nested,
         _ => Kind::Any,
     }
 }
 
-/// The types of an output's values while its schema is made: each record needs a name of its own.
-#[derive(Default)]
-pub(super) struct RecordNames(HashSet<String>);
-
+/// The types of an output's values while its schema is made.
 impl RecordNames {
-    /// `name`, or the next one that is free.
-    pub(super) fn unique(&mut self, mut name: String) -> String {
-        while !self.0.insert(name.clone()) {
-            name.push('_');
-        }
-        name
-    }
-
     /// The union of null and this type; records in it are named after `name`.
     pub(super) fn nullable(&mut self, kind: &Kind, name: &str) -> Json {
         match kind {
             Kind::Any | Kind::Unsigned => json!(["null", "boolean", "long", "double", "string"]),
             kind => json!(["null", self.schema_of(kind, name)]),
         }
+    }
+
+    /// The type of elements or of values of a map.
+    fn inner(&mut self, kind: &Kind, nulls: bool, name: &str) -> Json {
+        if nulls { self.nullable(kind, name) } else { self.schema_of(kind, name) }
     }
 
     fn schema_of(&mut self, kind: &Kind, name: &str) -> Json {
@@ -161,8 +147,8 @@ impl RecordNames {
             Kind::Decimal { precision, scale } => {
                 json!({"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale})
             }
-            Kind::List { of, nulls: true } => json!({"type": "array", "items": self.nullable(of, name)}),
-            Kind::List { of, nulls: false } => json!({"type": "array", "items": self.schema_of(of, name)}),
+            Kind::List { of, nulls } => json!({"type": "array", "items": self.inner(of, *nulls, name)}),
+            Kind::Map { of, nulls } => json!({"type": "map", "values": self.inner(of, *nulls, name)}),
             Kind::Record(members) => {
                 let record = self.unique(name.to_owned());
                 let mut fields = Vec::new();
@@ -188,13 +174,12 @@ pub(super) fn in_avro(kind: Kind) -> Kind {
         Kind::Unsigned => Kind::Any,
         Kind::Nested => Kind::String,
         Kind::Record(members) if !members.iter().all(|(name, _)| is_name(name)) => Kind::String,
-        // What has no one type may be null by its own.
-        Kind::List { of, nulls } => {
-            let of = in_avro(*of);
-            let nulls = nulls || of == Kind::Any;
-            of.listed(nulls)
-        }
-        kind => kind.inside(&in_avro),
+        kind => match kind.inside(&in_avro) {
+            // What has no one type may be null by its own.
+            Kind::List { of, .. } if *of == Kind::Any => of.listed(true),
+            Kind::Map { of, .. } if *of == Kind::Any => of.mapped(true),
+            kind => kind,
+        },
     }
 }
 
@@ -221,18 +206,19 @@ fn write_single(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Option<()> {
         Kind::Double => out.extend_from_slice(&value.parse::<f64>().ok()?.to_le_bytes()),
         Kind::String | Kind::Nested => write_bytes(text(value)?.as_bytes(), out),
         Kind::Bytes => {
-            let bytes: Option<Vec<u8>> = text(value)?.chars().map(|c| u8::try_from(c).ok()).collect();
-            write_bytes(&bytes?, out);
+            write_bytes(&bytes(&text(value)?)?, out);
         }
         Kind::Decimal { scale, .. } => write_bytes(&unscaled(value, *scale)?, out),
         Kind::List { of, nulls } => {
-            let elements = elements(value)?;
-            if !elements.is_empty() {
-                write_long(elements.len() as i64, out);
-            }
             let write = if *nulls { write } else { write_single };
-            elements.iter().try_for_each(|element| write(of, element, out))?;
-            write_long(0, out);
+            write_block(&elements(value)?, out, |element, out| write(of, element, out))?;
+        }
+        Kind::Map { of, nulls } => {
+            let write = if *nulls { write } else { write_single };
+            write_block(&entries(value)?, out, |(key, value), out| {
+                write_bytes(key.as_bytes(), out);
+                write(of, value, out)
+            })?;
         }
         Kind::Record(names) => {
             names.iter().zip(members(value, names)?).try_for_each(|((_, kind), member)| write(kind, member, out))?;

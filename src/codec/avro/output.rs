@@ -2,7 +2,7 @@
 //!
 //! Fields lie in records as their paths say. Quasi-identifiers are strings: their labels are. A sensitive or kept field is a union of null and the type it has
 //! in the input, logical type included. Enums and UUIDs become strings, since a release may span writer schemas with
-//! other symbols. Arrays and records that are kept whole keep their types inside; maps, and records that hold themselves, become
+//! other symbols. Arrays, maps and records that are kept whole keep their types inside; records that hold themselves become
 //! their JSON text. Where the input has no schema, or several types, the union is
 //! null, boolean, long, double and string, and a number that neither a long nor a double holds exactly is a string.
 
@@ -13,9 +13,9 @@ use apache_avro::schema::NamespaceRef;
 use serde_json::{Value as Json, json};
 
 use super::container::{ContainerWriter, write_bytes};
-use super::kinds::{NamedTypes, RecordNames, in_array, in_avro, is_name, write};
+use super::kinds::{NamedTypes, in_array, in_avro, is_name, write};
 use crate::codec::layout::{RowLayout, RowPart};
-use crate::codec::schemas::kind::{self, Kind, ValueKinds};
+use crate::codec::schemas::kind::{self, Kind, RecordNames, ValueKinds, check_names};
 use crate::codec::{CodecError, Encode, EncodeError};
 use crate::model::schema::{Path, PathTree, Schema};
 
@@ -36,7 +36,7 @@ impl OutputSchema {
 
     /// The output of `schema` with values of these kinds.
     pub(in crate::codec) fn new(schema: &Schema, values: ValueKinds) -> Result<Self, CodecError> {
-        schema.published().try_for_each(|slot| avro_name(schema.name(slot)))?;
+        check_names(schema, is_name, CodecError::BadAvroName)?;
         let values = values.into_iter().map(|(name, kind)| (name, in_avro(kind))).collect();
         let mut output =
             Output { labels: schema.quasi.len(), values: &values, names: RecordNames::default(), parts: Vec::new() };
@@ -104,14 +104,6 @@ impl Output<'_> {
 pub(in crate::codec) fn value_kinds(schema: &Schema, writers: &[&AvroSchema]) -> ValueKinds {
     let kinds = kind::value_kinds(schema, |path| writers.iter().flat_map(|writer| kinds_at(writer, path)).collect());
     kinds.into_iter().map(|(name, kind)| (name, in_avro(kind))).collect()
-}
-
-fn avro_name(name: &Arc<str>) -> Result<(), CodecError> {
-    if Path::of(name).names().iter().all(|name| is_name(name)) {
-        Ok(())
-    } else {
-        Err(CodecError::BadAvroName(Arc::clone(name)))
-    }
 }
 
 /// The types that the field at `path` has in data of `writer`: several where records of a union differ.

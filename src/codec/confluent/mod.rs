@@ -167,6 +167,7 @@ impl Decode for ConfluentDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::PublishedRow;
     use crate::codec::schemas::PublishedSchema;
     use crate::model::record::Value;
     use crate::model::schema::Role;
@@ -310,6 +311,36 @@ mod tests {
         assert_eq!(json["properties"]["n"]["type"], serde_json::json!(["integer", "null"]));
         assert_eq!(json["properties"]["codes"]["items"]["type"], "string");
         assert_eq!(json["properties"]["any"], serde_json::json!({}));
+    }
+
+    /// Lists and maps that hold themselves end after a few times, so that every reader takes the schema of the output.
+    #[test]
+    fn a_json_schema_that_holds_itself_has_an_end() {
+        let schema = r##"{"properties":{"list":{"$ref":"#/definitions/l"},"map":{"$ref":"#/definitions/m"},
+            "marks":{"type":"object","additionalProperties":{"type":["integer","null"]}}},"definitions":{
+            "l":{"type":"array","items":{"$ref":"#/definitions/l"}},
+            "m":{"type":"object","additionalProperties":{"$ref":"#/definitions/m"}}}}"##;
+        let fields = Schema::new([("list", Role::Reviewed), ("map", Role::Reviewed), ("marks", Role::Reviewed)]);
+        let writer = |language, text: &str| WriterSchema::parse(language, text, &HashMap::new()).unwrap();
+        let values = ["[[[]],[]]", r#"{"a":{"b":{}},"":{}}"#, r#"{"z":1,"a":null}"#];
+        for language in [SchemaLanguage::Avro, SchemaLanguage::Protobuf, SchemaLanguage::Json] {
+            let once = PublishedSchema::derive(language, &fields, &[writer(SchemaLanguage::Json, schema)]).unwrap();
+            let again = PublishedSchema::derive(language, &fields, &[writer(language, once.text())]).unwrap();
+            assert_eq!(once.text(), again.text());
+            let written = once.encoder().message(&PublishedRow { quasi: &[], values: &values }, &mut Vec::new());
+            assert_eq!(written, Ok(()), "{language}");
+        }
+        let cache = cache_of(SchemaLanguage::Json, &fields, &[(1, schema)]);
+        let read = |text: &str| {
+            cache
+                .decoder(1000)
+                .decode(&[&[0, 0, 0, 0, 1][..], text.as_bytes()].concat())
+                .map(drop)
+                .map_err(|r| (r.code, r.field))
+        };
+        assert_eq!(read(r#"{"marks":{"a":1,"b":null}}"#), Ok(()));
+        assert_eq!(read(r#"{"marks":{"a":"text"}}"#), Err((RejectCode::Malformed, Some(2))));
+        assert_eq!(read(r#"{"map":{"a":null}}"#), Err((RejectCode::Malformed, Some(1))));
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::model::schema::{Path, PathTree, Schema};
 
 /// The most parts of a schema that are looked at for one field. Larger: a hostile schema, whose branches refer to one another,
 /// keeps the reader busy. Smaller: fields of schemas with many branches have no type.
-const MAX_PARTS: usize = 1000;
+const MAX_PARTS: usize = 4000;
 
 /// A JSON Schema, with those that it refers to.
 #[derive(Debug, PartialEq)]
@@ -110,38 +110,53 @@ impl JsonSchema {
         let Some(items) = part.schema.get("items").filter(|items| items.is_object()) else {
             return Kind::Any.listed(true);
         };
+        let (kind, nulls) = self.kind_or_null(&Part { document: part.document, schema: items }, left);
+        kind.listed(nulls)
+    }
+
+    /// The type of elements or of values of a map, and whether they may be null.
+    fn kind_or_null(&self, part: &Part<'_>, left: &mut usize) -> (Kind, bool) {
         let may_be_null = |branch: Part<'_>| match branch.schema.get("type") {
             Some(Json::String(of)) => of == "null",
             Some(Json::Array(of)) => of.iter().any(|of| of == "null"),
             _ => false,
         };
-        let items = Part { document: part.document, schema: items };
-        let nulls = self.branches(items, left).into_iter().any(may_be_null);
-        match self.kind_of(&items, left) {
-            Kind::Any => Kind::Any.listed(true),
-            kind => kind.listed(nulls),
-        }
+        halved(left, |left| {
+            let nulls = self.branches(*part, left).into_iter().any(may_be_null);
+            let kind = self.kind_of(part, left);
+            let nulls = nulls || kind == Kind::Any;
+            (kind, nulls)
+        })
     }
 
-    /// An object has known members if the schema says that it has no others.
+    /// An object has known members if the schema says that it has no others, and is a map if it names none and says what all
+    /// others are.
     fn object_of(&self, part: &Part<'_>, left: &mut usize) -> Kind {
-        let closed = part.schema.get("additionalProperties") == Some(&Json::Bool(false));
         let members = part.schema.get("properties").and_then(Json::as_object);
-        match members.filter(|_| closed && part.schema.get("patternProperties").is_none()) {
-            Some(members) => {
-                let mut kinds = Vec::new();
-                // Half of what is left, so that an object in itself ends after a few times.
-                let (own, mut inside) = (*left / 2, *left / 2);
-                for (name, schema) in members {
-                    let member = Part { document: part.document, schema };
-                    kinds.push((name.as_str().into(), self.kind_of(&member, &mut inside)));
-                }
-                *left -= own - inside;
-                Kind::record(kinds)
+        let others = part.schema.get("additionalProperties").filter(|_| part.schema.get("patternProperties").is_none());
+        match (members, others) {
+            (None, Some(values @ Json::Object(_))) => {
+                let (kind, nulls) = self.kind_or_null(&Part { document: part.document, schema: values }, left);
+                kind.mapped(nulls)
             }
-            None => Kind::Nested,
+            (Some(members), Some(Json::Bool(false))) => {
+                let member = |left: &mut usize, (name, schema): (&String, _)| {
+                    let member = Part { document: part.document, schema };
+                    (name.as_str().into(), self.kind_of(&member, left))
+                };
+                halved(left, |left| Kind::record(members.iter().map(|each| member(left, each)).collect()))
+            }
+            _ => Kind::Nested,
         }
     }
+}
+
+/// Looks inside a type with half of what is left, so that one in itself ends after a few times.
+fn halved<T>(left: &mut usize, look: impl FnOnce(&mut usize) -> T) -> T {
+    let (own, mut inside) = (*left / 2, *left / 2);
+    let found = look(&mut inside);
+    *left -= own - inside;
+    found
 }
 
 /// A part of a schema, and the document in which its references are looked up.
@@ -219,11 +234,12 @@ fn schema_of(kind: &Kind, or_null: bool) -> Json {
         Kind::Float | Kind::Double | Kind::Decimal { .. } => "number",
         Kind::Bytes | Kind::String => "string",
         Kind::List { .. } => "array",
-        Kind::Record(_) => "object",
+        Kind::Record(_) | Kind::Map { .. } => "object",
     };
     let mut schema = if or_null { json!({"type": [of, "null"]}) } else { json!({"type": of}) };
     match kind {
         Kind::List { of, nulls } => schema["items"] = schema_of(of, *nulls),
+        Kind::Map { of, nulls } => schema["additionalProperties"] = schema_of(of, *nulls),
         Kind::Record(members) => {
             let members = members.iter().map(|(name, kind)| (name.to_string(), schema_of(kind, true)));
             schema["properties"] = members.collect::<Map<_, _>>().into();

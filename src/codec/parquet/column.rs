@@ -1,6 +1,6 @@
 //! The columns of a Parquet file as types of Avro, and their values as Avro data.
 //!
-//! Structs are records, standard lists are arrays, maps with text as keys are maps. Columns of other types (intervals, lists in
+//! Structs are records, standard lists are arrays, maps with text or whole numbers as keys are maps. Columns of other types (intervals, lists in
 //! the forms from before the standard) are left out: the policy then says that the input has no such field.
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::ParquetFileError;
 use crate::codec::MAX_DEPTH;
-use crate::codec::avro::container::{write_bytes, write_long};
+use crate::codec::avro::container::{write_block, write_bytes, write_long};
 use crate::codec::avro::uuid;
 
 /// Digits that hold every unsigned 64-bit number: Avro's long does not.
@@ -48,8 +48,9 @@ impl ParquetColumn {
             ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE => {
                 let [pair] = field.get_fields() else { return None };
                 let [key, value] = members(pair)? else { return None };
-                let text = matches!(Self::of(key, depth + 1)?.shape, Shape::Leaf(AvroSchema::String));
-                Shape::Map(Box::new(Self::of(value, depth + 1).filter(|_| text)?))
+                let key = Self::of(key, depth + 1)?.shape;
+                let plain = matches!(key, Shape::Leaf(AvroSchema::String | AvroSchema::Int | AvroSchema::Long));
+                Shape::Map(Box::new(Self::of(value, depth + 1).filter(|_| plain)?))
             }
             ConvertedType::NONE => {
                 let members: Option<Vec<_>> = field.get_fields().iter().map(|f| Self::of(f, depth + 1)).collect();
@@ -95,11 +96,14 @@ impl ParquetColumn {
                 members.iter().try_for_each(|member| member.write(values.next()?, out))
             }
             (Shape::List(element), Field::ListInternal(list)) => {
-                block(list.elements(), out, |value, out| element.write(value, out))
+                write_block(list.elements(), out, |value, out| element.write(value, out))
             }
-            (Shape::Map(of), Field::MapInternal(map)) => block(map.entries(), out, |(key, value), out| {
-                let Field::Str(key) = key else { return None };
-                write_bytes(key.as_bytes(), out);
+            (Shape::Map(of), Field::MapInternal(map)) => write_block(map.entries(), out, |(key, value), out| {
+                match key {
+                    Field::Str(key) => write_bytes(key.as_bytes(), out),
+                    Field::Null | Field::Bytes(_) => return None,
+                    number => write_bytes(number.to_string().as_bytes(), out),
+                }
                 of.write(value, out)
             }),
             _ => None,
@@ -120,16 +124,6 @@ pub(super) fn record(columns: &[ParquetColumn], names: &mut usize) -> Result<Avr
     };
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, ParquetFileError>>()?;
     Ok(AvroSchema::Record(RecordSchema::builder().name(name).fields(fields).build()))
-}
-
-/// Appends an array or a map in one block.
-fn block<T>(items: &[T], out: &mut Vec<u8>, mut each: impl FnMut(&T, &mut Vec<u8>) -> Option<()>) -> Option<()> {
-    if !items.is_empty() {
-        write_long(items.len() as i64, out);
-        items.iter().try_for_each(|item| each(item, out))?;
-    }
-    write_long(0, out);
-    Some(())
 }
 
 /// The members of a repeated group.

@@ -87,14 +87,18 @@ fn what_is_inside_stays() {
         {"name": "job", "type": ["null", {"type": "array", "items": "string"}]},
         {"name": "score", "type": {"type": "array", "items": ["null", {"type": "record", "name": "s", "fields": [
             {"name": "x", "type": "long"}, {"name": "y", "type": {"type": "array", "items": {"type": "array", "items": "int"}}},
-            {"name": "m", "type": {"type": "map", "values": "int"}}]}]}}]}"#;
+            {"name": "m", "type": ["null", {"type": "map", "values": {"type": "map", "values": ["null",
+                {"type": "array", "items": "double"}]}}]}]}]}}]}"#;
     let writer = crate::codec::avro::parse_schema(writer).unwrap();
     let mut encoder = ParquetEncoder::new(&schema(), &[writer.as_ref()]);
     let rows = [
-        [r#"["a","b"]"#, r#"[{"x":1,"y":[[1,2],[],[3]],"m":"{\"k\":1}"},null,{"x":2,"y":[],"m":null}]"#],
+        [
+            r#"["a","b"]"#,
+            r#"[{"x":1,"y":[[1,2],[],[3]],"m":{"k":{"b":[1.5,2],"a":null},"":{}}},null,{"x":2,"y":[],"m":null}]"#,
+        ],
         ["null", "[]"],
         ["[]", "[null]"],
-        [r#"["c"]"#, r#"[{"x":3,"y":[[]],"m":"{}"}]"#],
+        [r#"["c"]"#, r#"[{"x":3,"y":[[]],"m":{}}]"#],
     ];
     let mut out = Vec::new();
     encoder.header(&mut out);
@@ -104,6 +108,8 @@ fn what_is_inside_stays() {
     for misfit in [r#"["a",1]"#, r#""a""#, r#"{"a":1}"#] {
         assert!(encoder.row(&PublishedRow { quasi: &["*"], values: &[misfit, "[]"] }, &mut out).is_err(), "{misfit}");
     }
+    let misfit = PublishedRow { quasi: &["*"], values: &["[]", r#"[{"x":1,"m":{"k":{"a":["text"]}}}]"#] };
+    assert!(encoder.row(&misfit, &mut out).is_err(), "a value of a map has its type");
     let stranger = PublishedRow { quasi: &["*"], values: &["[]", r#"[{"x":1,"new":2}]"#] };
     assert!(encoder.row(&stranger, &mut out).is_err(), "a member that no schema names is not left out in silence");
     encoder.finish(&mut out).unwrap();

@@ -1,6 +1,6 @@
-//! Writes published rows as a Parquet file, compressed with zstd: labels as text, other fields with the types of the input, lists
-//! and structs included. A list or a struct is taken apart into one column for each value inside, with levels beside the values that
-//! say how much of the path is there and which list goes on.
+//! Writes published rows as a Parquet file, compressed with zstd: labels as text, other fields with the types of the input, lists,
+//! maps and structs included. Each of these is taken apart into one column for each value inside, with levels beside the values that
+//! say how much of the path is there and which list goes on; a map is a list of pairs.
 //!
 //! A field of an input without types (CSV, JSON) is text. The file is complete only with its footer, which
 //! [`Encode::finish`] writes: a Parquet file cannot be continued. Memory: one row group.
@@ -213,11 +213,12 @@ impl FieldColumns {
     }
 }
 
-/// The type with nulls allowed in all its lists: a Parquet file has the same levels for all of them.
+/// The type with nulls allowed in all its lists and maps: a Parquet file has the same levels for all of them.
 fn with_nulls(kind: Kind) -> Kind {
-    match kind {
-        Kind::List { of, .. } => with_nulls(*of).listed(true),
-        kind => kind.inside(&with_nulls),
+    match kind.inside(&with_nulls) {
+        Kind::List { of, .. } => of.listed(true),
+        Kind::Map { of, .. } => of.mapped(true),
+        kind => kind,
     }
 }
 
@@ -226,6 +227,8 @@ enum Columns {
     Leaf(Leaf),
     /// Of the elements.
     List(Box<Self>),
+    /// Of the keys and the values.
+    Map(Leaf, Box<Self>),
     /// Of the members.
     Record(Vec<Self>),
 }
@@ -243,6 +246,9 @@ impl Columns {
     fn new(kind: &Kind, in_list: bool) -> Self {
         let values = match kind {
             Kind::List { of, .. } => return Self::List(Box::new(Self::new(of, true))),
+            Kind::Map { of, .. } => {
+                return Self::Map(Leaf::new(Values::Bytes(Vec::new()), true), Box::new(Self::new(of, true)));
+            }
             Kind::Record(members) => {
                 return Self::Record(members.iter().map(|(_, kind)| Self::new(kind, in_list)).collect());
             }
@@ -253,7 +259,7 @@ impl Columns {
             Kind::Double => Values::Double(Vec::new()),
             _ => Values::Bytes(Vec::new()),
         };
-        Self::Leaf(Leaf { values, defined: Vec::new(), repeated: in_list.then(Vec::new) })
+        Self::Leaf(Leaf::new(values, in_list))
     }
 
     /// Takes a value from the front of an Avro datum. `defined` levels around it are there, it goes on with the list `repeated`
@@ -275,15 +281,24 @@ impl Columns {
                 }
                 Some(rest)
             }
-            (Self::List(column), Kind::List { of, .. }) => {
+            (columns @ (Self::List(_) | Self::Map(..)), Kind::List { of, .. } | Kind::Map { of, .. }) => {
                 let (count, mut rest) = take_long(rest)?;
                 if count == 0 {
-                    column.absent(defined + 1, repeated);
+                    columns.absent(defined + 1, repeated);
                     return Some(rest);
                 }
                 for element in 0..count {
                     let list = if element == 0 { repeated } else { lists + 1 };
-                    rest = column.push(of, rest, defined + 2, list, lists + 1)?;
+                    let values = match columns {
+                        Self::Map(keys, values) => {
+                            keys.place(defined + 2, list);
+                            rest = keys.values.push_bytes(rest)?;
+                            values
+                        }
+                        Self::List(column) => column,
+                        Self::Leaf(_) | Self::Record(_) => return None,
+                    };
+                    rest = values.push(of, rest, defined + 2, list, lists + 1)?;
                 }
                 take_long(rest).map(|(_, rest)| rest)
             }
@@ -295,6 +310,10 @@ impl Columns {
         match self {
             Self::Leaf(leaf) => leaf.place(defined, repeated),
             Self::List(column) => column.absent(defined, repeated),
+            Self::Map(keys, values) => {
+                keys.place(defined, repeated);
+                values.absent(defined, repeated);
+            }
             Self::Record(columns) => columns.iter_mut().for_each(|column| column.absent(defined, repeated)),
         }
     }
@@ -302,35 +321,51 @@ impl Columns {
     fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, Sink>) -> ParquetResult<()> {
         match self {
             Self::List(column) => column.write(group),
+            Self::Map(keys, values) => keys.write(group).and_then(|()| values.write(group)),
             Self::Record(columns) => columns.iter_mut().try_for_each(|column| column.write(group)),
-            Self::Leaf(leaf) => {
-                leaf.values.write(group, Some(&leaf.defined), leaf.repeated.as_deref())?;
-                leaf.defined.clear();
-                leaf.repeated.iter_mut().for_each(Vec::clear);
-                Ok(())
-            }
+            Self::Leaf(leaf) => leaf.write(group),
         }
     }
 }
 
 impl Leaf {
+    fn new(values: Values, in_list: bool) -> Self {
+        Self { values, defined: Vec::new(), repeated: in_list.then(Vec::new) }
+    }
+
     fn place(&mut self, defined: i16, repeated: i16) {
         self.defined.push(defined);
         self.repeated.iter_mut().for_each(|levels| levels.push(repeated));
+    }
+
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, Sink>) -> ParquetResult<()> {
+        self.values.write(group, Some(&self.defined), self.repeated.as_deref())?;
+        self.defined.clear();
+        self.repeated.iter_mut().for_each(Vec::clear);
+        Ok(())
     }
 }
 
 /// A field that may be null, in the file's schema.
 fn field_type(name: &str, kind: &Kind) -> ParquetResult<Type> {
     let group = Type::group_type_builder(name).with_repetition(Repetition::OPTIONAL);
+    let repeated = |name: &str, fields: Vec<Type>| {
+        let fields = fields.into_iter().map(Arc::new).collect();
+        let built = Type::group_type_builder(name).with_repetition(Repetition::REPEATED).with_fields(fields).build();
+        built.map(|repeated| vec![Arc::new(repeated)])
+    };
     match kind {
-        Kind::List { of, .. } => {
-            let element = vec![Arc::new(field_type("element", of)?)];
-            let list = Type::group_type_builder("list").with_repetition(Repetition::REPEATED).with_fields(element);
+        Kind::List { of, .. } => group
+            .with_logical_type(Some(LogicalType::List))
+            .with_converted_type(ConvertedType::LIST)
+            .with_fields(repeated("list", vec![field_type("element", of)?])?)
+            .build(),
+        Kind::Map { of, .. } => {
+            let key = leaf_type("key", &Kind::String, Repetition::REQUIRED)?;
             group
-                .with_logical_type(Some(LogicalType::List))
-                .with_converted_type(ConvertedType::LIST)
-                .with_fields(vec![Arc::new(list.build()?)])
+                .with_logical_type(Some(LogicalType::Map))
+                .with_converted_type(ConvertedType::MAP)
+                .with_fields(repeated("key_value", vec![key, field_type("value", of)?])?)
                 .build()
         }
         Kind::Record(members) => {

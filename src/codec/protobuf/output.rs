@@ -1,8 +1,9 @@
 //! Published rows as Protobuf: a schema derived from the policy, with the types of the input.
 //!
 //! A row is the message `veilstream.Published`, the first of its file; paths are messages inside it. Fields are numbered in the order
-//! of the output. Labels are strings; sensitive and kept fields are optional, lists are repeated, objects whose members are known are
-//! messages, whose fields have numbers that follow from their names, and what has no one type is text. So is what Protobuf has no type for: a list in a list, or one with nulls.
+//! of the output. Labels are strings; sensitive and kept fields are optional, lists are repeated, maps have text as keys, objects whose
+//! members are known are messages, whose fields have numbers that follow from their names, and what has no one type is text. So is what
+//! Protobuf has no type for: a list or a map directly in another, or one with nulls.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use super::file::{compile, message_at};
 use super::types::kind_of;
 use crate::codec::layout::{RowLayout, RowPart, write_varint};
 use crate::codec::message::MessageEncoder;
-use crate::codec::schemas::kind::{Kind, ValueKinds, elements, members};
+use crate::codec::schemas::kind::{Kind, RecordNames, ValueKinds, bytes, check_names, elements, entries, members};
 use crate::codec::{CodecError, EncodeError};
 use crate::model::record::plain_json;
 use crate::model::schema::{Path, PathTree, Schema};
@@ -31,11 +32,16 @@ pub struct ProtobufOutput {
 impl ProtobufOutput {
     /// The output of `schema` with values of these kinds.
     pub(in crate::codec) fn new(schema: &Schema, values: ValueKinds) -> Result<Self, CodecError> {
-        schema.published().try_for_each(|slot| protobuf_name(schema.name(slot)))?;
+        check_names(schema, is_name, CodecError::BadProtobufName)?;
         let labels = schema.quasi.len();
         let values: ValueKinds = values.into_iter().map(|(name, kind)| (name, in_protobuf(kind))).collect();
-        let mut output =
-            Text { labels, values: &values, numbers: vec![0; values.len()], taken: HashSet::new(), done: Vec::new() };
+        let mut output = Text {
+            labels,
+            values: &values,
+            numbers: vec![0; values.len()],
+            taken: RecordNames::default(),
+            done: Vec::new(),
+        };
         let (_, parts) = output.message("Published".to_owned(), &schema.output());
         let Text { numbers, done, .. } = output;
         let text = format!(
@@ -83,14 +89,14 @@ struct Text<'a> {
     /// Of the sensitive and kept fields.
     numbers: Vec<u32>,
     /// The names of messages so far.
-    taken: HashSet<String>,
+    taken: RecordNames,
     done: Vec<String>,
 }
 
 impl Text<'_> {
     /// Writes a message with these fields; returns its name, and the parts of a row that it is.
     fn message(&mut self, name: String, fields: &PathTree) -> (String, Vec<RowPart>) {
-        let unique = self.unique(name);
+        let unique = self.taken.unique(name);
         let (mut text, mut parts) = (format!("message {unique} {{\n"), Vec::new());
         for (number, (name, of)) in (1u32..).zip(fields.members()) {
             let declared = match of {
@@ -117,24 +123,18 @@ impl Text<'_> {
         (unique, parts)
     }
 
-    fn unique(&mut self, mut name: String) -> String {
-        while !self.taken.insert(name.clone()) {
-            name.push('_');
-        }
-        name
-    }
-
     /// The declaration of a value, without its name. An object is a message called `name`, which is written first.
     fn declared(&mut self, kind: &Kind, name: &str) -> String {
         match kind {
             Kind::List { of, .. } => format!("repeated {}", self.type_of(of, name)),
+            Kind::Map { of, .. } => format!("map<string, {}>", self.type_of(of, name)),
             kind => format!("optional {}", self.type_of(kind, name)),
         }
     }
 
     fn type_of(&mut self, kind: &Kind, name: &str) -> String {
         let Kind::Record(members) = kind else { return type_name(kind).to_owned() };
-        let unique = self.unique(name.to_owned());
+        let unique = self.taken.unique(name.to_owned());
         let mut text = format!("message {unique} {{\n");
         for (number, (member, kind)) in member_numbers(members).zip(members) {
             let declared = self.declared(kind, &format!("{unique}_{member}"));
@@ -163,8 +163,9 @@ fn wanted_number(name: &str) -> u32 {
 /// The type that stands for this one in Protobuf.
 fn in_protobuf(kind: Kind) -> Kind {
     match kind {
-        Kind::List { nulls: true, .. } => Kind::Nested,
-        Kind::List { of, .. } if matches!(*of, Kind::List { .. }) => Kind::Nested.listed(false),
+        Kind::List { nulls: true, .. } | Kind::Map { nulls: true, .. } => Kind::Nested,
+        Kind::List { of, .. } if is_repeated(&of) => Kind::Nested.listed(false),
+        Kind::Map { of, .. } if is_repeated(&of) => Kind::Nested.mapped(false),
         Kind::Record(members) => {
             // As in Protobuf's JSON, where names that differ in capitals and underscores may be one.
             let one_name = |name: &str| name.replace('_', "").to_ascii_lowercase();
@@ -178,6 +179,10 @@ fn in_protobuf(kind: Kind) -> Kind {
         }
         kind => kind.inside(&in_protobuf),
     }
+}
+
+fn is_repeated(kind: &Kind) -> bool {
+    matches!(kind, Kind::List { .. } | Kind::Map { .. })
 }
 
 /// Wire types.
@@ -233,6 +238,15 @@ fn write_field(kind: &Kind, number: u32, value: &str, out: &mut Vec<u8>) -> Opti
             write_bytes(&packed, out);
             Some(())
         }
+        Kind::Map { of, .. } => entries(value)?.iter().try_for_each(|(key, value)| {
+            let mut entry = tag(1, LENGTH);
+            write_bytes(key.as_bytes(), &mut entry);
+            entry.extend(tag(2, wire(of)));
+            write_single(of, value, &mut entry)?;
+            out.extend(tag(number, LENGTH));
+            write_bytes(&entry, out);
+            Some(())
+        }),
         kind => {
             out.extend(tag(number, wire(kind)));
             write_single(kind, value, out)
@@ -251,7 +265,7 @@ fn write_single(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Option<()> {
         Kind::Double => out.extend_from_slice(&value.parse::<f64>().ok()?.to_le_bytes()),
         Kind::Bytes => {
             let text = value.starts_with('"').then(|| plain_json(value))?;
-            write_bytes(&text.chars().map(|c| u8::try_from(c).ok()).collect::<Option<Vec<u8>>>()?, out);
+            write_bytes(&bytes(&text)?, out);
         }
         Kind::Record(names) => {
             let mut message = Vec::new();
@@ -268,13 +282,6 @@ fn write_single(kind: &Kind, value: &str, out: &mut Vec<u8>) -> Option<()> {
 fn is_name(name: &str) -> bool {
     name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-fn protobuf_name(name: &Arc<str>) -> Result<(), CodecError> {
-    match Path::of(name).names().iter().all(|name| is_name(name)) {
-        true => Ok(()),
-        false => Err(CodecError::BadProtobufName(Arc::clone(name))),
-    }
 }
 
 /// The type that the field at `path` has in `message`, if it has one.

@@ -325,7 +325,7 @@ fn rows_keep_the_shape_and_the_types_of_the_input() {
         "  string age = 1;",
         "repeated string codes",
         "repeated int64 counts",
-        "optional string tags",
+        "map<string, int32> tags",
         "optional string color",
         "optional bytes raw",
         "optional uint64 big",
@@ -353,11 +353,7 @@ fn rows_keep_the_shape_and_the_types_of_the_input() {
     // And so do we, as what it was.
     let plan = MessagePlan::new(&published(), &message);
     let back = texts(&plan.decode(&payload, 1000).unwrap());
-    let kept = ["\"30-39\"", "\"1****\""].into_iter().chain(VALUES);
-    assert_eq!(
-        back,
-        kept.map(|value| if value == r#"{"a":1}"# { r#""{\"a\":1}""# } else { value }).collect::<Vec<_>>()
-    );
+    assert_eq!(back, ["\"30-39\"", "\"1****\""].into_iter().chain(VALUES).collect::<Vec<_>>());
 }
 
 #[test]
@@ -413,7 +409,7 @@ fn schemas_that_differ_have_one_output() {
     let inside = "repeated R n = 2; message R { int32 a = 1; repeated R rs = 2; map<string, int32> m = 3; }";
     let more = "repeated R n = 2; message R { sint64 a = 1; repeated R rs = 2; optional bool b = 9; }";
     let text = kinds(&[inside, more]);
-    let message = "message Published_n {\n  repeated string rs = 3875;\n  optional bool b = 5078;\n  optional int64 a = 12221;\n  optional string m = 12697;\n}";
+    let message = "message Published_n {\n  repeated string rs = 3875;\n  optional bool b = 5078;\n  optional int64 a = 12221;\n  map<string, int32> m = 12697;\n}";
     assert!(text.contains("repeated Published_n n = 2;") && text.contains(message), "{text}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prost_reflect::{FieldDescriptor, Kind as Declared, MessageDescriptor};
 
-use crate::codec::schemas::kind::{Kind, MAX_MEMBERS};
+use crate::codec::schemas::kind::{Inside, Kind};
 
 /// An index into the table of messages.
 pub(super) type MessageId = usize;
@@ -146,32 +146,22 @@ fn known(message: &MessageDescriptor) -> Option<FieldType> {
 
 /// The type that a field has in the output.
 pub(super) fn kind_of(field: &FieldDescriptor) -> Kind {
-    kind(field, &mut Vec::new(), &mut { MAX_MEMBERS })
+    kind(field, &mut Inside::default())
 }
 
-/// `open` are the messages around the field: one that holds itself is JSON text.
-fn kind(field: &FieldDescriptor, open: &mut Vec<MessageDescriptor>, left: &mut usize) -> Kind {
+fn kind(field: &FieldDescriptor, inside: &mut Inside<MessageDescriptor>) -> Kind {
     // An index is never asked for.
     let of = match (type_of(field, &mut |_| 0), field.kind()) {
-        (FieldType::Message(_), Declared::Message(message)) => message_kind(message, open, left),
+        (FieldType::Map(_), Declared::Message(entry)) => {
+            return kind(&entry.map_entry_value_field(), inside).mapped(false);
+        }
+        (FieldType::Message(_), Declared::Message(message)) => {
+            let member = |inside: &mut Inside<_>, field: FieldDescriptor| (field.name().into(), kind(&field, inside));
+            inside.record(message.clone(), message.fields(), member)
+        }
         (of, _) => single(&of),
     };
     if field.is_list() { of.listed(false) } else { of }
-}
-
-fn message_kind(message: MessageDescriptor, open: &mut Vec<MessageDescriptor>, left: &mut usize) -> Kind {
-    let fields = message.fields().len();
-    if fields > *left || open.contains(&message) {
-        return Kind::Nested;
-    }
-    *left -= fields;
-    let mut members = Vec::new();
-    open.push(message.clone());
-    for field in message.fields() {
-        members.push((field.name().into(), kind(&field, open, left)));
-    }
-    open.pop();
-    Kind::record(members)
 }
 
 fn single(of: &FieldType) -> Kind {

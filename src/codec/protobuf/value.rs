@@ -228,8 +228,11 @@ fn map(
             return Err(RejectCode::DuplicateKey);
         }
         match value.of {
-            // An entry without a value has the default one.
+            // An entry without a value has the default one; of a message that is the empty one.
             FieldType::Message(id) => message(types, id, &of, depth, out)?,
+            FieldType::Timestamp | FieldType::Duration | FieldType::Wrapper(_) if of.is_empty() => {
+                single(&value.of, Raw::Bytes(&[]))?.write_json(out);
+            }
             _ if of.is_empty() => zero(&value.of).write_json(out),
             _ => json(types, value, &of, depth, out)?,
         }

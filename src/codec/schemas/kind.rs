@@ -1,10 +1,13 @@
 //! The types of sensitive and kept fields, between the schemas of the input and that of the output, whatever their formats are.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use crate::codec::CodecError;
+use crate::codec::json::each_member;
 use crate::model::record::Value;
 use crate::model::schema::{Path, Schema};
 
@@ -37,13 +40,19 @@ pub(in crate::codec) enum Kind {
     },
     /// An object whose members are known; each may be null.
     Record(Vec<(Arc<str>, Self)>),
+    /// An object whose keys are values.
+    Map {
+        of: Box<Self>,
+        /// True if values may be null.
+        nulls: bool,
+    },
     /// An object or an array, as JSON; or text.
     Nested,
 }
 
 /// The most fields inside one kept field that are told apart; what lies beyond is JSON text. Larger: a hostile schema, whose records
 /// hold records, makes an output schema of any length. Smaller: the inside of honest documents has no types.
-pub(in crate::codec) const MAX_MEMBERS: usize = 1000;
+const MAX_MEMBERS: usize = 1000;
 
 /// The sensitive and kept fields with their types, in published order.
 pub(in crate::codec) type ValueKinds = Vec<(Arc<str>, Kind)>;
@@ -51,12 +60,15 @@ pub(in crate::codec) type ValueKinds = Vec<(Arc<str>, Kind)>;
 impl Kind {
     /// The type that holds the values of both.
     pub(in crate::codec) fn merged(self, other: Self) -> Self {
-        let is_text = |kind: &Self| matches!(kind, Self::String | Self::List { .. } | Self::Record(_) | Self::Nested);
+        let is_text = |kind: &Self| {
+            matches!(kind, Self::String | Self::List { .. } | Self::Record(_) | Self::Map { .. } | Self::Nested)
+        };
         match (self, other) {
             (a, b) if a == b => a,
             (Self::Int(None), Self::Long(None)) | (Self::Long(None), Self::Int(None)) => Self::Long(None),
             (Self::Float, Self::Double) | (Self::Double, Self::Float) => Self::Double,
             (Self::List { of: a, nulls }, Self::List { of: b, nulls: or }) => a.merged(*b).listed(nulls || or),
+            (Self::Map { of: a, nulls }, Self::Map { of: b, nulls: or }) => a.merged(*b).mapped(nulls || or),
             (Self::Record(mut members), Self::Record(others)) => {
                 for (name, kind) in others {
                     match members.iter_mut().find(|(known, _)| *known == name) {
@@ -76,15 +88,21 @@ impl Kind {
         Self::List { of: Box::new(self), nulls }
     }
 
+    /// A map to these, or to these and nulls.
+    pub(in crate::codec) fn mapped(self, nulls: bool) -> Self {
+        Self::Map { of: Box::new(self), nulls }
+    }
+
     /// An object of these; one without members is nothing that every format knows.
     pub(in crate::codec) fn record(members: Vec<(Arc<str>, Self)>) -> Self {
         if members.is_empty() { Self::Nested } else { Self::Record(members) }
     }
 
-    /// The same with what is inside changed: elements and members.
+    /// The same with what is inside changed: elements, members and values of maps.
     pub(in crate::codec) fn inside(self, change: &impl Fn(Self) -> Self) -> Self {
         match self {
             Self::List { of, nulls } => change(*of).listed(nulls),
+            Self::Map { of, nulls } => change(*of).mapped(nulls),
             Self::Record(members) => {
                 Self::Record(members.into_iter().map(|(name, kind)| (name, change(kind))).collect())
             }
@@ -101,19 +119,22 @@ impl Kind {
             (Self::Long(_), Value::Number(number)) => number.parse::<i64>().is_ok(),
             (Self::Double, Value::Number(number)) => number.parse::<f64>().is_ok_and(f64::is_finite),
             (Self::List { of, nulls }, Value::Nested(array)) => {
-                let fits = |text: &&str| if *text == "null" { *nulls } else { of.fits_json(text) };
-                elements(array).is_some_and(|elements| elements.iter().all(fits))
+                elements(array).is_some_and(|elements| elements.iter().all(|text| of.fits_or_null(text, *nulls)))
+            }
+            (Self::Map { of, nulls }, Value::Nested(object)) => {
+                entries(object).is_some_and(|entries| entries.iter().all(|(_, text)| of.fits_or_null(text, *nulls)))
             }
             (Self::Record(names), Value::Nested(object)) => {
-                let fits = |((_, kind), text): (&(Arc<str>, Self), &str)| text == "null" || kind.fits_json(text);
+                let fits = |((_, kind), text): (&(Arc<str>, Self), &str)| kind.fits_or_null(text, true);
                 members(object, names).is_some_and(|members| names.iter().zip(members).all(fits))
             }
             _ => false,
         }
     }
 
-    fn fits_json(&self, text: &str) -> bool {
+    fn fits_or_null(&self, text: &str, nulls: bool) -> bool {
         match (self, text.as_bytes().first()) {
+            (_, Some(b'n')) => nulls,
             (Self::Any, Some(_)) => true,
             (_, Some(b'"')) => matches!(self, Self::String | Self::Nested),
             (_, Some(b't' | b'f')) => matches!(self, Self::Boolean),
@@ -136,10 +157,84 @@ pub(in crate::codec) fn value_kinds(schema: &Schema, kinds_at: impl Fn(&Path) ->
     values
 }
 
+/// The way to a type inside others, while schemas are read.
+pub(in crate::codec) struct Inside<N> {
+    /// The records around it by name: one that holds itself is JSON text.
+    open: Vec<N>,
+    /// How many more members are told apart.
+    left: usize,
+}
+
+impl<N> Default for Inside<N> {
+    fn default() -> Self {
+        Self { open: Vec::new(), left: MAX_MEMBERS }
+    }
+}
+
+impl<N: PartialEq> Inside<N> {
+    /// The type of the record `name`, with the names and types that `kind` finds for its members.
+    pub(in crate::codec) fn record<M>(
+        &mut self,
+        name: N,
+        members: impl ExactSizeIterator<Item = M>,
+        mut kind: impl FnMut(&mut Self, M) -> (Arc<str>, Kind),
+    ) -> Kind {
+        if members.len() > self.left || self.open.contains(&name) {
+            return Kind::Nested;
+        }
+        self.left -= members.len();
+        self.open.push(name);
+        let kinds = members.map(|member| kind(self, member)).collect();
+        self.open.pop();
+        Kind::record(kinds)
+    }
+}
+
+/// The names of the records of an output so far: each needs one of its own.
+#[derive(Default)]
+pub(in crate::codec) struct RecordNames(HashSet<String>);
+
+impl RecordNames {
+    /// `name`, or the next one that is free.
+    pub(in crate::codec) fn unique(&mut self, mut name: String) -> String {
+        while !self.0.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+}
+
+/// Refuses a published field with a part in its path that is no name in the output's language.
+pub(in crate::codec) fn check_names(
+    schema: &Schema,
+    is_name: fn(&str) -> bool,
+    refused: fn(Arc<str>) -> CodecError,
+) -> Result<(), CodecError> {
+    let names = schema.published().map(|slot| schema.name(slot));
+    let bad = names.into_iter().find(|name| !Path::of(name).names().iter().all(|name| is_name(name)));
+    bad.map_or(Ok(()), |name| Err(refused(Arc::clone(name))))
+}
+
+/// The bytes that a text has one character for each of.
+pub(in crate::codec) fn bytes(text: &str) -> Option<Vec<u8>> {
+    text.chars().map(|c| u8::try_from(c).ok()).collect()
+}
+
 /// The texts of the elements of a JSON array.
 pub(in crate::codec) fn elements(array: &str) -> Option<Vec<&str>> {
     let elements: Vec<&RawValue> = serde_json::from_str(array).ok()?;
     Some(elements.into_iter().map(RawValue::get).collect())
+}
+
+/// The keys of a JSON object with the texts of their values, in the object's own order.
+pub(in crate::codec) fn entries(object: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
+    let mut entries = Vec::new();
+    each_member(object, |key, text| {
+        entries.push((key, text));
+        Ok(())
+    })
+    .ok()?;
+    Some(entries)
 }
 
 /// The texts of the members of a JSON object, in the order of `names`; null for those that it does not have. `None` if it has others.

@@ -109,10 +109,17 @@ impl PolicyDraft<'_> {
             "policy:\n  quasi_identifiers:      # others may know them: generalized before they are published\n",
         );
         for field in self.with(ProposedRole::Quasi) {
+            let name = match &self.hierarchies[field] {
+                Some(HierarchyProposal::Longitude(_)) => continue,
+                Some(HierarchyProposal::Coordinates { name, longitude }) => {
+                    format!("{}\n      from: [{}, {}]", quoted(name), self.name(field), quoted(longitude))
+                }
+                _ => self.name(field),
+            };
             let _ = writeln!(out, "    # {}", self.reason(field));
             let hierarchy = self.hierarchy(field);
             let space = if hierarchy.starts_with('\n') { "" } else { " " };
-            let _ = writeln!(out, "    - name: {}\n      hierarchy:{space}{hierarchy}", self.name(field));
+            let _ = writeln!(out, "    - name: {name}\n      hierarchy:{space}{hierarchy}");
         }
         self.list(&mut out, ProposedRole::Sensitive, "sensitive", "published as they are; the criteria protect them");
         self.list(&mut out, ProposedRole::Keep, "keep", "passed through unless they identify people");
@@ -256,8 +263,9 @@ impl PolicyDraft<'_> {
                 };
                 format!("{{ date: {{ units: [day, month, year, decade], {formats} }} }}")
             }
-            HierarchyProposal::Intervals { widths: [a, b, c], min, max } => {
-                format!("{{ intervals: {{ widths: [{a}, {b}, {c}], min: {min}, max: {max}, open: both }} }}")
+            HierarchyProposal::Intervals { widths: [a, b, c], min, max, comma } => {
+                let decimal = if *comma { ", decimal: comma" } else { "" };
+                format!("{{ intervals: {{ widths: [{a}, {b}, {c}], min: {min}, max: {max}, open: both{decimal} }} }}")
             }
             HierarchyProposal::Prefix { length, min_length, digits } => {
                 let least = min_length.map_or(String::new(), |least| format!(", min_length: {least}"));
@@ -265,7 +273,7 @@ impl PolicyDraft<'_> {
                 format!("{{ prefix: {{ length: {length}{least}{alphabet} }} }}")
             }
             HierarchyProposal::Ip => "{ ip: {} }".into(),
-            HierarchyProposal::Geohash(7) => "{ geohash: {} }".into(),
+            HierarchyProposal::Geohash(7) | HierarchyProposal::Coordinates { .. } => "{ geohash: {} }".into(),
             HierarchyProposal::Geohash(length) => {
                 let lengths: Vec<String> = (2..=*length).rev().map(|length| length.to_string()).collect();
                 format!("{{ geohash: {{ lengths: [{}] }} }}", lengths.join(", "))
@@ -284,7 +292,8 @@ impl PolicyDraft<'_> {
                         .join("\n")
                 )
             }
-            HierarchyProposal::Trivial => "trivial".into(),
+            // The pair stands under the name of its place.
+            HierarchyProposal::Trivial | HierarchyProposal::Longitude(_) => "trivial".into(),
         }
     }
 }
