@@ -32,6 +32,7 @@ use crate::telemetry::Telemetry;
 use crate::window::{Scope, WindowRules};
 
 use decode_stage::{DecodeStage, Upcoming};
+use memory::BatchRoom;
 use search_stage::{SearchStage, Searched, SinkItem};
 use window_stage::{SearchItem, WindowStage, Windowed};
 
@@ -98,7 +99,7 @@ impl Pipeline {
         sink: K,
         stop: Stop,
     ) -> Result<Summary, PipelineError> {
-        let (to_window, events) = mpsc::channel::<Upcoming>(EVENT_BATCHES);
+        let (to_window, events) = mpsc::channel::<(Upcoming, BatchRoom)>(EVENT_BATCHES);
         let (to_search, closed) = mpsc::channel::<SearchItem>(CLOSED_WINDOWS);
         let (to_sink, releases) = mpsc::channel::<SinkItem>(RELEASES);
         let this = Arc::new(self);
@@ -115,7 +116,7 @@ impl Pipeline {
         });
         let (publishing, ended) = oneshot::channel::<()>();
         // A task of its own: a sink that blocks in place holds up every future of its task.
-        let source = tokio::spawn(feed(source, decode, to_window, stop, ended));
+        let source = tokio::spawn(feed(source, decode, to_window, Arc::clone(&this), stop, ended));
         let (sourced, sunk) = tokio::join!(source, this.publish(sink, releases, publishing));
         let windowed: Result<Windowed, _> = joined("window", window).await;
         let searched: Result<Searched, _> = joined("search", search).await;
@@ -140,8 +141,8 @@ impl Pipeline {
     ) -> Result<Summary, SinkError> {
         let mut summary = Summary::default();
         while let Some(item) = releases.recv().await {
-            let release = match item {
-                SinkItem::Release(release) => release,
+            let (_room, release) = match item {
+                SinkItem::Release(release, room) => (room, release),
                 SinkItem::GivenUp(done) => {
                     // Nobody waits any more if the whole assignment has gone meanwhile.
                     let _ = done.try_send(());
@@ -158,8 +159,6 @@ impl Pipeline {
                     self.telemetry.discarded(&release);
                 }
             }
-            drop(release);
-            self.memory.finished();
         }
         sink.finish().await?;
         Ok(summary)
@@ -171,7 +170,8 @@ impl Pipeline {
 async fn feed<S: Source>(
     mut source: S,
     decode: DecodeStage,
-    to_window: mpsc::Sender<Upcoming>,
+    to_window: mpsc::Sender<(Upcoming, BatchRoom)>,
+    pipeline: Arc<Pipeline>,
     mut stop: Stop,
     mut ended: oneshot::Receiver<()>,
 ) -> Result<(), SourceError> {
@@ -183,7 +183,8 @@ async fn feed<S: Source>(
             _ = &mut ended => SourceItem::End,
         };
         let end = matches!(item, SourceItem::End);
-        if to_window.send(decode.start(item)).await.is_err() || end {
+        let room = pipeline.memory.batch(&item).await;
+        if to_window.send((decode.start(item), room)).await.is_err() || end {
             return Ok(());
         }
     }

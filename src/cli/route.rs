@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::run::{ahead, leave, message_readers, opened, part, schemas};
-use super::shared::{Failure, now, print, runtime};
+use super::shared::{Failure, keep_little, now, print, runtime};
 use crate::config::{Config, Purpose, RouteConfig, SinkConfig, SourceConfig};
 use crate::kafka::client::{KafkaSinkConfig, KafkaSourceConfig, RouteTopics};
 use crate::kafka::route::RouteSink;
@@ -36,6 +36,7 @@ pub(super) struct RouteArgs {
 
 pub(super) fn run(args: &RouteArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
+    keep_little(&config);
     config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "a setting is valid but rarely intended"));
     let (Some(route), SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) =
         (&config.route, &config.source, &config.sink)

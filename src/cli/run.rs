@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::shared::{
-    Failure, ShownBesideLogs, max_record_bytes, now, pipeline, print, reading_beside_logs, runtime, tell,
+    Failure, ShownBesideLogs, keep_little, max_record_bytes, now, pipeline, print, reading_beside_logs, runtime, tell,
 };
 use crate::codec::avro::AvroDecoder;
 use crate::codec::confluent::SchemaCache;
@@ -38,7 +38,7 @@ use crate::telemetry::http;
 const FETCHED_AHEAD: u64 = 64 << 20;
 /// The part of `limits.memory` that is fetched ahead, at most as much, and that waits to be sent. Larger: the limit does not hold. Smaller:
 /// as above.
-const CLIENT_PART: u64 = 16;
+const CLIENT_PART: u64 = 32;
 /// An instance whose name in the group is not its transactional id does not start over when it loses the name again so soon: somebody
 /// with another id uses the name, too. Longer: a network that is bad for long ends the process. Shorter: two instances take the
 /// name from each other more often.
@@ -62,6 +62,7 @@ pub(super) struct RunArgs {
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = Config::load(&args.config, Purpose::Pipeline)?;
+    keep_little(&config);
     config.warnings.iter().for_each(|warning| tracing::warn!(%warning, "a setting is valid but rarely intended"));
     if let Some(output) = published_before(&config) {
         tracing::warn!(

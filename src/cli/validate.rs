@@ -70,7 +70,8 @@ fn connect(config: &Config) -> Result<(), Failure> {
     let (SourceConfig::Kafka(source), SinkConfig::Kafka(sink)) = (&config.source, &config.sink) else {
         return print("nothing to connect to: source and sink need no server");
     };
-    let findings = probe(source, sink, &config.policy.schema, runtime()?.handle());
+    let routed: Vec<&str> = config.route.iter().flat_map(|route| [&*route.topic, &*route.state]).collect();
+    let findings = probe(source, sink, &routed, &config.policy.schema, runtime()?.handle());
     if findings.is_empty() {
         return print("connected: everything that can be asked without writing is in place");
     }

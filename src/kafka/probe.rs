@@ -61,11 +61,24 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Everything that would keep the pipeline from running. Blocks; the runtime behind `handle` does the rest.
-pub fn probe(source: &KafkaSourceConfig, sink: &KafkaSinkConfig, schema: &Schema, handle: &Handle) -> Vec<Finding> {
+/// Everything that would keep the pipeline from running, with the topics that `route` writes if it has that stage. Blocks; the runtime
+/// behind `handle` does the rest.
+pub fn probe(
+    source: &KafkaSourceConfig,
+    sink: &KafkaSinkConfig,
+    routed: &[&str],
+    schema: &Schema,
+    handle: &Handle,
+) -> Vec<Finding> {
     let mut probe = Probe { findings: Vec::new(), handle };
     let source = &source.published_by(sink);
     let input = probe.input(source);
+    if let Some(input) = &input {
+        let role = if sink.create_topics { MADE } else { "`route` writes" };
+        for topic in routed {
+            probe.partitions(input, topic, role, &source.cluster);
+        }
+    }
     let same = sink.cluster.brokers == source.cluster.brokers;
     if input.is_some() || !same {
         probe.output(source, sink, input.as_ref());

@@ -11,7 +11,7 @@ use crate::model::record::{Record, Value};
 
 /// The most bytes that the records of a batch take. Larger: batches on their way hold more memory, most of all where the records of a
 /// message repeat the fields around an array. Smaller: the window stage itself decodes the rest of a batch of large messages.
-const MAX_BYTES: usize = 2 << 20;
+pub(super) const MAX_BYTES: usize = 2 << 20;
 
 /// Some events in the order of the source; the first ones are decoded.
 pub(super) struct EventBatch {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::memory::Room;
 use super::window_stage::SearchItem;
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::{Anonymizers, Closing, Past, view};
@@ -30,8 +31,8 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// The items of the sink.
 pub(super) enum SinkItem {
-    /// A release to publish.
-    Release(Box<Release>),
+    /// A release to publish, and the memory that it takes.
+    Release(Box<Release>, Room),
     /// Partitions were given up; to be told when the releases before this have ended.
     GivenUp(SyncSender<()>),
 }
@@ -74,12 +75,11 @@ impl SearchStage {
     ) -> Result<Searched, PipelineError> {
         loop {
             let item = runtime.block_on(async { tokio::time::timeout(TICK, closed.recv()).await });
+            let mut room = Room::default();
             let closing = match item {
-                Ok(Some(SearchItem::Window(window))) => {
-                    self.pipeline.memory.wait_to_search();
-                    let closing = self.window(*window)?;
-                    self.pipeline.memory.searched();
-                    Some(closing)
+                Ok(Some(SearchItem::Window(window, taken))) => {
+                    room = taken;
+                    Some(self.window(*window)?)
                 }
                 Ok(Some(SearchItem::Reset(assignment))) => self.reset(assignment),
                 Ok(Some(SearchItem::Added(assignment))) => self.add(assignment),
@@ -97,7 +97,7 @@ impl SearchStage {
                 Err(_) => self.anonymizers.tick((self.pipeline.clock)())?,
             };
             let released = matches!(closing, Some(Closing::Release(_)));
-            if !self.send(closing)? {
+            if !self.send(closing, room)? {
                 return Ok(self.searched);
             }
             if released {
@@ -178,11 +178,10 @@ impl SearchStage {
     }
 
     /// Hands a release to the sink; false if the sink has failed, which reports its error itself.
-    fn send(&self, closing: Option<Closing>) -> Result<bool, PipelineError> {
+    fn send(&self, closing: Option<Closing>, room: Room) -> Result<bool, PipelineError> {
         match closing {
             Some(Closing::Release(release)) => {
-                self.pipeline.memory.released();
-                let release = SinkItem::Release(Box::new(self.with_views(*release)));
+                let release = SinkItem::Release(Box::new(self.with_views(*release)), room);
                 Ok(self.to_sink.blocking_send(release).is_ok())
             }
             Some(Closing::Refused(refusal)) => {
@@ -197,7 +196,7 @@ impl SearchStage {
 /// Copies some records of a window and compares the recodings on them, on a thread of its own that nobody waits for: it ends with the
 /// process, and what it finds is for the console alone.
 fn compare(pipeline: &Arc<Pipeline>, window: &ClosedWindow) {
-    let Some(sample) = WindowSample::of(window) else { return };
+    let Some(sample) = WindowSample::of(window, pipeline.memory.compared(window)) else { return };
     let (pipeline, at) = (Arc::clone(pipeline), (pipeline.clock)());
     pipeline.telemetry.comparing();
     let work = move || {

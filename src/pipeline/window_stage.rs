@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::decode_stage::{Decoders, Upcoming};
 use super::decoded::EventBatch;
 use super::intake::RecordIntake;
+use super::memory::{BatchRoom, Room};
 use super::{Pipeline, PipelineError};
 use crate::anonymizer::Past;
 use crate::codec::RecordReader;
@@ -39,8 +40,8 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// The items of the search stage.
 pub(super) enum SearchItem {
-    /// A window to release.
-    Window(Box<ClosedWindow>),
+    /// A window to release, and the memory that it takes.
+    Window(Box<ClosedWindow>, Room),
     /// A new assignment.
     Reset(NewAssignment),
     /// More partitions, beside those that are read already.
@@ -112,18 +113,19 @@ impl WindowStage {
     pub(super) fn run(
         mut self,
         runtime: &Handle,
-        mut upcoming: mpsc::Receiver<Upcoming>,
+        mut upcoming: mpsc::Receiver<(Upcoming, BatchRoom)>,
     ) -> Result<Windowed, PipelineError> {
         loop {
             let wait = self.windows.next_due().map_or(IDLE, |due| until(due, self.now()));
             let next = runtime.block_on(async { tokio::time::timeout(wait, upcoming.recv()).await });
+            // The memory of a batch is taken until its rows are in the window.
             let taken = match next {
-                Ok(Some(Upcoming::Decoding(batch))) => {
+                Ok(Some((Upcoming::Decoding(batch), _room))) => {
                     let batch = runtime.block_on(batch).map_err(|_| PipelineError::StageLost("decode"))?;
                     self.events(batch)?
                 }
-                Ok(Some(Upcoming::Item(SourceItem::End)) | None) => return self.end(),
-                Ok(Some(Upcoming::Item(item))) => self.item(item)?,
+                Ok(Some((Upcoming::Item(SourceItem::End), _)) | None) => return self.end(),
+                Ok(Some((Upcoming::Item(item), _room))) => self.item(item)?,
                 Err(_) => self.close_due(self.now())?,
             };
             self.pipeline.telemetry.filling(self.windows.len(), self.windows.opened());
@@ -150,7 +152,6 @@ impl WindowStage {
     /// Puts events into windows, and closes the windows that are due.
     fn events(&mut self, batch: EventBatch) -> Result<Taken, PipelineError> {
         let now = self.now();
-        self.pipeline.memory.wait();
         self.windowed.read += batch.len() as u64;
         let mut taken = Taken::Yes;
         batch.each(|event, decoded| {
@@ -220,7 +221,7 @@ impl WindowStage {
         self.windowed.read += read as u64;
         self.pipeline.telemetry.read(read);
         let window = self.planned_window(replay)?;
-        Ok(self.send(SearchItem::Window(Box::new(window))))
+        Ok(self.send_window(window))
     }
 
     /// Hands on the rows of an earlier release.
@@ -239,7 +240,7 @@ impl WindowStage {
         while !self.rereads
             && let Some(window) = self.windows.drain(now, self.intake.encoder())?
         {
-            if self.send(SearchItem::Window(Box::new(window))) == Taken::No {
+            if self.send_window(window) == Taken::No {
                 break;
             }
         }
@@ -257,7 +258,7 @@ impl WindowStage {
             let others = held.filtered(|i| !own(i));
             window.held = held.filtered(own);
             self.held = others;
-            if self.send(SearchItem::Window(Box::new(window))) == Taken::No {
+            if self.send_window(window) == Taken::No {
                 return Ok(Taken::No);
             }
         }
@@ -273,10 +274,13 @@ impl WindowStage {
         (self.pipeline.clock)()
     }
 
+    /// Hands a window on once there is memory for its release.
+    fn send_window(&self, window: ClosedWindow) -> Taken {
+        let room = self.pipeline.memory.window(&window, self.pipeline.audiences.len());
+        self.send(SearchItem::Window(Box::new(window), room))
+    }
+
     fn send(&self, item: SearchItem) -> Taken {
-        if matches!(item, SearchItem::Window(_)) {
-            self.pipeline.memory.closed();
-        }
         if self.to_search.blocking_send(item).is_ok() { Taken::Yes } else { Taken::No }
     }
 

@@ -94,6 +94,7 @@ NEW_PROTOCOL = {"pipeline": {"source": {"kafka": {"rebalance": "consumer"}}}}
 MISTAKES = [
     ({"replica": 3}, "replica"),
     ({"replicas": "three"}, "replicas"),
+    ({"command": "demo"}, "command"),
     ({"replicas": -1}, "replicas"),
     ({"image": {"digest": "latest"}}, "digest"),
     ({"pipeline": {"polcy": {}}}, "polcy"),
@@ -256,6 +257,14 @@ def charts(binary, program):
     assert made["window"]["tumbling"]["max_records"] == 1_000_000, "a large number was changed on its way"
     assert made["sink"]["kafka"]["transactional_id"] == "privacy.${INSTANCE}"
     assert [t["metadata"]["topic"] for t in of("ScaledObject", full)[0]["spec"]["triggers"]] == ["t1", "t2"]
+    routed = {**FULL, "pipeline": {**PIPELINE, "route": {"topic": "routed"}}}
+    for command, group, topics in (("route", "-route", ["t1", "t2"]), ("run", "", ["routed"])):
+        said = helm(program, {**routed, "command": command}, "template", f"veil-{command}", CHART, "--namespace", "privacy")
+        made = documents(said.stdout)
+        assert command in of("StatefulSet", made)[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+        lag = [trigger["metadata"] for trigger in of("ScaledObject", made)[0]["spec"]["triggers"]]
+        assert [(of_topic["consumerGroup"], of_topic["topic"]) for of_topic in lag] == [
+            (PIPELINE["source"]["kafka"]["group"] + group, topic) for topic in topics]
     checksum = lambda d: of("StatefulSet", d)[0]["spec"]["template"]["metadata"]["annotations"]["checksum/pipeline"]
     other = helm(program, {**FULL, "hierarchies": {"country.csv": "DE;Europe;*\n"}}, "template", "veil", CHART, "--namespace", "privacy")
     assert checksum(documents(other.stdout)) != checksum(full), "a changed hierarchy does not roll the pods"

@@ -31,6 +31,7 @@ RETURNING = f"{SUBJECT}\n  sequential: {{ releases: 4, candidates: 6 }}"
 CASES = {
     "least": (64, LARGE),
     "tumbling": (128, LARGE),
+    "full": (128, {**LARGE, "window": 300_000}),
     "apart": (128, {**LARGE, "scope": "partition"}),
     "hold": (128, {**LARGE, "action": "hold", "limit": 0}),
     "local": (128, {**LARGE, "subject": f"{SUBJECT}\n  recoding: local"}),
@@ -38,8 +39,10 @@ CASES = {
     "sliding": (128, SLIDES),
     "sliding_local": (128, {**SLIDES, "subject": f"{SUBJECT}\n  recoding: local"}),
 }
-# Records that are there before the start, and that come while the output is blocked.
-BEFORE, MEANWHILE = 100_000, 60_000
+# Records that are there before the start, and that come while the output is blocked: more than there is room for, in large windows and small.
+BEFORE, LARGE_MEANWHILE, MEANWHILE = 100_000, 300_000, 60_000
+# Seconds between two verdicts.
+JUDGE_AGAIN = 5
 # How long the output is blocked: past the time after which a call counts as lost and its producer is replaced.
 BLOCKED = 35
 
@@ -114,12 +117,16 @@ def run(case, between, cluster, address):
                 watch.start()
                 watch.phase = "blocked"
                 between.set("half-open")
-                produce(space, MEANWHILE)
+                produce(space, LARGE_MEANWHILE if settings.get("max_age") else MEANWHILE)
                 time.sleep(BLOCKED)  # the length of the fault
                 assert a.alive(), f"ended with {a.process.returncode} while the output was blocked"
                 between.set("pass")
                 watch.phase = "healed"
-                c.wait_for(lambda: judged(space, case).missing <= tail, 600, "outcomes", lambda: [] if a.alive() else [0])
+                until = time.monotonic() + 600
+                while judged(space, case).missing > tail:
+                    assert a.alive(), f"ended with {a.process.returncode} while outcomes were awaited"
+                    assert time.monotonic() < until, "waited 600 s in vain for outcomes"
+                    time.sleep(JUDGE_AGAIN)
                 a.kill(signal.SIGTERM)
                 assert a.process.returncode == 0, f"ended with {a.process.returncode}"
             finally:

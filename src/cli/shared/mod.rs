@@ -1,6 +1,7 @@
 //! Shared by several subcommands: the arguments of a file to read, that file as one window, the report of its release,
 //! failures with their exit codes, and logging.
 
+mod allocators;
 mod batch;
 mod failure;
 mod fingerprint;
@@ -16,6 +17,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+pub(super) use allocators::keep_little;
 pub(super) use batch::Batch;
 pub(super) use failure::Failure;
 pub(super) use fingerprint::{FileDigest, POLICY, PUBLISHED, check_report};

@@ -348,9 +348,9 @@ pub(crate) struct RawRoute {
 pub(crate) struct RawLimits {
     /// The largest record; larger ones are rejected. Default: 1MiB, as Kafka brokers have it.
     pub max_record_bytes: Option<RawSize>,
-    /// How much memory the process may have resident: windows, waiting records, frequency sets and queues together. At half of it
-    /// reading pauses (with Kafka: the partitions) until releases under way are published. A window whose rows reach a 24th of it closes
-    /// early, a sliding one lets its oldest rows leave before their time, and of waiting records beyond as much the oldest are suppressed.
-    /// At least 64MiB; write what the container gets. Default: no bound but `max_records` and 64MiB of fetched messages.
+    /// How much memory the process may take: messages on their way, windows, waiting records, frequency sets, releases and queues have
+    /// parts of it. Who has no room waits for it, up to the source, which pauses (with Kafka: the partitions). A window whose records
+    /// reach a 32nd of it closes early, a sliding one lets its oldest rows leave before their time, and of waiting records beyond as
+    /// much the oldest are suppressed. At least 64MiB; write what the container gets. Default: no bound but `max_records` and 64MiB of fetched messages.
     pub memory: Option<RawSize>,
 }

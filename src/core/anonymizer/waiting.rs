@@ -137,7 +137,8 @@ impl Waiting {
         }
         let mut rows = self.carried.clone();
         (0..window.rows.len()).for_each(|i| rows.push_from(&window.rows, i));
-        let sets = counter::count(&rows, &counting(), &window.dictionaries.quasi, DEFAULT_WARM_MEMORY);
+        let memory = self.most_bytes.min(DEFAULT_WARM_MEMORY);
+        let sets = counter::count(&rows, &counting(), &window.dictionaries.quasi, memory);
         Ok((Arc::new(rows), sets.ok_or(TooWide)?))
     }
 

@@ -63,11 +63,11 @@ pub struct Recodings {
 }
 
 impl WindowSample {
-    /// The first records of a window; `None` if they are too few, or if the window repeats an earlier one.
-    pub fn of(window: &ClosedWindow) -> Option<Self> {
+    /// The first records of a window, so many at most; `None` if they are too few, or if the window repeats an earlier one.
+    pub fn of(window: &ClosedWindow, most: usize) -> Option<Self> {
         let again = matches!(window.kind, WindowKind::Replay(_) | WindowKind::Expiry);
-        (!again && window.rows.len() >= FEWEST).then(|| Self {
-            rows: window.rows.filtered(|row| row < MOST),
+        (!again && window.rows.len().min(most) >= FEWEST).then(|| Self {
+            rows: window.rows.filtered(|row| row < MOST.min(most)),
             dictionaries: window.dictionaries.clone(),
             closed: window.closed,
         })

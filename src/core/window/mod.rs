@@ -75,7 +75,7 @@ pub trait Windows: Send {
     fn give_up(&mut self, _partitions: &BTreeSet<Partition>) -> usize {
         0
     }
-    /// Bytes held by the rows of open windows.
+    /// Bytes held by the records of open windows.
     fn bytes(&self) -> usize;
     /// Records in open windows, rejected and suppressed ones included.
     fn len(&self) -> usize;

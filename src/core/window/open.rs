@@ -317,9 +317,10 @@ impl OpenWindow {
         self.opened = self.opened.min(now);
     }
 
-    /// Bytes held by its rows.
+    /// Bytes held by its rows and by the positions of its other records.
     pub fn bytes(&self) -> usize {
-        self.rows.bytes()
+        let rejected = size_of_val(&self.rejected[..]);
+        self.rows.bytes() + rejected + size_of_val(&self.suppressed[..]) + self.tombstones.bytes()
     }
 
     /// Closes it.

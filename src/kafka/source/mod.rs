@@ -66,7 +66,7 @@ pub fn open(
     let (sender, items) = mpsc::channel(WAITING);
     let schemas = (!schemas.is_empty()).then(|| Schemas::new(schemas, Handle::current()));
     let progress = config.progress.clone().map(|place| ProgressTopics::new(place, Handle::current()));
-    let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender);
+    let poller = Poller::new(config, journal, Arc::clone(&session), Arc::clone(&consumer), sender, memory);
     let poller = poller.resolving(schemas).sharing(progress);
     let (leaving, left) = oneshot::channel();
     let run = move || {

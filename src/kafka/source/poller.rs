@@ -41,8 +41,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The pause between two attempts to hand a batch to a full pipeline. Larger: the pipeline starves. Smaller: burns a core.
 const FULL: Duration = Duration::from_millis(1);
 
-/// A batch of payloads of so many bytes is full. Larger: the batches on their way hold more memory. Smaller: large records go one by one.
-const BATCH_BYTES: usize = 1 << 20;
+/// A batch is full with this part of the bytes that are fetched ahead. Larger: large records go one by one. Smaller: the batches on their
+/// way hold more memory.
+const BATCH_PART: usize = 64;
 
 /// The polling thread's state.
 pub(super) struct Poller {
@@ -62,6 +63,8 @@ pub(super) struct Poller {
     pub(super) giving_back: Option<GivingBack>,
     group: Group,
     looked_for_topics: Instant,
+    /// The bytes of payloads that fill a batch.
+    batch_bytes: usize,
 }
 
 /// Events that were polled and not handed on yet.
@@ -109,6 +112,7 @@ impl Poller {
         session: Arc<Session>,
         consumer: Arc<GroupConsumer>,
         sender: mpsc::Sender<Result<SourceItem, SourceError>>,
+        memory: usize,
     ) -> Self {
         let (batch, reading, group) = (Polled::default(), Reading::Nothing, Group::Left(Instant::now()));
         let (schemas, progress_topics, giving_back) = (None, None, None);
@@ -126,6 +130,7 @@ impl Poller {
             giving_back,
             group,
             looked_for_topics,
+            batch_bytes: memory / BATCH_PART,
         }
     }
 
@@ -246,7 +251,7 @@ impl Poller {
         while !self.session.is_finished() {
             // Messages that are there already go into the same batch; others are not waited for.
             let mut came = self.poll(POLL)?;
-            while came && self.batch.events.len() < BATCH && self.batch.bytes < BATCH_BYTES {
+            while came && self.batch.events.len() < BATCH && self.batch.bytes < self.batch_bytes {
                 came = self.poll(Duration::ZERO)?;
             }
             if let Some(assigned) = self.session.take_up() {

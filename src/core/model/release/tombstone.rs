@@ -45,7 +45,15 @@ impl fmt::Debug for Tombstones {
     }
 }
 
+/// What a tombstone takes in the two tables, about.
+const NAMED_BYTES: usize = 128;
+
 impl Tombstones {
+    /// Bytes held, about.
+    pub fn bytes(&self) -> usize {
+        self.positions.len() * (size_of::<Position>() + NAMED_BYTES)
+    }
+
     /// One more.
     pub fn push(&mut self, position: Position, retracts: Retracts) {
         self.positions.push(position);
