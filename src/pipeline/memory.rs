@@ -50,9 +50,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const PERMIT: usize = 1 << 10;
 
 /// The limit and its accounts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryLimit {
     limit: Option<u64>,
+    /// The bytes that the process has resident.
+    resident: fn() -> Option<u64>,
     batches: Option<Arc<Semaphore>>,
     windows: Arc<Windows>,
 }
@@ -78,7 +80,7 @@ impl MemoryLimit {
     /// At most about `limit` bytes; none if the file sets none.
     pub fn new(limit: Option<u64>) -> Self {
         let batches = limit.map(|limit| Arc::new(Semaphore::new(permits(limit / BATCHES) as usize)));
-        Self { limit, batches, windows: Arc::default() }
+        Self { limit, resident: resident_bytes, batches, windows: Arc::default() }
     }
 
     /// The same limit, with nothing under way.
@@ -109,7 +111,7 @@ impl MemoryLimit {
     pub(super) fn window(&self, window: &ClosedWindow, audiences: usize) -> Room {
         let Some(limit) = self.limit else { return Room::default() };
         let bytes = on_its_way(window, audiences);
-        let full = || resident_bytes().is_some_and(|bytes| bytes > limit / 100 * FULL);
+        let full = || (self.resident)().is_some_and(|bytes| bytes > limit / 100 * FULL);
         let mut taken = self.windows.bytes();
         while *taken > 0 && (*taken + bytes > part_of_windows(limit) || full()) {
             let waited = self.windows.fewer.wait_timeout(taken, LOOK_AGAIN);
@@ -166,6 +168,8 @@ fn permits(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::encode::Dictionaries;
     use crate::model::batch::{Row, Rows};
@@ -173,6 +177,11 @@ mod tests {
     use crate::model::event::{Millis, Position};
 
     const LIMIT: u64 = 64 << 20;
+
+    /// The limit in a process that holds nothing else: other tests run in this one.
+    fn limited() -> MemoryLimit {
+        MemoryLimit { resident: || Some(0), ..MemoryLimit::new(Some(LIMIT)) }
+    }
 
     /// A window whose way takes about so many bytes.
     fn window(bytes: usize) -> ClosedWindow {
@@ -192,7 +201,7 @@ mod tests {
 
     #[test]
     fn windows_share_their_part_of_the_limit() {
-        let memory = MemoryLimit::new(Some(LIMIT));
+        let memory = limited();
         let half = window(part_of_windows(LIMIT) / 5 * 2);
         let both = [memory.window(&half, 0), memory.window(&half, 0)];
         assert_eq!(*memory.windows.bytes(), 2 * on_its_way(&half, 0));
@@ -206,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_window_waits_for_the_ones_before_it() {
-        let memory = MemoryLimit::new(Some(LIMIT));
+        let memory = limited();
         let most = window(part_of_windows(LIMIT) / 4 * 3);
         let first = memory.window(&most, 0);
         std::thread::scope(|scope| {
@@ -217,9 +226,23 @@ mod tests {
         });
     }
 
+    #[test]
+    fn no_window_closes_beside_another_while_memory_is_short() {
+        static RESIDENT: AtomicU64 = AtomicU64::new(LIMIT);
+        let memory = MemoryLimit { resident: || Some(RESIDENT.load(Ordering::SeqCst)), ..limited() };
+        let small = window(1);
+        let _first = memory.window(&small, 0);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| memory.window(&small, 0));
+            assert_eq!(*memory.windows.bytes(), on_its_way(&small, 0));
+            RESIDENT.store(0, Ordering::SeqCst);
+            assert_eq!(second.join().unwrap().bytes, on_its_way(&small, 0));
+        });
+    }
+
     #[tokio::test]
     async fn batches_wait_for_those_that_are_decoded() {
-        let memory = MemoryLimit::new(Some(LIMIT));
+        let memory = limited();
         let event = |bytes| Event {
             position: Position::new(0, 0),
             placement: 0,
