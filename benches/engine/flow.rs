@@ -46,7 +46,7 @@ pub(crate) fn pipeline(case: &Case, windows: WindowRules) -> Pipeline {
         audiences: Vec::new(),
         name: "bench".into(),
         seed: 1,
-        memory: MemoryLimit::default(),
+        memory: MemoryLimit::new(None),
         cores: available_parallelism().map_or(1, NonZero::get),
         telemetry: Arc::new(Telemetry::new(&case.policy).expect("metrics")),
         clock,

@@ -82,7 +82,7 @@ pub fn pipeline(config: &Config, cores: usize) -> Pipeline {
         audiences: Vec::new(),
         name: "test".into(),
         seed: 1,
-        memory: MemoryLimit::default(),
+        memory: MemoryLimit::new(None),
         cores,
         telemetry: Arc::new(Telemetry::new(&policy).unwrap()),
         policy,

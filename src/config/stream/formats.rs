@@ -7,7 +7,7 @@ use super::registry::registry;
 use crate::codec::avro::{AvroDecoder, parse_schema};
 use crate::codec::protobuf::{ProtobufDecoder, message_of};
 use crate::codec::schemas::{PublishedSchema, SchemaLanguage, WriterSchema};
-use crate::codec::{CodecError, Decode};
+use crate::codec::{CodecError, Decode, Format};
 use crate::config::file::{self, At};
 use crate::config::raw::{RawKafkaSink, RawKafkaSource, RawMessageFormat};
 use crate::kafka::client::{KafkaSourceConfig, MessageFormat, RegistryConfig};
@@ -204,14 +204,24 @@ pub(super) fn sink_format(
         }
         _ => Ok(MessageFormat::Confluent(language)),
     });
-    let told = |error: &CodecError| {
-        let name = match around.root.key("policy").is_from_outside() {
-            true => "a published field cannot be a field name of this format: use letters, digits and _".to_owned(),
-            false => error.to_string(),
-        };
-        at.key("format").refuse(format!("{name}, or write `format: json`"));
+    built.inspect_err(|error| refuse_names(error, at.key("format"), "format: json", around)).ok()
+}
+
+/// The published fields must have names that a file of this format can hold.
+pub(super) fn check_file_names(format: Format, at: At<'_>, around: &StreamSurroundings<'_>) {
+    if let (Format::Avro, Some(schema)) = (format, around.schema)
+        && let Err(error) = PublishedSchema::derive(SchemaLanguage::Avro, &schema.with_added(), &[])
+    {
+        refuse_names(&error, at, "format: jsonl", around);
+    }
+}
+
+fn refuse_names(error: &CodecError, at: At<'_>, instead: &str, around: &StreamSurroundings<'_>) {
+    let name = match around.root.key("policy").is_from_outside() {
+        true => "a published field cannot be a field name of this format: use letters, digits and _".to_owned(),
+        false => error.to_string(),
     };
-    built.inspect_err(told).ok()
+    at.refuse(format!("{name}, or write `{instead}`"));
 }
 
 /// The registry of the output; the input's unless there is another one.

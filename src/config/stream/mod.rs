@@ -134,11 +134,12 @@ pub(super) fn sink(
         Some(RawSink::Stdio(raw)) => {
             let format = raw.format.unwrap_or_default();
             growing(format, at.key("stdio").key("format"))?;
+            formats::check_file_names(format, at.key("stdio").key("format"), around);
             SinkConfig::Stdio { format }
         }
         Some(RawSink::File(raw)) => SinkConfig::File {
             path: around.base.join(&raw.path),
-            format: file_format(&raw.path, raw.format, at.key("file"))?,
+            format: file_format(raw, at.key("file"), around)?,
             manifest: raw.manifest.as_ref().map(|path| around.base.join(path)),
             journal: raw.journal.as_ref().map(|path| around.base.join(path)),
             audiences: audience::files(around.audiences.0, around.audiences.1, around.audiences_at(), around.base),
@@ -153,7 +154,8 @@ pub(super) fn sink(
     })
 }
 
-fn file_format(path: &Path, raw: Option<Format>, at: At<'_>) -> Option<Format> {
+fn file_format(raw: &RawFileSink, at: At<'_>, around: &kafka::StreamSurroundings<'_>) -> Option<Format> {
+    let (path, raw) = (&raw.path, raw.format);
     let found = raw.or_else(|| Format::of_path(path));
     if found.is_none() && !at.lost("format") {
         let at = at.key("path");
@@ -164,6 +166,7 @@ fn file_format(path: &Path, raw: Option<Format>, at: At<'_>) -> Option<Format> {
     if found == Some(Format::Avro) && Compression::of_path(path).is_some() {
         key.refuse("an Avro file is not compressed as a whole: end the path in .avro");
     }
+    formats::check_file_names(found?, key, around);
     growing(found?, key)
 }
 

@@ -195,6 +195,10 @@ fn formats_have_what_they_need() {
     one(&with_sink("format: confluent-avro"), 8, "needs a registry");
     one(&with_sink("format: json, registry: { url: 'http://r:1' }"), 8, "only with `format: confluent-avro,");
     one(&with_sink("format: avro").replace("name: job", "name: 'job title'"), 8, "cannot be an avro field name");
+    for sink in ["file: { path: safe.avro }", "stdio: { format: avro }"] {
+        let title = policy(&format!("sink: {{ {sink} }}\n")).replace("name: job", "name: 'job title'");
+        one(&title, 7, "cannot be an avro field name: use letters, digits and _, or write `format: jsonl`");
+    }
     let registry =
         |more: &str| with_source(&format!("format: confluent-avro, registry: {{ url: 'https://r:1', {more} }}"));
     one(&registry("token: t, username: u, password: p"), 7, "keep one login");
