@@ -228,10 +228,6 @@ impl Router {
         next_map: &mut Option<NextMap>,
     ) -> Result<Option<DistrictMap>, RouteError> {
         if self.dispatcher.map().is_none() {
-            // Another instance that started at the same time may have told of its first map meanwhile.
-            if block_in_place(|| self.state.map())?.is_some_and(|map| self.dispatcher.set_map(map)) {
-                return Ok(None);
-            }
             self.dispatcher.came(events.len());
             events.iter().for_each(|event| self.dispatcher.look_at(&mut self.reader, event));
             let map = block_in_place(|| self.dispatcher.take_sketch().divide(self.dispatcher.outlets(), None));
