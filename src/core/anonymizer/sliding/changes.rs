@@ -101,9 +101,9 @@ struct Changing {
 
 impl Changelog {
     /// Starts from a whole snapshot that was published.
-    pub(super) fn new(snapshot: &Snapshot, rules: &Rules, waiting: Unseen, base: u64, chosen: Chosen) -> Option<Self> {
+    pub(super) fn new(snapshot: &Snapshot, rules: &Rules, waiting: Rows, base: u64, chosen: Chosen) -> Option<Self> {
         let accepted = snapshot.accepted(rules)?;
-        Some(Self { accepted, waiting, base, chosen, sent: 0 })
+        Some(Self { accepted, waiting: Unseen::new(waiting), base, chosen, sent: 0 })
     }
 
     /// What a whole snapshot is compared with.
@@ -182,15 +182,10 @@ impl Anonymizer {
         }
         let Snapshots { last: Some(last), shown, given_up, .. } = &self.snapshots else { return };
         let (mut is_shown, mut is_given_up) = (shown.finder(), given_up.finder());
-        let mut places = Vec::new();
         let waiting = pool.rows.filtered(|i| {
             let position = pool.rows.position(i);
-            let waits =
-                pool.standing[i] == Standing::New && !is_shown.contains(position) && !is_given_up.contains(position);
-            places.extend(pool.places.get(i).filter(|_| waits).map(|&place| u64::from(place)));
-            waits
+            pool.standing[i] == Standing::New && !is_shown.contains(position) && !is_given_up.contains(position)
         });
-        let waiting = Unseen::new(waiting, places, pool.window);
         let Some(chosen) = draft.chosen.clone() else { return };
         let rules = self.rules.bind(&draft.window.dictionaries.values());
         self.snapshots.changelog = Changelog::new(last, &rules, waiting, release.lineage().plan.id, chosen);
@@ -353,8 +348,8 @@ impl Anonymizer {
         numbers.iter().for_each(|&row| waiting.push_from(unseen.rows(), row as usize));
         let terms = Terms::new(&self.policy, rules, &window.dictionaries.quasi);
         let table = Table::new(&waiting, &waiting.filtered(|_| false), &self.rules.counting());
-        let since = numbers.iter().map(|&row| unseen.since(row));
-        let mut patience = slide.map(|slide| Patience::new(since, window.rows.len(), slide));
+        let order = || window.rows.positions().collect::<Vec<Position>>();
+        let mut patience = slide.map(|slide| Patience::new(&waiting, &order(), slide));
         let regions = recode(&terms, &table, schedule, 0, patience.as_mut());
         let classes = numbers.iter().enumerate().filter_map(|(i, &row)| Some((regions.fresh(i)?, row)));
         let mut rows: Vec<(u32, u32)> = classes.collect();

@@ -25,6 +25,7 @@ use crate::gate::{self, Release};
 use crate::generalize::RowRef;
 use crate::local::{Admission, Regions, Table, Terms, apply, apply_admitting, learn};
 use crate::loss;
+use crate::model::batch::Rows;
 use crate::model::event::Position;
 use crate::model::recoding::{GeneralizedValue, Recoding};
 use crate::model::release::manifest::Unmet;
@@ -67,9 +68,7 @@ impl Anonymizer {
         let mut starts = local::later_starts(&schedule);
         starts.push(0);
         let is_waited_for = self.snapshots.last.is_some() && draft.window.reason != CloseReason::Drained;
-        let since = |&place: &u32| pool.window - place as usize;
-        let came = pool.places.iter().zip(&pool.standing).filter(|(_, standing)| **standing == Standing::New);
-        let patience = || Patience::new(came.map(|(place, _)| since(place)), pool.window, &pool.slide);
+        let patience = || Patience::new(&newcomers, &pool.arrived, &pool.slide);
         let mut patience = is_waited_for.then(patience);
         let mut unmet = None;
         while let Some(first) = starts.pop() {
@@ -174,10 +173,16 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Of newcomers, for each of whom so many records have come to a window of so many since, the newcomer included.
-    pub(super) fn new(since: impl Iterator<Item = usize>, window: usize, slide: &Slide) -> Self {
-        let longest = (LONGEST_WAIT * window as f64).min(slide.max_hold as f64 * slide.came as f64);
-        Self { waited: since.map(|since| (since + slide.came) as f64 / longest).collect() }
+    /// Of these newcomers, who are among the rows of the window and in the same order.
+    pub(super) fn new(newcomers: &Rows, window: &[Position], slide: &Slide) -> Self {
+        let longest = (LONGEST_WAIT * window.len() as f64).min(slide.max_hold as f64 * slide.came as f64);
+        let mut at = window.len();
+        let mut waited = vec![0.0; newcomers.len()];
+        for (i, waited) in waited.iter_mut().enumerate().rev() {
+            at = window[..at].iter().rposition(|position| *position == newcomers.position(i)).unwrap_or(0);
+            *waited = (window.len() - at + slide.came) as f64 / longest;
+        }
+        Self { waited }
     }
 
     fn of(&self, table: &Table, tuples: &[u32]) -> f64 {

@@ -113,8 +113,8 @@ struct Pool {
     in_window: Spans,
     /// How many rows the window has, those that are not shown any more included.
     window: usize,
-    /// The place in the window of each row that is in it.
-    places: Vec<u32>,
+    /// With local recoding, these rows in the order in which they came.
+    arrived: Vec<Position>,
     slide: Slide,
 }
 
@@ -260,15 +260,14 @@ impl Anonymizer {
         let Snapshots { last, shown, published, left, retracted, slides, given_up, .. } = &mut self.snapshots;
         let mut rows = std::mem::take(&mut closed.rows);
         let window = rows.len();
-        let mut places: Vec<u32> = (0..window as u32).collect();
+        let is_local = self.policy.recoding == RecodingKind::Local;
+        let arrived = if is_local { rows.positions().collect() } else { Vec::new() };
         let in_window = Spans::covering(rows.positions());
         let gone = shown.without(&in_window);
         let over = if last.is_some() { published.without(shown).union(given_up) } else { given_up.clone() };
         if !over.is_empty() {
             let mut is_over = over.finder();
-            places.retain(|&place| !is_over.contains(rows.position(place as usize)));
-            let mut kept = places.iter().peekable();
-            rows = Arc::new(rows.filtered(|i| kept.next_if_eq(&&(i as u32)).is_some()));
+            rows = Arc::new(rows.filtered(|i| !is_over.contains(rows.position(i))));
         }
         let mut cell_of = last.as_ref().map(Snapshot::cells);
         let mut cell = |position: Position| cell_of.as_mut().and_then(|cell_of| cell_of(position));
@@ -294,7 +293,7 @@ impl Anonymizer {
         left.retain(|position, _| shown.contains(*position));
         retracted.retain(|position| shown.contains(*position));
         let cell_count = last.as_ref().map_or(0, Snapshot::cell_count);
-        Pool { rows, standing, cells, cell_count, in_window, window, places, slide }
+        Pool { rows, standing, cells, cell_count, in_window, window, arrived, slide }
     }
 
     /// Shows nothing: accounts only for rejected records and for rows that left the window unseen.

@@ -17,9 +17,6 @@ const SPARE: usize = 64;
 /// Rows that no snapshot has shown.
 pub(super) struct Unseen {
     rows: Arc<Rows>,
-    /// How many rows had come to the window before each of them, and how many have come now.
-    came: Vec<u64>,
-    come: u64,
     is_gone: Vec<bool>,
     gone: usize,
     /// The rows that came or left since classes were last asked for.
@@ -28,13 +25,11 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// These rows, which no slide has looked at yet, of a window of `come` rows in which they have these places.
-    pub(super) fn new(rows: Rows, places: Vec<u64>, come: usize) -> Self {
+    /// These rows, which no slide has looked at yet.
+    pub(super) fn new(rows: Rows) -> Self {
         let len = rows.len();
         Self {
             rows: Arc::new(rows),
-            came: places,
-            come: come as u64,
             is_gone: vec![false; len],
             gone: 0,
             changed: (0..len as u32).collect(),
@@ -67,13 +62,6 @@ impl Unseen {
         self.changed.push(self.rows.len() as u32);
         Arc::make_mut(&mut self.rows).push_from(rows, i);
         self.is_gone.push(false);
-        self.came.push(self.come);
-        self.come += 1;
-    }
-
-    /// How many rows have come to the window since this one did, which is counted too.
-    pub(super) fn since(&self, row: u32) -> usize {
-        (self.come - self.came[row as usize]) as usize
     }
 
     /// Lets a row go whose class goes with it.
@@ -100,8 +88,6 @@ impl Unseen {
     pub(super) fn settle(&mut self) {
         if self.changed.is_empty() && self.gone > self.len() + SPARE {
             self.rows = Arc::new(self.rows.filtered(|i| !self.is_gone[i]));
-            let mut is_gone = self.is_gone.iter();
-            self.came.retain(|_| is_gone.next() == Some(&false));
             (self.is_gone, self.gone) = (vec![false; self.rows.len()], 0);
         }
     }
@@ -116,31 +102,5 @@ impl Unseen {
         let mut rows: Vec<u32> = self.numbers().filter(|&row| is_open[class(row) as usize]).collect();
         rows.sort_by_key(|&row| class(row));
         rows.chunk_by(|&a, &b| class(a) == class(b)).map(<[u32]>::to_vec).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::hierarchy::{Hierarchy, PrefixSpec};
-    use crate::search::fixture::{Table, policy};
-
-    #[test]
-    fn a_row_knows_how_many_came_since_when_others_are_forgotten() {
-        let zip = Hierarchy::prefix(PrefixSpec::new(2)).unwrap();
-        let records: Vec<Vec<String>> = (0..400).map(|i| vec![format!("{:02}", i % 100)]).collect();
-        let rows = Table::new(policy(vec![("zip", zip)], &[], 1), &records).rows;
-        let mut unseen = Unseen::new(rows.filtered(|i| i < 200 && i % 2 == 0), (0..200).step_by(2).collect(), 200);
-        (200..400).for_each(|i| unseen.push_from(&rows, i));
-        for kept in [300, 30, 3] {
-            let gone: Vec<u32> = unseen.numbers().take(unseen.len().saturating_sub(kept)).collect();
-            gone.into_iter().for_each(|row| unseen.remove(row));
-            unseen.forget_changes();
-            unseen.settle();
-            let since: Vec<usize> = unseen.numbers().map(|row| unseen.since(row)).collect();
-            let expected: Vec<usize> = (0..400).filter(|i| i % 2 == 0 || *i >= 200).map(|i| 400 - i).collect();
-            assert_eq!(since, expected[expected.len() - kept..]);
-        }
-        assert!(unseen.rows().len() < 100, "those that have gone are forgotten");
     }
 }
