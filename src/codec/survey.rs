@@ -270,7 +270,7 @@ pub(crate) fn remedy(code: RejectCode) -> &'static str {
         }
         RejectCode::DuplicateKey => ": an object has one key twice, and which value is meant cannot be told",
         RejectCode::NotAnArray => ": `explode` names an array of objects",
-        RejectCode::NullField => ": write `null_value: suppress` or `top`",
+        RejectCode::NullField => ": write `null_value: suppress`",
         RejectCode::InvalidUtf8 => {
             ": give the encoding of the file, such as `--encoding latin-1` (`encoding: latin-1` under `source.file`)"
         }

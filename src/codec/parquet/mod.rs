@@ -7,6 +7,7 @@
 
 mod column;
 mod read;
+mod types;
 mod write;
 
 use std::cell::Cell;
