@@ -96,7 +96,7 @@ def build():
     source = WORK / "source"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir()
-    for name in ("Cargo.toml", "Cargo.lock", "src", "schemas", "benches", "deploy"):
+    for name in (".cargo", "Cargo.toml", "Cargo.lock", "src", "schemas", "benches", "deploy"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
     run("buildah", "bud", "-q", "-f", ROOT / "deploy" / "Dockerfile", "-t", IMAGE, "--isolation", "chroot",

@@ -19,7 +19,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::district::DistrictMap;
 use crate::kafka::client::Cluster;
 use crate::kafka::client::login::{self, TokenContext};
-use crate::kafka::connection::ASK;
+use crate::kafka::connection::{ASK, patiently};
 use crate::model::event::{Millis, Partition};
 use crate::source::SourceError;
 
@@ -151,10 +151,12 @@ impl StateReader {
         partitions.dedup();
         let started = Instant::now();
         let mut list = TopicPartitionList::new();
-        let mut ends = BTreeMap::new();
+        let mut unread = BTreeMap::new();
         for partition in partitions {
-            let (low, high) = self.open.fetch_watermarks(&self.topic, partition, ASK)?;
-            while self.committed.fetch_watermarks(&self.topic, partition, ASK)?.1 < high {
+            // A topic that was just made has no leader for a moment.
+            let ends = |reader: &BaseConsumer<_>| patiently(|| reader.fetch_watermarks(&self.topic, partition, ASK));
+            let (low, high) = ends(&self.open)?;
+            while ends(&self.committed)?.1 < high {
                 if started.elapsed() > PATIENCE {
                     return Err(SourceError::Reread);
                 }
@@ -162,24 +164,24 @@ impl StateReader {
             }
             if high > low {
                 list.add_partition_offset(&self.topic, partition, Offset::Offset(low))?;
-                ends.insert(partition, high);
+                unread.insert(partition, high);
             }
         }
         self.committed.assign(&list)?;
         let mut heard = Instant::now();
-        while !ends.is_empty() {
+        while !unread.is_empty() {
             match self.committed.poll(POLL) {
                 Some(Ok(message)) => {
                     heard = Instant::now();
-                    if ends.get(&message.partition()).is_some_and(|end| message.offset() + 1 >= *end) {
-                        ends.remove(&message.partition());
+                    if unread.get(&message.partition()).is_some_and(|end| message.offset() + 1 >= *end) {
+                        unread.remove(&message.partition());
                     }
                     let text = |bytes: Option<&'_ [u8]>| bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
                     if let (Some(key), Some(text)) = (text(message.key()), text(message.payload())) {
                         each(&key, &text);
                     }
                 }
-                Some(Err(KafkaError::PartitionEOF(partition))) => drop(ends.remove(&partition)),
+                Some(Err(KafkaError::PartitionEOF(partition))) => drop(unread.remove(&partition)),
                 Some(Err(error)) => tracing::debug!(%error, "the state topic"),
                 None if heard.elapsed() > PATIENCE => return Err(SourceError::Reread),
                 None => {}
